@@ -150,6 +150,67 @@ def test_a_case_that_the_reference_cannot_run_has_no_ratios(project):
     }
 
 
+def test_variants_race_each_other_on_each_side(project):
+    project.write(
+        """
+        import os
+        from tests.fakes.steps import taking
+        from tfbench import Axis, Level, across
+
+        MODE = Axis("mode", Level("plain", factor=lambda: 1),
+                    Level("other", factor=lambda: int(os.environ.get("SLOWER", "1"))))
+
+        @across(MODE)
+        def test_work(bench, variant):
+            bench(taking(bench, 1e-5 * variant.factor()))
+        """
+    )
+    done = project.tfbench("versions", "env:OTHER=1", "env:SLOWER=2", "--report-json", "v.json")
+    assert done.returncode == 0, done.stderr
+    cases = {
+        case["case"].rpartition("::")[2]: case for case in json.loads((project.root / "v.json").read_text())["cases"]
+    }
+    variants = cases["test_work[mode=other]"]["variants"]
+    assert variants["env:OTHER=1"]["outcome"] == "unchanged"
+    assert variants["env:SLOWER=2"]["ratio"]["center"] == pytest.approx(2, rel=0.01)
+    assert "variants, ratio to the reference variant" in done.stdout
+    fewer = project.tfbench("versions", "env:OTHER=1", "env:SLOWER=2", "--no-variants", "--no-changes")
+    assert "variants, ratio" not in fewer.stdout
+    assert "what changed" not in fewer.stdout
+
+
+@pytest.mark.tensorflow
+def test_what_changed_is_listed_with_its_cause(project):
+    project.write(
+        """
+        import os
+        import tensorflow as tf
+
+        @tf.function
+        def step(x):
+            for _ in range(60 if "MORE" in os.environ else 20):
+                x = tf.tanh(x @ x)
+            return x
+
+        def test_grown(bench):
+            bench(step, tf.ones([64, 64]))
+        """
+    )
+    done = project.tfbench(
+        "versions", "env:OTHER=1", "env:MORE=1", "--report-json", "v.json", "--report-markdown", "v.md"
+    )
+    assert done.returncode == 0, done.stderr
+    (case,) = json.loads((project.root / "v.json").read_text())["cases"]
+    changes = {change["metric"]: change for change in case["changes"]}
+    assert changes["time"]["outcome"] == "regressed"
+    assert changes["time"]["cause"], changes
+    ops = changes["graph_ops"]
+    assert ops["values"]["side"] == pytest.approx(3 * ops["values"]["reference"], rel=0.2)
+    assert "gained" in ops["cause"]
+    assert "what changed since env:OTHER=1" in done.stdout
+    assert "graph_ops" in (project.root / "v.md").read_text()
+
+
 REFUSED = [
     (["self"], "give two or more versions"),
     (["1.2"], "taken for versions, as no file has such a name: 1.2"),

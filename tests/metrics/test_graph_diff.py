@@ -112,7 +112,10 @@ def test_only_differing_metrics_are_listed():
         ("artifact_bytes", "2.00 KiB", "1.00 KiB", ""),
     ]
     gone = MetricValues(counts={"fused_ops": {"_F": 1}})
-    assert [change.metric for change in metric_changes(before, gone, Policy())] == ["artifact_bytes"]  # an absent metric equals 0
+    assert [change.metric for change in metric_changes(before, gone, Policy())] == [
+        "artifact_bytes"
+    ]  # an absent metric equals 0
+
 
 def test_a_difference_within_the_tolerance_is_not_listed():
     before, now = (MetricValues(numbers={"leaked_objects": value}) for value in (0.0, 0.3))
@@ -124,7 +127,6 @@ def test_kernels_that_only_vanished_are_no_fusion():
     kernels = "ENTRY %main (x: f32[2]) -> f32[2] {{\n  %x = f32[2] parameter(0)\n{}  ROOT %c = f32[2] copy(%x)\n}}\n"
     before, now = kernels.format("  %d = f32[2] convert(%x)\n"), kernels.format("")
     assert [change.what for change in xla_changes({"f": before}, {"f": now})] == ["removed"]
-
 
 
 def test_an_array_of_the_result_with_another_type_is_reported():

@@ -14,11 +14,11 @@ from tfbench.race.interfaces import Entrant
 from tfbench.sides.spec import Side
 from tfbench.versions import bisect
 from tfbench.versions.bisect import Bisection, Point
-from tfbench.versions.matrix import raced
+from tfbench.versions.changes import raced
 
 CASE, OTHER = Case("w.py::w", "w", "w.py::w"), Case("w.py::v", "v", "w.py::v")
 POLICY = Policy()
-SEVEN = [Point(f"2.{minor}", f"tensorflow==2.{minor}") for minor in range(15, 22)]
+SEVEN = [Point(f"2.{minor}", f"tensorflow==2.{minor}", skipped=minor == 18) for minor in range(15, 22)]
 
 
 class Scripted:
@@ -130,7 +130,13 @@ def test_hints_name_the_commands_for_later_slowdowns():
     seconds = {"2.18": 1.1, "2.19": 1.1, "2.20": 1.1, "2.21": 1.52}
     scripted = Scripted(lambda case, label: 1e-4 * seconds.get(label, 1))
     (result,) = scripted.run(CASE)
-    patches, later = bisect.hints(result, SEVEN, skipped=True)
+    patches, later = bisect.hints(result, SEVEN)
     assert patches.endswith("tfbench bisect --good tensorflow==2.17 --bad tensorflow==2.18")
     assert "2.21 is slower still, 1.5" in later
     assert later.endswith("tfbench bisect --good tensorflow==2.18 --bad tensorflow==2.21")
+
+
+def test_neighbouring_releases_have_none_in_between_to_race():
+    seconds = {"2.20": 1.1, "2.21": 1.1}
+    (result,) = Scripted(lambda case, label: 1e-4 * seconds.get(label, 1)).run(CASE)
+    assert bisect.hints(result, SEVEN) == []

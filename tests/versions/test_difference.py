@@ -10,7 +10,7 @@ from tfbench.model import Case, Outcome, Ratio
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.sides.spec import Side
-from tfbench.versions.matrix import counted
+from tfbench.versions.changes import counted
 
 CASE = Case("w.py::w", "w", "w.py::w")
 BEFORE, NOW = (Entrant(CASE, Side(name, "python", Path("/"))) for name in ("good", "bad"))

@@ -8,7 +8,7 @@ from tfbench.errors import TfbenchError
 from tfbench.model import Case, Outcome, Ratio, VariantResult
 from tfbench.policy import preset
 from tfbench.sides.spec import Side
-from tfbench.versions import matrix
+from tfbench.versions import repro
 from tfbench.versions.matrix import FindingsFolder, Matrix, Regression, Row, Untimed, Writer, regressions
 from tfbench.versions.repro import ReproResult
 
@@ -28,16 +28,19 @@ def made_matrix(outcome=Outcome.REGRESSED, released="2.21.0"):
 
 
 class Launcher:
+    def environment(self, side):
+        return {"python": "3.12", "packages": {"tensorflow": "2.21.0"}}
+
     def ready(self, wanted, pairs):
         raise TfbenchError("no process in this test")
 
 
 @pytest.fixture
 def writer(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix, "compose", lambda *given: "print('the file')\n")
-    monkeypatch.setattr(matrix, "changes", lambda *given: ["graph: Sum added"])
+    monkeypatch.setattr(repro, "compose", lambda *given: "print('the file')\n")
+    monkeypatch.setattr(repro, "changes", lambda *given: ["graph: Sum added"])
     shown = {"result": ReproResult(1.52, 1.5, 1.55, True, "ratio 1.520")}
-    monkeypatch.setattr(matrix, "run_code", lambda *given: shown["result"])
+    monkeypatch.setattr(repro, "run", lambda *given: shown["result"])
     made = Writer(FindingsFolder(tmp_path / "found"), {CASE.name: None}, tmp_path, Launcher(), preset("quick"), SIDES)
     return made, shown
 
@@ -69,7 +72,7 @@ def test_a_file_that_does_not_show_the_slowdown_is_not_written(writer):
     made, shown = writer
     shown["result"] = ReproResult(0.9, 0.8, 1.0, False, "ratio 0.900")
     assert made.write(made_matrix()) == [
-        "no finding: test_w[a=b] on tf-nightly: the file does not confirm the slowdown: "
+        "no finding: test_w[a=b] on tf-nightly: the file does not show the difference, so it was not written: "
         "the race found a ratio of 1.500, the extracted file 0.900"
     ]
     assert not made.folder.folder.exists()

@@ -17,13 +17,10 @@ from tfbench.model import Case
 from tfbench.plugin.collect import Collected, collect
 from tfbench.plugin.options import worker_processors
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, packages_of, parse
 from tfbench.storage.baselines import Layout
-from tfbench.versions.defaults import ImportLauncher
 
 _SELECTIONS = {
     "-k": ("EXPRESSION", "select cases by name, as in pytest"),
@@ -80,7 +77,6 @@ class CommandSetup:
         together = policy.zygotes_together  # several sides race at once
         room = replace(policy, zygotes_alive=together, zygotes_variants=together)
         self.launcher = ProcessLauncher(self.collected.suite, room, where, self.gpu_session.gpu_monitor)
-        self._others: list[ProcessLauncher] = []
 
     @property
     def cases(self) -> list[Case]:
@@ -104,22 +100,10 @@ class CommandSetup:
         self.launcher.check(side, self.cases)
         return side
 
-    def prepare(self, entrants: Sequence[Entrant], policy: Policy) -> None:
-        """Start the zygotes of the first look, and build the shared set-ups of the entrants before they race."""
-        self.launcher.start_pairs(entrants, range(policy.looks[0]))
-        Prober(self.launcher, policy).share(entrants)
-
-    def imports(self) -> ImportLauncher:
-        """Return a launcher that times imports."""
-        made = ImportLauncher(self.collected.suite, self.policy, self.launcher.processors)
-        self._others.append(made)
-        return made
-
     def __enter__(self) -> CommandSetup:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for launcher in (self.launcher, *self._others):
-            launcher.close()
+        self.launcher.close()
         self.environments.close()
         self.gpu_session.close()

@@ -9,20 +9,22 @@ pytest. uv builds the environments and tfbench keeps them, see `tfbench envs`.
 from __future__ import annotations
 
 import argparse
+import json
 import random
+from contextlib import ExitStack
 from pathlib import Path
 
 from tfbench.commands._setup import CommandSetup, add_selections
-from tfbench.compare import medians
+from tfbench.compare import medians, page_of
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
-from tfbench.model import Outcome
 from tfbench.policy import PRESETS, preset
+from tfbench.report.html.page import check_library
 from tfbench.report.screen import Screen
-from tfbench.ruling import Result
 from tfbench.versions import matrix
-from tfbench.versions.defaults import CASES
-from tfbench.versions.matrix import FindingsFolder, Matrix, Writer, ordered, race, sides_of
+from tfbench.versions.changes import Causes, ChangeFinder
+from tfbench.versions.defaults import CASES, ImportLauncher
+from tfbench.versions.matrix import FindingsFolder, Writer, ordered, race, sides_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +42,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     option("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
     option("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
+    option("--html", type=Path, metavar="PATH", help="write all results as a page")
     text = "write each regression that DIR does not have into DIR, with a file that shows it"
     option("--findings", type=Path, metavar="DIR", help=text)
+    text = "only race: leave out other metrics than time, and with them their causes"
+    option("--no-changes", action="store_true", help=text)
+    option(
+        "--no-causes", action="store_true", help="do not look for the causes of changes, which takes most of the time"
+    )
+    option("--no-variants", action="store_true", help="do not race the variants of a case against each other")
     option("--imports", action="store_true", help="race the import of TensorFlow and Keras, instead of benchmarks")
     add_selections(parser)
 
@@ -49,6 +58,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Race and print; return 0, or the code of --fail-on-regression."""
     policy = preset(arguments.policy)
+    if arguments.html:
+        check_library()
     if arguments.min_slowdown is not None:
         if arguments.imports:
             raise UsageError("--min-slowdown: imports are judged as steps that run once; leave the option out")
@@ -57,12 +68,23 @@ def run(arguments: argparse.Namespace) -> int:
     labels = ordered([word for word in arguments.words if word not in paths], arguments.reference)
     saved = {name: times for path in arguments.show_saved for name, times in medians(path).items()}
     console = Screen()
-    with CommandSetup(arguments, paths, policy) as setup, console.status("looking for versions") as status:
+    with ExitStack() as stack:
+        setup, status = (
+            stack.enter_context(CommandSetup(arguments, paths, policy)),
+            stack.enter_context(console.status("")),
+        )
         setup.tell = status.update
         setup.prefer_one_python(labels)
-        sides = sides_of(labels, setup.side)
-        cases, launcher = (CASES, setup.imports()) if arguments.imports else (setup.cases, setup.launcher)
-        raced = race(cases, sides, launcher, policy, random.Random(), status.update)
+        sides, cases, launcher = sides_of(labels, setup.side), setup.cases, setup.launcher
+        finder = None
+        if arguments.imports:
+            cases, launcher = list(CASES), ImportLauncher(setup.collected.suite, policy, launcher.processors)
+            stack.callback(launcher.close)
+        elif not arguments.no_changes:
+            causes = None if arguments.no_causes else Causes(launcher, policy, status.update, race_defaults=False)
+            finder = ChangeFinder(launcher, policy, len(cases) * (len(sides) - 1), causes)
+        variants = not (arguments.imports or arguments.no_variants)
+        raced = race(cases, sides, launcher, policy, random.Random(), status.update, finder, variants)
         notes = setup.notes
         if arguments.findings is not None and not arguments.imports:
             by_label = dict(zip(labels, sides, strict=True))
@@ -74,23 +96,13 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(note)
     size = f"{len(raced.rows)} cases on {len(raced.sides)} sides"
     console.print(f"{size} in {raced.seconds:.0f} s (policy {policy.name})")
-    for path, text in (
-        (arguments.report_json, matrix.as_json(raced, saved, policy.as_json())),
-        (arguments.report_markdown, matrix.markdown(raced, saved)),
-    ):
+    content = matrix.as_json(raced, saved, policy.as_json())
+    texts = {arguments.report_json: json.dumps(content, indent=1, allow_nan=False) + "\n"}
+    texts[arguments.report_markdown] = matrix.markdown(raced, saved)
+    if arguments.html is not None:
+        texts[arguments.html] = page_of(content, "the result")
+    for path, text in texts.items():
         if path is not None:
             write_whole(path, text)
             console.print(f"written: {path}")
-    return _result(raced).code if arguments.fail_on_regression else 0
-
-
-def _result(matrix: Matrix) -> Result:
-    """Return the result whose exit code is that of --fail-on-regression."""
-    if matrix.has_regression:
-        return Result.REGRESSED
-    if matrix.has_gaps:
-        return Result.ERROR
-    if not matrix.outcomes:
-        return Result.INCOMPARABLE
-    decided = {Outcome.UNCHANGED, Outcome.IMPROVED}
-    return Result.PASS if decided.issuperset(matrix.outcomes) else Result.INCONCLUSIVE
+    return matrix.result(raced).code if arguments.fail_on_regression else 0

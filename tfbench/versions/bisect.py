@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,15 +15,21 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tfbench.errors import SideError, TfbenchError, UsageError
-from tfbench.model import JSON, Case, Outcome, Ratio
+from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.model import JSON, TIME, Case, Outcome, Ratio
 from tfbench.model.words import duration, times
 from tfbench.policy import Policy
+from tfbench.race.interfaces import Entrant
+from tfbench.race.prober import Prober
+from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.report.profile import changes_of
 from tfbench.report.screen import COLOURS, add_columns, add_row, table
+from tfbench.session.profiling import explained
 from tfbench.sides.environments import between, last_patches
 from tfbench.sides.source_tree import commits
 from tfbench.sides.spec import PACKAGE, TENSORFLOWS, Side, of_version
-from tfbench.untrusted import command
-from tfbench.versions.matrix import Difference
+from tfbench.untrusted import command, plural
+from tfbench.versions.changes import COUNTED, RACED, Causes, Difference, difference
 
 # Bisect a row of versions or commits for one case: its points, its races and its result
 
@@ -34,6 +41,8 @@ class Point(NamedTuple):
     spec: str
     about: str = ""
     """The subject of a commit."""
+    skipped: bool = False
+    """Whether there are releases between the point before it and this one."""
 
 
 class Search:
@@ -194,9 +203,13 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
         versions = between(package, first, last)
     except InvalidVersion as wrong:
         raise UsageError(f"--good {good}, --bad {bad}: {wrong}") from None
+    every = versions
     if not all_releases and len({(one.major, one.minor) for one in map(Version, versions)}) > 2:
         versions = last_patches(versions)
-    return [Point(one, "+".join([f"{package}=={one}", *common])) for one in versions]
+    places = [every.index(one) for one in versions]
+    skipped = [False, *(place - before > 1 for before, place in itertools.pairwise(places))]
+    specs = ["+".join([f"{package}=={one}", *common]) for one in versions]
+    return [Point(*point) for point in zip(versions, specs, [""] * len(versions), skipped, strict=True)]
 
 
 def _setting(spec: str, common: Sequence[str]) -> str:
@@ -277,10 +290,102 @@ def _headline(error: TfbenchError) -> str:
     return str(error).partition("\n")[0]
 
 
+@dataclass
+class Study:
+    """Bisects cases for a metric, and finds what changed at their first bad points.
+
+    Args:
+        make: Creates the side of a specification under a name.
+    """
+
+    points: Sequence[Point]
+    make: Callable[[str, str], Side]
+    launcher: ProcessLauncher
+    policy: Policy
+    metric: str
+    tell: Callable[[str], None]
+    changes: dict[str, Sequence[Sequence[str]]] = field(default_factory=dict, init=False)
+    """Case -> the changes of its graphs and counts."""
+    causes: dict[str, list[str]] = field(default_factory=dict, init=False)
+    """Case -> the cause, and what supports it."""
+    _alive: Sequence[Side] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        self._causes = Causes(self.launcher, self.policy, self.tell)
+
+    @property
+    def announcement(self) -> str:
+        """The points, and how many races a case may take."""
+        labels = [point.label for point in self.points]
+        if len(labels) > _SHOWN:
+            labels[2:-2] = [f"… {len(labels) - 4} more …"]
+        return f"{' '.join(labels)}: at most {plural(self._races, 'race')} per case"
+
+    @property
+    def _races(self) -> int:
+        return 1 + max_steps(len(self.points))
+
+    def run(self, cases: Sequence[Case]) -> list[BisectResult]:
+        """Return the result of each case; raises as `Bisection.run` does."""
+        races = len(cases) * self._races  # every race can produce a false positive
+
+        def compare(case: Case, good: Side, side: Side, policy: Policy) -> Difference:
+            return difference(self.launcher, policy, self.metric, (Entrant(case, good), Entrant(case, side)), races)
+
+        return Bisection(
+            self.points, lambda point: self.make(point.spec, point.label), compare, self.launcher.release, self.policy,
+            "slower" if self.metric in (TIME, FIRST_CALL) else "worse", self.tell,
+        ).run(cases)  # fmt: skip
+
+    def explain(self, result: BisectResult, with_causes: bool) -> RenderableType | None:
+        """Return what changed from the last good to the first bad point, and the cause; ``None`` without that point."""
+        if (first := result.first_bad) is None or result.found is None:
+            return None
+        self.tell("reading what changed")
+        try:
+            ends = self.points[result.search.good], self.points[first]
+            good, bad = (self.make(point.spec, point.label) for point in ends)
+            sides = Entrant(result.case, good), Entrant(result.case, bad)
+            found = explained(Prober(self.launcher, self.policy), *sides)
+        except TfbenchError as error:
+            return Text(f"{result.case.short_name}: the changes could not be read: {error}")
+        for side in self._alive:
+            if side not in (good, bad):
+                self.launcher.release(side)
+        self._alive = good, bad
+        self.changes[result.case.name] = [*found.changes, *(change.cells for change in found.metrics)]
+        shown = changes_of(f"what changed from {good.name} to {bad.name}", found.changes, found.metrics, found.notes)
+        if not with_causes:
+            return shown
+        lines = self.causes[result.case.name] = self._causes.of(sides, self.metric, found, result.found.ratio)
+        return Group(shown, Text("\n".join(lines) or "no cause was found"))
+
+
+def policy_of(chosen: Policy, metric: str, effect: float | None) -> Policy:
+    """Return a policy with the smallest slowdown of the bisected metric that counts.
+
+    Raises:
+        UsageError: There is no such metric, or any difference of it counts.
+    """
+    if metric not in (*RACED, *COUNTED):
+        raise UsageError(f"--metric {metric!r}: there are {', '.join((*RACED, *COUNTED))}")
+    if effect is None:
+        return chosen
+    if metric in COUNTED:
+        raise UsageError(f"--min-slowdown: {metric} is counted, so any difference counts; leave the option out")
+    if metric == FIRST_CALL:
+        return replace(chosen, first_call_effect=effect, first_call_tolerance=2 * effect)
+    if metric == PEAK_HOST_MEMORY:
+        return replace(chosen, memory_tolerance=effect)
+    return chosen.with_slowdown(effect)
+
+
 # Report where cases became slower: text for the terminal, JSON for programs
 
 
 SCHEMA = "tfbench-bisect/1"
+_SHOWN = 12
+"""Largest number of points that are listed in full."""
 
 
 def answer(result: BisectResult, points: Sequence[Point]) -> str:
@@ -301,13 +406,13 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
     return f"{result.word} since {points[found.point].label}: {found.reason}; {before} is not {result.word}"
 
 
-def hints(result: BisectResult, points: Sequence[Point], skipped: bool) -> list[str]:
-    """Return the commands that narrow or extend the result. The search may have skipped releases between points."""
+def hints(result: BisectResult, points: Sequence[Point]) -> list[str]:
+    """Return the commands that narrow or extend the result."""
     if (found := result.found) is None:
         return []
     end, before, first, last = result.steps[0], points[result.search.good], points[found.point], points[-1]
     lines = []
-    if skipped:
+    if first.skipped:
         narrower = command("tfbench", "bisect", "--good", before.spec, "--bad", first.spec)
         lines.append(f"releases between the two: {narrower}")
     if found.ratio and end.ratio and found.ratio.high < end.ratio.low:
@@ -316,7 +421,7 @@ def hints(result: BisectResult, points: Sequence[Point], skipped: bool) -> list[
     return lines
 
 
-def terminal(result: BisectResult, points: Sequence[Point], skipped: bool) -> RenderableType:
+def terminal(result: BisectResult, points: Sequence[Point]) -> RenderableType:
     """Return the answer with a table of its races and the `hints`."""
     made = table(result.case.short_name)
     made.add_column("race", justify="right")
@@ -326,7 +431,7 @@ def terminal(result: BisectResult, points: Sequence[Point], skipped: bool) -> Re
     for number, step in sorted(enumerate(result.steps, 1), key=lambda one: one[1].point):
         point = points[step.point]
         add_row(made, str(number), point.label, *_cells(step), Text(point.about, "dim"))
-    return Group(made, Text(answer(result, points), "bold"), *map(Text, hints(result, points, skipped)))
+    return Group(made, Text(answer(result, points), "bold"), *map(Text, hints(result, points)))
 
 
 def _cells(step: BisectStep) -> tuple[str | Text, ...]:
@@ -334,6 +439,13 @@ def _cells(step: BisectStep) -> tuple[str | Text, ...]:
         return Text("cannot be run", "red"), step.reason, "", ""
     outcome = Text(f"{step.outcome} (raced twice)" if step.again else str(step.outcome), COLOURS[step.outcome])
     return outcome, times(step.ratio) if step.ratio else "", str(step.launches), duration(step.seconds)
+
+
+def exit_code(results: Sequence[BisectResult]) -> int:
+    """Return 0 if each case is answered, 3 if one is inconclusive, 5 if an end cannot run one."""
+    if any(result.failure or result.steps[0].outcome is None for result in results):
+        return 5
+    return 0 if all(result.is_answered for result in results) else 3
 
 
 def as_json(
@@ -347,7 +459,7 @@ def as_json(
     content = {
         "schema": SCHEMA,
         **asked,
-        "points": [point._asdict() for point in points],
+        "points": [{"label": point.label, "spec": point.spec, "about": point.about} for point in points],
         "cases": [
             _case(result, points, changes.get(result.case.name, ()), causes.get(result.case.name, ()))
             for result in results

@@ -6,10 +6,8 @@ A nightly race finds the same regression every night until a release has it. The
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,89 +21,22 @@ from rich.text import Text
 
 from tfbench.errors import BenchmarkSkipped, SideError, TfbenchError, UsageError
 from tfbench.fs import write_whole
-from tfbench.metrics import catalog, exact
-from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
-from tfbench.metrics.exact import ComparisonContext
-from tfbench.model import JSON, TIME, Case, Outcome, Ratio, VariantResult, Verdict
+from tfbench.model import JSON, Case, Outcome, Ratio, VariantResult
 from tfbench.model.words import duration, size, times
 from tfbench.policy import Policy
-from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.interfaces import Entrant, Failure
+from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
-from tfbench.race.race import Race, RaceConfig
+from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.report.comment import differences
 from tfbench.report.screen import add_columns, add_row, table
+from tfbench.report.summary import VERSIONS_SCHEMA
+from tfbench.ruling import Result
 from tfbench.session.results import of_variant
 from tfbench.sides.spec import TENSORFLOWS, Side, of_version
-from tfbench.stats.verdict import Decision
 from tfbench.untrusted import brief, command
-from tfbench.versions.repro import BugReport, about, changes, compose, run_code
-
-# The difference of a case between two sides: raced for durations and memory, read for what is counted
-
-
-RACED = (TIME, FIRST_CALL, PEAK_HOST_MEMORY)
-"""Metrics that differ between launches of the same code, so that two sides are raced for them."""
-COUNTED = tuple(metric.name for metric in catalog.PROBED)
-"""Metrics that probing launches read."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How the second side differs from the first one in a metric."""
-
-    outcome: Outcome | None
-    """``None`` if it was not measured, for the reason."""
-    reason: str
-    ratio: Ratio | None = None
-    launches: int = 0
-    seconds: float = 0.0
-    failures: Mapping[int, Failure] = field(default_factory=dict)
-    """Why a side cannot run the case: 0 is the first side."""
-
-
-def raced(race: ConfirmedRace, metric: str) -> Difference:
-    """Return the result of a race on one of `RACED`."""
-    if race.failures:
-        return Difference(None, "", failures=race.failures)
-    if race.abort_reason:
-        return Difference(None, f"disturbed: {race.abort_reason}")
-    if race.unlike:
-        return Difference(None, race.unlike.message)
-    judged: Decision | Verdict | None = {
-        TIME: race.decision, FIRST_CALL: race.first_call, PEAK_HOST_MEMORY: race.memory,
-    }[metric]  # fmt: skip
-    if judged is None or judged.outcome is None:
-        return Difference(None, f"no {metric} was measured")
-    ratio = judged.ratio if isinstance(judged, Verdict) else judged.comparison.ratio
-    return Difference(judged.outcome, judged.reason.message, ratio, race.launches, race.wall_seconds)
-
-
-def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: Entrant) -> Difference:
-    """Read one of `COUNTED` in several launches of both sides. A change counts if the launches of each side agree.
-
-    Raises:
-        SideError: A process does not start.
-    """
-    began, each = time.perf_counter(), policy.probe_launches
-    found = list(prober.probe([before] * each + [now] * each))
-    if failures := {index // each: one for index, one in enumerate(found) if isinstance(one, Exception)}:
-        return Difference(None, "", failures=failures)
-    values = [catalog.read(one) for one in found if not isinstance(one, Exception)]
-    sides = values[:each], values[each:]
-    unstable = {name: how for side in sides for name, how in exact.differing(side, policy).items()}
-    verdicts, _ = exact.compare(
-        now.case, sides[0][0], sides[1][0], ComparisonContext(unstable=unstable),
-        replace(policy, exact_across_versions=True),
-    )  # fmt: skip
-    verdict = next((verdict for verdict in verdicts if verdict.metric == metric), None)
-    if verdict is None or verdict.outcome in (Outcome.NEW, Outcome.MISSING):
-        return Difference(None, verdict.reason.message if verdict else f"neither side reports {metric}")
-    old, new = verdict.values or (None, None)
-    ratio = Ratio(new / old, new / old, new / old, 1.0) if old and new else None
-    return Difference(verdict.outcome, verdict.reason.message, ratio, each, time.perf_counter() - began)
-
+from tfbench.versions.changes import CaseChange, ChangeFinder
+from tfbench.versions.repro import Extracted
 
 # Race the same cases on several versions at once, in the same rounds
 
@@ -132,6 +63,8 @@ class Row:
     case: Case
     entries: tuple[Entry, ...]
     """In the order of the sides."""
+    changes: tuple[CaseChange, ...] = ()
+    """What changed on the other sides."""
 
     @property
     def results(self) -> list[VariantResult]:
@@ -152,6 +85,9 @@ class Matrix:
     """By label, the reference first: Python, packages, settings and the import time of TensorFlow, if the side starts."""
     rows: tuple[Row, ...]
     seconds: float
+    variants: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
+    """Case -> label -> its result against the reference variant of its workload, raced on that side alone."""
+    notes: tuple[str, ...] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -177,6 +113,18 @@ class Matrix:
         """Whether a case has no time on a side that did not skip it."""
         entries = (entry for row in self.rows for entry in row.entries)
         return any(isinstance(entry, Untimed) and not entry.skipped for entry in entries)
+
+
+def result(matrix: Matrix) -> Result:
+    """Return the result whose exit code is that of ``--fail-on-regression``."""
+    if matrix.has_regression:
+        return Result.REGRESSED
+    if matrix.has_gaps:
+        return Result.ERROR
+    if not matrix.outcomes:
+        return Result.INCOMPARABLE
+    decided = {Outcome.UNCHANGED, Outcome.IMPROVED}
+    return Result.PASS if decided.issuperset(matrix.outcomes) else Result.INCONCLUSIVE
 
 
 def ordered(labels: Sequence[str], reference: str = "") -> list[str]:
@@ -213,10 +161,16 @@ def race(
     policy: Policy,
     rng: random.Random,
     progress: Callable[[str], None],
+    finder: ChangeFinder | None = None,
+    variants: bool = False,
 ) -> Matrix:
     """Race every case on all sides at once. A side that is decided against the reference leaves later launches.
 
     A side that does not start has that as the reason in its cases.
+
+    Args:
+        finder: Finds what else changed in each case.
+        variants: Whether to race the variants of each workload against its reference variant, on each side.
 
     Raises:
         SideError: The reference does not start, or none of the other sides does.
@@ -226,7 +180,12 @@ def race(
     progress(f"starting {len(sides)} sides")
     broken = _not_starting(launcher, sides, environments, range(policy.looks[0]))
     pairs = min(policy.zygotes, max(policy.looks[0], policy.zygotes_together // len(sides)))
-    config = RaceConfig(len(cases) * (len(sides) - 1), range(pairs))
+
+    def first_calls(race: Race) -> bool:
+        return finder is not None and len(race.launches) < policy.looks[0]
+
+    config = RaceConfig(len(cases) * (len(sides) - 1), range(pairs), first_calls)
+    notes: list[str] = []
 
     def row(number: int, case: Case) -> Row:
         missing = {side.name: why for side in sides if (why := broken.get((side.name, case.env)))}
@@ -241,10 +200,47 @@ def race(
         made = Race(entrants, launcher, policy, config, time.perf_counter, rng)
         made.run(lambda race: progress(f"{text}, {len(race.launches)} launches"))
         entries = {**missing, **{side.name: _entry(made, index) for index, side in enumerate(racing)}}
-        return Row(case, tuple(entries[side.name] for side in sides))
+        changes: Sequence[CaseChange] = ()
+        if finder is not None:
+            progress(f"{text}, what changed")
+            changes, failures = finder(made)
+            notes.extend(failures)
+        return Row(case, tuple(entries[side.name] for side in sides), tuple(changes))
 
     rows = tuple(row(number, case) for number, case in enumerate(cases))
-    return Matrix({side.name: _describe(launcher, side) for side in sides}, rows, time.monotonic() - began)
+    between: dict[str, dict[str, Entry]] = {}
+    for side in sides if variants else ():
+        started = [case for case in cases if (side.name, case.env) not in broken]
+        for group in _groups(started):
+            progress(f"variants of {group[0].workload} on {side.name}")
+            for case, entry in _variants(group, side, launcher, policy, rng).items():
+                between.setdefault(case, {})[side.name] = entry
+    if shared := [case.short_name for case in cases if case.shared]:
+        notes.append(
+            f"{_some(shared)}: each version builds shared set-ups of its own, so files that differ may explain a "
+            "difference; to race the same file, keep one in the project and read it"
+        )
+    about = {side.name: _describe(launcher, side) for side in sides}
+    return Matrix(about, rows, time.monotonic() - began, between, tuple(notes))
+
+
+def _groups(cases: Sequence[Case]) -> list[list[Case]]:
+    """Return the cases of each workload that has variants, the reference first if there is one."""
+    groups: dict[str, list[Case]] = {}
+    for case in sorted(cases, key=lambda case: not case.reference):
+        groups.setdefault(case.group, []).append(case)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _variants(
+    group: Sequence[Case], side: Side, launcher: ProcessLauncher, policy: Policy, rng: random.Random
+) -> dict[str, Entry]:
+    """Race the variants of a workload on a side against the first one."""
+    entrants = [Entrant(case, side) for case in group]
+    config = RaceConfig(len(group) - 1, pairs_of(entrants, policy))
+    made = Race(entrants, launcher, policy, config, time.perf_counter, rng)
+    made.run()
+    return {case.name: _entry(made, index) for index, case in enumerate(group)}
 
 
 def _not_starting(
@@ -387,30 +383,23 @@ class Writer:
                 lines.append(f"finding of an earlier run: {about_it}: {self.folder.report(name)}")
                 continue
             try:
-                self._write(name, found, labels[0], matrix.sides)
+                self._write(name, found, labels[0])
             except TfbenchError as error:
                 lines.append(f"no finding: {about_it}: {brief(error)}")
             else:
                 lines.append(f"new finding: {about_it}: {self.folder.report(name)}")
         return lines
 
-    def _write(self, name: str, found: Regression, reference: str, environments: Mapping[str, JSON]) -> None:
-        other, own = self.sides[reference], self.sides[found.side]
-        search = [self.root, *(Path(one) for one in sys.path if one)]
-        code = compose(
-            self.functions[found.case.name], found.case, (other, own), search,
-            about(found.case, reference, found.side), self.policy.repro_launches,
-        )  # fmt: skip
+    def _write(self, name: str, found: Regression, reference: str) -> None:
+        sides, labels = (self.sides[reference], self.sides[found.side]), (reference, found.side)
+        function = self.functions[found.case.name]
+        extracted = Extracted.of(function, found.case, sides, labels, self.root, self.policy)
         self.tell(f"running the file of {found.case.short_name}")
-        shown = run_code(code, "repro.py", (other, own), self.policy)
-        if not shown.agrees(found.ratio.center):
-            text = f"the race found a ratio of {found.ratio.center:.3f}, the extracted file {shown.ratio:.3f}"
-            raise TfbenchError(f"the file does not confirm the slowdown: {text}")
-        changed = changes(self.launcher, self.policy, Entrant(found.case, other), Entrant(found.case, own))
+        shown = extracted.confirmed("repro.py", found.ratio.center, self.policy)
         made = command("tfbench", "versions", reference, found.side, found.case.name)
-        both = {label: environments[label] for label in (reference, found.side)}
-        report = BugReport(found.case, both, found.ratio, found.launches, shown, changed, [], made)
-        self.folder.write(name, code, report.render(Path(f"{name}.py"), code))
+        ratio = found.ratio, found.launches
+        report = extracted.report(Path(f"{name}.py"), self.launcher, self.policy, ratio, shown, made)
+        self.folder.write(name, extracted.code, report)
 
 
 def _tensorflow(environment: JSON) -> str:
@@ -421,7 +410,6 @@ def _tensorflow(environment: JSON) -> str:
 # Report cases by versions: tables for the terminal, Markdown, JSON
 
 
-SCHEMA = "tfbench-versions/1"
 Saved = Mapping[str, Mapping[str, float]]
 """Name of an earlier run -> case -> median seconds."""
 _STYLE = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green", Outcome.INCONCLUSIVE: "yellow"}
@@ -442,7 +430,73 @@ def terminal(matrix: Matrix, saved: Saved, width: int) -> RenderableType:
     short = _CASE + _CELL * len(matrix.sides) + _SAVED * len(saved) > width
     legend = "+ slower, - faster, ? inconclusive; reports and wider terminals show the intervals"
     after = [Text(line, "dim") for line in [*[legend] * short, *_notes(matrix)]]
-    return Group(*before, _ratios(matrix, saved, short), *after, _summary(matrix))
+    parts: list[RenderableType] = [
+        _ratios(matrix, saved, short),
+        *after,
+        *map(_listing, _tables(matrix)),
+        _summary(matrix),
+    ]
+    return Group(*before, *parts)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of text: what changed, or the variants by version."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def _tables(matrix: Matrix) -> list[Listing]:
+    """Return the tables beside times: what changed on each side, and variants on each side."""
+    reference, *others = matrix.labels
+    several = len(others) > 1
+    found = []
+    rows = [
+        [row.case.short_name, *([side] if several else []), kind, *_told(changes), changes[0].cause]
+        for row in matrix.by_slowdown
+        for (side, kind), changes in _by_kind(row).items()
+    ]
+    if rows:
+        heads = ["case", *(["version"] if several else []), "what", reference, "now" if several else others[0], "ratio"]
+        found.append(Listing(f"what changed since {reference}", [*heads, "cause"], rows))
+    if matrix.variants:
+        cells = [
+            [name.rpartition("::")[2], *(str(_cell(on[label])) if label in on else "-" for label in matrix.labels)]
+            for name, on in matrix.variants.items()
+        ]
+        found.append(Listing("variants, ratio to the reference variant", ["case", *matrix.labels], cells))
+    return found
+
+
+def _by_kind(row: Row) -> dict[tuple[str, str], list[CaseChange]]:
+    found: dict[tuple[str, str], list[CaseChange]] = {}
+    for change in row.changes:
+        found.setdefault((change.side, change.kind), []).append(change)
+    return found
+
+
+def _told(changes: Sequence[CaseChange]) -> list[str]:
+    """Return the value before, the value now and the ratio. Of several metrics each is named, and the first has the ratio."""
+    first = changes[0]
+    named = first.kind in ("leaks", "graph")
+    before = ", ".join(f"{one.verdict.metric} {one.values[0]}" if named else one.values[0] for one in changes)
+    ratio = f"{first.ratio:.3g}" if first.ratio else "-"
+    return [
+        before,
+        ", ".join(one.values[1] for one in changes),
+        times(first.verdict.ratio) if first.verdict.ratio else ratio,
+    ]
+
+
+def _listing(content: Listing) -> Table:
+    made = table(content.title)
+    made.add_column(content.heads[0], overflow="fold", min_width=_CASE // 2)
+    add_columns(made, *content.heads[1:], fold=True)
+    for row in content.rows:
+        add_row(made, *row)
+    return made
 
 
 def _ratios(matrix: Matrix, saved: Saved, short: bool) -> Table:
@@ -479,10 +533,11 @@ def _notes(matrix: Matrix) -> list[str]:
         for label, entry in zip(matrix.sides, row.entries, strict=True):
             if isinstance(entry, Untimed) and ":" in entry.why:
                 found.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
-    return [
-        f"{cases[0]} and {len(cases) - 1} more {why}" if len(cases) > 1 else f"{cases[0]} {why}"
-        for why, cases in found.items()
-    ]
+    return [*(f"{_some(cases)} {why}" for why, cases in found.items()), *matrix.notes]
+
+
+def _some(cases: Sequence[str]) -> str:
+    return f"{cases[0]} and {len(cases) - 1} more" if len(cases) > 1 else cases[0]
 
 
 def _summary(matrix: Matrix) -> Table:
@@ -534,6 +589,9 @@ def markdown(matrix: Matrix, saved: Saved) -> str:
         lines.append(_line([f"`{row.case.short_name}`", *map(_mark, row.entries), *_saved_cells(row, saved)]))
     lines += ["", *(f"- {note}" for note in _notes(matrix)), "", *_head([_TOTAL, *matrix.labels])]
     lines += map(_line, _facts(matrix))
+    for content in _tables(matrix):
+        lines += ["", f"{content.title}:", "", _line(content.heads), _line(["---"] * len(content.heads))]
+        lines += [_line([f"`{row[0]}`", *(cell.replace("|", "\\|") for cell in row[1:])]) for row in content.rows]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
@@ -551,21 +609,29 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> str:
-    """Return all results as JSON."""
-    entries = [
-        [{"why": one.why} if isinstance(one, Untimed) else one.as_json() for one in row.entries] for row in matrix.rows
-    ]
-    content = {
-        "schema": SCHEMA,
+def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> JSON:
+    """Return all results as the content of a JSON file."""
+    entries = [list(map(_entry_as_json, row.entries)) for row in matrix.rows]
+    return {
+        "schema": VERSIONS_SCHEMA,
         "policy": policy,
         "reference": matrix.labels[0],
         "sides": dict(matrix.sides),
         "cases": [
-            {"case": row.case.name, "sides": dict(zip(matrix.sides, sides, strict=True))}
+            {
+                "case": row.case.name,
+                "sides": dict(zip(matrix.sides, sides, strict=True)),
+                "changes": [change.as_json() for change in row.changes],
+                "variants": {
+                    label: _entry_as_json(entry) for label, entry in matrix.variants.get(row.case.name, {}).items()
+                },
+            }
             for row, sides in zip(matrix.rows, entries, strict=True)
         ],
         "not_raced": {name: dict(medians) for name, medians in saved.items()},
         "wall_seconds": round(matrix.seconds, 3),
     }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _entry_as_json(entry: Entry) -> JSON:
+    return {"why": entry.why} if isinstance(entry, Untimed) else entry.as_json()

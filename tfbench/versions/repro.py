@@ -8,70 +8,197 @@ import os
 import platform
 import re
 import subprocess
+import sys
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tfbench.errors import TfbenchError
+from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import machine
 from tfbench.fs import scratch_dir
-from tfbench.model import JSON, Case, Ratio
+from tfbench.model import JSON, TIME, Case, Outcome, Ratio
 from tfbench.model.words import times
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import Prober
+from tfbench.race.prober import Profiler
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.session.profiling import explained
-from tfbench.sides.spec import Side
+from tfbench.session.profiling import BASELINE, CONTENDER, take
+from tfbench.sides.spec import TENSORFLOWS, Side
 from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.suite.axes import VARIABLE
 from tfbench.untrusted import brief, command
 from tfbench.versions import standalone
-from tfbench.versions.rewrite import Extract, extract
-
-# Confirm that an extracted file shows the difference of a race, and list what else differs between its sides
-
+from tfbench.versions.changes import Difference, changes, difference
+from tfbench.versions.rewrite import AVAILABLE, Extract, extract
 
 _LIMIT = 5
 """A file with five launches may take so many times the policy's seconds for the set-up of one."""
 
 
-def run_code(code: str, name: str, sides: tuple[Side, Side], policy: Policy) -> ReproResult:
-    """Run the text of a file under a name in a folder of its own.
+@dataclass(frozen=True)
+class Extracted:
+    """A case as the text of a file, for two sides: the other one, and this one, whose interpreter runs it."""
 
-    Args:
-        sides: The other side, and this one, whose interpreter runs it.
+    case: Case
+    sides: tuple[Side, Side]
+    labels: tuple[str, str]
+    code: str
 
-    Raises:
-        TfbenchError: It fails, or takes too long.
-    """
-    other, own = sides
-    with tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
-        place = Path(folder, name)
-        place.write_text(code, encoding="utf-8")
-        return run(place, own.executable, other.executable, policy.setup_seconds * _LIMIT)
+    @classmethod
+    def of(
+        cls,
+        function: pytest.Function,
+        case: Case,
+        sides: tuple[Side, Side],
+        labels: tuple[str, str],
+        root: Path,
+        policy: Policy,
+    ) -> Extracted:
+        """Extract a case from the project in ``root``. Raises as `compose` does."""
+        search = [root, *(Path(folder) for folder in sys.path if folder)]
+        code = compose(function, case, sides, search, about(case, *labels), policy.repro_launches)
+        return cls(case, sides, labels, code)
 
+    def confirmed(self, name: str, raced: float, policy: Policy) -> ReproResult:
+        """Run the file under a name in a folder of its own.
 
-def changes(launcher: ProcessLauncher, policy: Policy, other: Entrant, own: Entrant) -> list[str]:
-    """Return the changes of graphs and exact metrics, or why they are unknown, a line each."""
-    try:
-        launcher.start_pairs((other, own), [0])
-        found = explained(Prober(launcher, policy), other, own)
-    except TfbenchError as error:
-        return [f"the graphs could not be compared: {brief(error)}"]
-    lines = [": ".join(filter(None, row)) for row in found.changes]
-    rows = [change.cells for change in found.metrics]
-    lines += [f"{name}: {before} before, {now} now; {what}" for name, before, now, what in rows]
-    return [*(lines or ["the graphs, XLA's modules and every exact metric are the same"]), *found.notes]
+        Args:
+            raced: The ratio of the race.
+
+        Raises:
+            TfbenchError: It fails, takes too long, or does not show the difference of the race.
+        """
+        other, own = self.sides
+        with tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
+            place = Path(folder, name)
+            place.write_text(self.code, encoding="utf-8")
+            shown = run(place, own.executable, other.executable, policy.setup_seconds * _LIMIT)
+        if not shown.agrees(raced):
+            text = f"the race found a ratio of {raced:.3f}, the extracted file {shown.ratio:.3f}"
+            raise TfbenchError(f"the file does not show the difference, so it was not written: {text}")
+        return shown
+
+    def report(
+        self,
+        file: Path,
+        launcher: ProcessLauncher,
+        policy: Policy,
+        found: tuple[Ratio, int],
+        shown: ReproResult,
+        made: str,
+        profile: Sequence[str] = (),
+    ) -> str:
+        """Read what else differs between the sides, and return the text of the bug report.
+
+        Args:
+            found: Ratio and launches of the race.
+            made: The command that makes the file.
+            profile: What profiles show, a line each.
+        """
+        environments = {label: launcher.environment(side) for label, side in zip(self.labels, self.sides, strict=True)}
+        other, own = (Entrant(self.case, side) for side in self.sides)
+        changed = changes(launcher, policy, other, own)
+        report = BugReport(self.case, environments, *found, shown, changed, profile, made)
+        return report.render(file, self.code)
 
 
 # Compose the file of a repro, run it, and write the text of a bug report about it
 
 
+def reproduce(
+    function: pytest.Function,
+    case: Case,
+    sides: tuple[Side, Side],
+    labels: tuple[str, str],
+    root: Path,
+    file: Path,
+    launcher: ProcessLauncher,
+    policy: Policy,
+    made: str,
+    *,
+    profiled: bool,
+    tell: Callable[[str], None],
+    show: Callable[[str], None],
+) -> dict[Path, str]:
+    """Race a case, extract it into a file that shows the same, and return the texts of the file and of its report.
+
+    Args:
+        sides: The other side, and this one.
+        file: Where the file will be written, its report beside it.
+        made: The command that makes it.
+        profiled: Whether to profile both sides.
+        tell: Called with the current activity.
+        show: Called with lines for the user.
+
+    Raises:
+        UsageError: The case or a side cannot be in such a file, or a file exists.
+        TfbenchError: There is no difference, or the file does not show it.
+    """
+    report = file.with_suffix(".md")
+    if file.stem in AVAILABLE or file.suffix != ".py":  # Python would import the file instead of the module
+        raise UsageError(f"--output {brief(file)}: name a .py file unlike a module, such as repro_{file.stem}.py")
+    for path in (file, report):
+        if path.exists():
+            raise UsageError(f"{brief(path)} exists; remove it, or give another name with --output")
+    for label, side in zip(labels, sides, strict=True):
+        if side.tree_redirect is not None:
+            raise UsageError(f"{label}: {_WITHOUT_TREES}")
+    extracted = Extracted.of(function, case, sides, labels, root, policy)  # fails before anything takes long
+    entrants = Entrant(case, sides[0]), Entrant(case, sides[1])
+    tell(f"racing {case.short_name}")
+    found = _raced(launcher, policy, entrants)
+    if found.outcome is Outcome.INCONCLUSIVE:
+        tell(f"racing {case.short_name} once more, with more launches")
+        found = _raced(launcher, policy.patient(), entrants)
+    assert found.ratio is not None
+    ratio = found.ratio
+    show(f"{case.short_name}: {found.outcome}, ratio to {labels[0]} {times(ratio)}")
+    if found.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
+        raise TfbenchError(f"there is no difference to show: {found.reason}")
+    tell("running the extracted file")
+    shown = extracted.confirmed(file.name, ratio.center, policy)
+    show(shown.output)
+    if abs(shown.ratio / ratio.center - 1) > _AGREE:
+        show(f"note: the file shows {shown.ratio:.2f}, the race {ratio.center:.2f}")
+    tell("reading what changed")
+    profile = _profile(launcher, policy, entrants, ratio.center - 1, tell) if profiled else []
+    text = extracted.report(file, launcher, policy, (ratio, found.launches), shown, made, profile)
+    return {file: extracted.code, report: text}
+
+
+def _raced(launcher: ProcessLauncher, policy: Policy, entrants: tuple[Entrant, Entrant]) -> Difference:
+    case = entrants[0].case
+    found = difference(launcher, launcher.policy_of(policy, entrants), TIME, entrants)
+    for entrant, failure in found.failures.items():
+        raise TfbenchError(f"{case.short_name} breaks on the {('other', 'own')[entrant]} side: {failure}")
+    if found.outcome is None:
+        raise TfbenchError(f"{case.short_name} could not be compared: {found.reason}")
+    return found
+
+
+def _profile(
+    launcher: ProcessLauncher,
+    policy: Policy,
+    entrants: tuple[Entrant, Entrant],
+    slowdown: float,
+    tell: Callable[[str], None],
+) -> list[str]:
+    """Return what profiles of both sides show, or why there are none, a line each."""
+    sides = dict(zip((BASELINE, CONTENDER), entrants, strict=True))
+    try:
+        with tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
+            return list(take(Profiler(launcher, policy), sides, Path(folder), policy, slowdown, tell).why)
+    except TfbenchError as error:
+        return [f"profile: none: {brief(error)}"]
+
+
+_WITHOUT_TREES = "a file alone cannot have another source tree; give versions, python:PATH or env:NAME=VALUE"
+_AGREE = 0.2
+"""Relative difference between the file's ratio and the race's that is worth a warning."""
 _OPTIONAL = ("PlainLevel", "PlainVariant", "shared", "folder")
 """Parts of `standalone` that only some benchmarks need."""
 _RATIO = re.compile(r"^ratio ([\d.]+) \(launches from ([\d.]+) to ([\d.]+)\)", re.MULTILINE)
@@ -217,10 +344,12 @@ class BugReport:
             ("Python", *(str(self.sides[label].get("python", "")) for label in (other, own))),
             *((name, *(one.get(name, "-") for one in packages)) for name in sorted({*packages[0], *packages[1]})),
         ]
+        names = _named((other, own), packages)
+        several = len(_versions_of(packages)) > 1
         table = [f"| | {other} | {own} |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rows)]
         return "\n".join(
             [
-                f"# {workload} is {change:.2f} times {word} with {own} than with {other}",
+                f"# {workload} is {change:.2f} times {word} with {names[1]} than with {names[0]}",
                 "",
                 f"Time with {own} / time with {other}: {times(self.ratio)}, at {self.ratio.confidence:.0%} confidence,",
                 f"from {self.launches} launches of fresh processes that took turns of 0.3 ms on one machine.",
@@ -242,6 +371,7 @@ class BugReport:
                 "",
                 "## What changed",
                 "",
+                *([f"- {_SEVERAL}"] if several else []),
                 *(f"- {line}" for line in self.changes),
                 *(f"- {line.strip()}" for line in self.profile),
                 "",
@@ -257,6 +387,32 @@ class BugReport:
                 "",
             ]
         )
+
+
+_PRODUCTS = {**dict.fromkeys(TENSORFLOWS, "TensorFlow"), "keras": "Keras", "tf-keras": "tf-keras"}
+"""Packages that a title names, and the names of their products."""
+_SEVERAL = (
+    "Both TensorFlow and Keras differ between the sides, and the ratio does not tell which of them is the cause. "
+    "To tell, race sides that differ in one of them, as in --against tensorflow==2.20.0+keras==3.9.0."
+)
+
+
+def _versions_of(packages: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Map each product whose versions differ between two sides to its versions, empty where a side lacks it."""
+    found = [{product: side[name] for name, product in _PRODUCTS.items() if name in side} for side in packages]
+    every = {product: tuple(side.get(product, "") for side in found) for product in dict.fromkeys(_PRODUCTS.values())}
+    return {product: versions for product, versions in every.items() if len(set(versions)) > 1}
+
+
+def _named(labels: Sequence[str], packages: Sequence[Mapping[str, str]]) -> list[str]:
+    """Name each side by every product that differs; by its label if at most one does."""
+    differing = _versions_of(packages)
+    if len(differing) < 2:
+        return list(labels)
+    return [
+        " and ".join(f"{product} {versions[side]}" for product, versions in differing.items() if versions[side])
+        for side in range(len(labels))
+    ]
 
 
 def about(case: Case, other: str, own: str) -> str:

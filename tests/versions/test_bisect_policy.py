@@ -1,13 +1,11 @@
 """The options of bisect."""
 
-from argparse import Namespace
-
-from tfbench.commands.bisect import policy_of
 from tfbench.policy import preset
+from tfbench.versions.bisect import policy_of
 
 
 def policy(metric, slowdown):
-    return policy_of(Namespace(policy="standard", metric=metric, min_slowdown=slowdown))
+    return policy_of(preset("standard"), metric, slowdown)
 
 
 def test_the_smallest_slowdown_of_the_times():

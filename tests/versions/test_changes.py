@@ -1,0 +1,117 @@
+"""What changed in a case between the reference and other sides, from a scripted race and scripted probes."""
+
+import io
+import json
+import random
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.fakes.race import Clock, ScriptedLauncher, steady
+from tests.versions.test_difference import launch
+from tfbench.compare import page_of
+from tfbench.model import TIME, Case, Outcome, Ratio, Reason, VariantResult, Verdict
+from tfbench.policy import preset
+from tfbench.race.interfaces import Entrant
+from tfbench.race.race import Race, RaceConfig
+from tfbench.sides.spec import Side
+from tfbench.versions import changes, matrix
+from tfbench.versions.changes import CaseChange, Causes, ChangeFinder
+from tfbench.versions.matrix import Matrix, Row
+
+CASE = Case("w.py::test_w[a=b]", "test_w", "w.py::test_w")
+SIDES = [Side(name, "python", Path("/"), name) for name in ("2.20", "2.21")]
+POLICY = preset("quick")
+RATIO = Ratio(1.5, 1.4, 1.6, 0.95)
+
+
+class Prober:
+    """Returns the same evidence in each launch of a side."""
+
+    probed = 0
+
+    def __init__(self, launches):
+        self.launches = launches
+
+    def __call__(self, launcher, policy):
+        return self
+
+    def probe(self, entrants):
+        for entrant in entrants:
+            self.probed += 1
+            yield self.launches[entrant.side.name]
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Race a case and find its changes, with a factor of the time and the ops of both sides."""
+
+    def find(factor, before, now, causes=None):
+        prober = Prober({"2.20": launch(*before), "2.21": launch(*now)})
+        monkeypatch.setattr(changes, "Prober", prober)
+        launcher = ScriptedLauncher(Clock(), [steady(1e-4, 0.004), steady(1e-4 * factor, 0.004)], seed=1)
+        race = Race([Entrant(CASE, side) for side in SIDES], launcher, POLICY, RaceConfig(1, range(3)), launcher.clock,
+                    random.Random(1))  # fmt: skip
+        race.run()
+        return *ChangeFinder(launcher, POLICY, 1, causes)(race), prober.probed
+
+    return find
+
+
+def test_the_same_code_has_no_changes_and_one_probe_a_side(found):
+    assert found(1.0, ["Mul"], ["Mul"]) == ([], [], 2)
+
+
+def test_time_and_graph_are_told_with_their_values(found):
+    changed, notes, probed = found(1.5, ["Mul"], ["Mul", "Cast", "Sum"])
+    assert not notes
+    assert probed == 2 * POLICY.probe_launches  # a count that differs is read again
+    time, ops, *_ = changed
+    assert (time.verdict.metric, time.kind, time.verdict.outcome) == (TIME, "time", Outcome.REGRESSED)
+    before, now = time.verdict.values
+    assert now / before == pytest.approx(1.5, rel=0.05)
+    assert (ops.verdict.metric, ops.kind, ops.verdict.values) == ("graph_ops", "graph", (1, 3))
+    assert not time.cause
+
+
+def test_each_kind_of_change_has_the_first_line_of_its_cause(found, monkeypatch):
+    monkeypatch.setattr(Causes, "of", lambda *given: ["op: Cast +1 ms", "more"])
+    changed, *_ = found(1.5, ["Mul"], ["Mul", "Cast", "Sum"], Causes(None, POLICY))
+    assert [change.cause for change in changed[:2]] == [
+        "op: Cast +1 ms",
+        "graph: 1 ops before, 3 now; gained Cast, Sum",
+    ]
+
+
+def test_one_table_lists_what_changed_by_case_and_kind():
+    def change(metric, *values, unit="", ratio=None, cause=""):
+        verdict = Verdict(CASE, Outcome.REGRESSED, Reason("slower", ""), metric, ratio, values=values, unit=unit)
+        return CaseChange("2.21", verdict, cause)
+
+    results = [
+        VariantResult(CASE, CASE.name, 0.1, RATIO if n else None, Outcome.REGRESSED if n else None, 6, 9, {})
+        for n in (0, 1)
+    ]
+    rows = (
+        change("time", 0.1, 0.15, unit="s", ratio=RATIO, cause="op: SelectV2"),
+        change("leaked_bytes", 0, 4096, unit="B"),
+        change("graph_ops", 4, 313),
+    )
+    about = {"python": "3.12", "packages": {}, "settings": {}, "defaults": {}, "import_seconds": None}
+    variants = {CASE.name: {"2.20": results[0], "2.21": results[1]}}
+    made = Matrix({"2.20": about, "2.21": about}, (Row(CASE, tuple(results), rows),), 1.0, variants)
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(matrix.terminal(made, {}, 160))
+    shown = " ".join(console.export_text().split())
+    assert "what changed since 2.20" in shown
+    assert "time 100 ms 150 ms 1.500 (1.400 to 1.600) op: SelectV2" in shown
+    assert "leaks leaked_bytes 0 B 4.00 KiB" in shown
+    assert "graph graph_ops 4 313 78.2" in shown
+    assert "variants, ratio to the reference variant" in shown
+    page = matrix.markdown(made, {})
+    assert "| case | what | 2.20 | 2.21 | ratio | cause |" in page
+    content = matrix.as_json(made, {}, POLICY.as_json())
+    assert content["cases"][0]["changes"][0]["cause"] == "op: SelectV2"
+    shown = page_of(json.loads(json.dumps(content)), "v.json")
+    assert "What changed" in shown

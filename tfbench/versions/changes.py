@@ -1,0 +1,372 @@
+"""Find what changed in a case between two sides: its metrics, its graphs, and the cause of each change."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from tfbench.errors import SideError, TfbenchError
+from tfbench.metrics import catalog, exact
+from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
+from tfbench.metrics.exact import ComparisonContext
+from tfbench.metrics.parity import ProbeOutput
+from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, Verdict
+from tfbench.model.words import amount
+from tfbench.model.words import time as time_of
+from tfbench.policy import Policy
+from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.interfaces import Entrant, Failure
+from tfbench.race.prober import Prober
+from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.race import Race
+from tfbench.session.profiling import (
+    Explanation,
+    causes,
+    explained,
+    explanation,
+    graph_changed,
+    in_own_python,
+    ops_changed,
+    result_changed,
+    xla_changed,
+)
+from tfbench.sides.spec import Side
+from tfbench.stats.verdict import Decision
+from tfbench.untrusted import brief
+from tfbench.versions.defaults import Candidate, candidates, defaults_of, search, set_back
+
+# The difference of a case between two sides in one metric: raced for durations and memory, read for counts
+
+
+RACED = (TIME, FIRST_CALL, PEAK_HOST_MEMORY)
+"""Metrics that differ between launches of the same code, so that two sides are raced for them."""
+COUNTED = tuple(metric.name for metric in catalog.PROBED)
+"""Metrics that probing launches read."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the second side differs from the first one in a metric."""
+
+    outcome: Outcome | None
+    """``None`` if it was not measured, for the reason."""
+    reason: str
+    ratio: Ratio | None = None
+    launches: int = 0
+    seconds: float = 0.0
+    failures: Mapping[int, Failure] = field(default_factory=dict)
+    """Why a side cannot run the case: 0 is the first side."""
+
+
+def difference(
+    launcher: ProcessLauncher, policy: Policy, metric: str, sides: tuple[Entrant, Entrant], races: int = 1
+) -> Difference:
+    """Race two sides of a case for one of `RACED`, or read one of `COUNTED` on both.
+
+    Args:
+        races: Races that share the alpha of the policy.
+
+    Raises:
+        SideError: A process does not start.
+    """
+    entrants = [replace(one, case=replace(one.case, thresholds=())) for one in sides]  # the policy has the threshold
+    if metric in COUNTED:
+        launcher.start_pairs(entrants, [0])
+        return counted(Prober(launcher, policy), policy, metric, *entrants)
+    start(launcher, policy, entrants)
+    policy = replace(policy, sampled_seconds=policy.case_seconds)  # a first call is all that this race is for
+    race = ConfirmedRace(entrants, launcher, policy, races, time.perf_counter, random.Random(), metrics=(metric,))
+    race.run()
+    return raced(race, metric)
+
+
+def start(launcher: ProcessLauncher, policy: Policy, entrants: Sequence[Entrant]) -> None:
+    """Start the zygotes of the first look, and build the shared set-ups of the entrants before they race."""
+    launcher.start_pairs(entrants, range(policy.looks[0]))
+    Prober(launcher, policy).share(entrants)
+
+
+def raced(race: ConfirmedRace, metric: str) -> Difference:
+    """Return the result of a race on one of `RACED`."""
+    if race.failures:
+        return Difference(None, "", failures=race.failures)
+    if race.abort_reason:
+        return Difference(None, f"disturbed: {race.abort_reason}")
+    if race.unlike:
+        return Difference(None, race.unlike.message)
+    judged: Decision | Verdict | None = {
+        TIME: race.decision, FIRST_CALL: race.first_call, PEAK_HOST_MEMORY: race.memory,
+    }[metric]  # fmt: skip
+    if judged is None or judged.outcome is None:
+        return Difference(None, f"no {metric} was measured")
+    ratio = judged.ratio if isinstance(judged, Verdict) else judged.comparison.ratio
+    return Difference(judged.outcome, judged.reason.message, ratio, race.launches, race.wall_seconds)
+
+
+def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: Entrant) -> Difference:
+    """Read one of `COUNTED` in several launches of both sides. A change counts if the launches of each side agree.
+
+    Raises:
+        SideError: A process does not start.
+    """
+    began, each = time.perf_counter(), policy.probe_launches
+    launches = list(prober.probe([before] * each + [now] * each))
+    if failures := {index // each: one for index, one in enumerate(launches) if isinstance(one, Exception)}:
+        return Difference(None, "", failures=failures)
+    values = [catalog.read(one) for one in launches if not isinstance(one, Exception)]
+    verdict = next(
+        (one for one in _judged(now.case, values[:each], values[each:], policy) if one.metric == metric), None
+    )
+    if verdict is None or verdict.outcome in (Outcome.NEW, Outcome.MISSING):
+        return Difference(None, verdict.reason.message if verdict else f"neither side reports {metric}")
+    old, new = verdict.values or (None, None)
+    shown = verdict.outcome is not Outcome.UNCHANGED and old and new  # a change within the tolerance has no ratio
+    ratio = Ratio(new / old, new / old, new / old, 1.0) if shown and old and new else None
+    return Difference(verdict.outcome, verdict.reason.message, ratio, each, time.perf_counter() - began)
+
+
+def _judged(case: Case, before: Sequence[MetricValues], now: Sequence[MetricValues], policy: Policy) -> list[Verdict]:
+    """Compare the counts of two sides; a metric that launches of one side disagree about is inconclusive."""
+    unstable = {name: how for side in (before, now) for name, how in exact.differing(side, policy).items()}
+    anywhere = replace(policy, exact_across_versions=True)
+    return exact.compare(case, before[0], now[0], ComparisonContext(unstable=unstable), anywhere)[0]
+
+
+# Name causes: what graphs, profiles and samples show, and where they show nothing, the defaults of a version
+
+
+@dataclass
+class Causes:
+    """Looks for the causes of differences. It remembers defaults and causes, as cases of a release often share one."""
+
+    launcher: ProcessLauncher
+    policy: Policy
+    tell: Callable[[str], None] = lambda text: None
+    race_defaults: bool = True
+    """Whether to race defaults, which takes up to four minutes a case."""
+    _defaults: dict[str, dict[str, str]] = field(default_factory=dict, init=False)
+    """Specification -> defaults."""
+    _known: list[str] = field(default_factory=list, init=False)
+
+    def of(self, sides: tuple[Entrant, Entrant], metric: str, found: Explanation, ratio: Ratio | None) -> list[str]:
+        """Return the cause of a change from the first side to the second, and then what supports it, a line each.
+
+        Args:
+            found: The changes of the case's graphs and exact metrics.
+            ratio: The raced ratio, if the metric is raced.
+        """
+        self.launcher.ready([(entrant.side, entrant.case.env) for entrant in sides], [0])
+        if ratio and ratio.center < 1:  # profiles explain slowdowns
+            lines = [*result_changed(found), *xla_changed(found), *ops_changed(found)]
+        else:
+            slowdown = ratio.center - 1 if ratio else None
+            lines = causes(self.launcher, self.policy, sides, metric, found, slowdown, self.tell)
+        unexplained = not graph_changed(found) and not in_own_python(lines)
+        if self.race_defaults and metric == TIME and ratio and ratio.low > 1 and unexplained:
+            try:
+                self.tell("comparing defaults")
+                tried = candidates(*(self._defaults_of(entrant.side) for entrant in sides))
+                tried.sort(key=lambda candidate: not any(candidate.removes in line for line in self._known))
+                lines = [
+                    *search(ratio, tried, lambda candidate: self._with_default(sides, candidate), self.tell),
+                    *lines,
+                ]
+            except SideError as error:
+                lines.append(f"defaults: {error}")
+        self._known += lines
+        return lines
+
+    def _defaults_of(self, side: Side) -> dict[str, str]:
+        if side.spec not in self._defaults:
+            self._defaults[side.spec] = defaults_of(side)
+        return self._defaults[side.spec]
+
+    def _with_default(self, sides: tuple[Entrant, Entrant], candidate: Candidate) -> Ratio | str:
+        before, now = sides
+        side = set_back(now.side, candidate)
+        try:
+            found = difference(
+                self.launcher, replace(self.policy, confirm=False), TIME, (before, replace(now, side=side))
+            )
+        except SideError as error:
+            return str(error)
+        finally:
+            self.launcher.release(side)
+        return found.ratio or "; ".join(map(str, found.failures.values())) or found.reason
+
+
+def changes(launcher: ProcessLauncher, policy: Policy, other: Entrant, own: Entrant) -> list[str]:
+    """Return the changes of graphs and exact metrics, or why they are unknown, a line each."""
+    try:
+        launcher.start_pairs((other, own), [0])
+        found = explained(Prober(launcher, policy), other, own)
+    except TfbenchError as error:
+        return [f"the graphs could not be compared: {brief(error)}"]
+    lines = [": ".join(filter(None, row)) for row in found.changes]
+    lines += [
+        f"{name}: {before} before, {now} now; {what}"
+        for name, before, now, what in (change.cells for change in found.metrics)
+    ]
+    return [*(lines or ["the graphs, XLA's modules and every exact metric are the same"]), *found.notes]
+
+
+# Everything that changed in a case between the reference and other sides that raced it
+
+
+KINDS = ("time", "first call", "memory", "leaks", "graph")
+"""What can change, in the order of the table. Counts of graphs and of XLA's modules, traces and the like are one kind."""
+_KIND = {
+    TIME: "time",
+    FIRST_CALL: "first call",
+    PEAK_HOST_MEMORY: "memory",
+    "live_bytes": "memory",
+    "peak_device_memory": "memory",
+}
+_KIND |= {metric.name: "leaks" for metric in LEAK_METRICS}
+_SECONDS = "s"
+
+
+@dataclass(frozen=True)
+class CaseChange:
+    """A metric of a case that is better or worse on a side than on the reference."""
+
+    side: str
+    verdict: Verdict
+    """On the metric, with its values on the reference and on the side."""
+    cause: str = ""
+    """The first line of the cause, ``""`` if none was found or looked for."""
+
+    @property
+    def kind(self) -> str:
+        """One of `KINDS`."""
+        return _KIND.get(self.verdict.metric, "graph")
+
+    @property
+    def values(self) -> tuple[str, str]:
+        """The value on the reference and on the side, with units."""
+        before, now = self.verdict.values or (None, None)
+        unit = self.verdict.unit
+        if unit == _SECONDS:
+            return time_of(before or 0), time_of(now or 0)
+        return amount(before, unit), amount(now, unit)
+
+    @property
+    def ratio(self) -> float | None:
+        """The value on the side relative to that on the reference, if it has one."""
+        before, now = self.verdict.values or (None, None)
+        return self.verdict.ratio.center if self.verdict.ratio else now / before if before and now else None
+
+    def as_json(self) -> JSON:
+        """Return the change as an object of ``tfbench-versions/1``."""
+        before, now = self.verdict.values or (None, None)
+        return {
+            "side": self.side,
+            "what": self.kind,
+            "metric": self.verdict.metric,
+            "outcome": self.verdict.outcome,
+            "values": {"reference": before, "side": now, "unit": self.verdict.unit},
+            "ratio": self.verdict.ratio and self.verdict.ratio.as_json(),
+            "reason": self.verdict.reason.message,
+            "cause": self.cause,
+        }
+
+
+@dataclass(frozen=True)
+class ChangeFinder:
+    """Finds what changed in a raced case. Each side has one probing launch more, and more of them where counts differ.
+
+    Args:
+        cases: Comparisons of the whole run, which share its alpha.
+        causes: Looks for causes; ``None`` to leave them out.
+    """
+
+    launcher: ProcessLauncher
+    policy: Policy
+    cases: int
+    causes: Causes | None = None
+
+    def __call__(self, race: Race) -> tuple[list[CaseChange], list[str]]:
+        """Return the changes of all sides against the reference, and why a side could not be examined.
+
+        Raises:
+            SideError: A process does not start.
+        """
+        others = [index for index in race.working if index != race.reference]
+        if race.abort_reason or race.reference != 0 or not others:
+            return [], []
+        prober = Prober(self.launcher, self.policy)
+        first, *probed = prober.probe([race.entrants[index] for index in (0, *others)])
+        changes: list[CaseChange] = []
+        notes: list[str] = []
+        for index, second in zip(others, probed, strict=True):
+            sides = race.entrants[0], race.entrants[index]
+            verdicts, found = self._timed(race, index), None
+            if isinstance(first, ProbeOutput) and isinstance(second, ProbeOutput):
+                verdicts += self._counted(prober, sides, (first, second))
+                found = explanation(first, second, self.policy)
+            else:
+                failure = first if isinstance(first, Exception) else second
+                notes.append(f"{sides[1].case.short_name} on {sides[1].side.name}: not probed: {brief(failure)}")
+            causes: dict[str, str] = {}
+            for verdict in sorted(verdicts, key=lambda verdict: _RANK[verdict.metric]):
+                if verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED):
+                    change = CaseChange(sides[1].side.name, verdict)
+                    if self.causes and found is not None and change.kind not in causes:
+                        causes[change.kind] = next(iter(self._cause(self.causes, sides, change, found)), "")
+                    changes.append(replace(change, cause=causes.get(change.kind, "")))
+        return changes, notes
+
+    @staticmethod
+    def _cause(causes: Causes, sides: tuple[Entrant, Entrant], change: CaseChange, found: Explanation) -> list[str]:
+        if change.kind == "graph":
+            return [*xla_changed(found), *ops_changed(found), *(": ".join(filter(None, row)) for row in found.changes)]
+        causes.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")
+        try:
+            return causes.of(sides, change.verdict.metric, found, change.verdict.ratio)
+        except TfbenchError as error:
+            return [f"the cause is unknown: {brief(error)}"]
+
+    def _timed(self, race: Race, index: int) -> list[Verdict]:
+        """Judge time, the first call and the peak of memory from the launches that both sides took part in."""
+        case = race.entrants[index].case
+        runs = [(launch.runs[0], launch.runs[index], launch.pair) for launch in race.all_launches]
+        both = [(before.facts, now.facts, pair) for before, now, pair in runs if before and now]
+        if not both:
+            return []
+        before, now, pairs = zip(*both, strict=True)
+        medians = [median(second for run in race.runs(number) for second in run.seconds) for number in (0, index)]
+        verdicts = [_of_seconds(case, TIME, race.decisions.get(index), medians)]
+        if called := [(old[FIRST_CALL], new[FIRST_CALL]) for old, new in zip(before, now, strict=True)
+                      if FIRST_CALL in old and FIRST_CALL in new]:  # fmt: skip
+            decision = exact.first_call(before, now, pairs, self.policy, self.cases)
+            verdicts.append(_of_seconds(case, FIRST_CALL, decision, list(map(median, zip(*called, strict=True)))))
+        verdicts.append(exact.memory(case, before, now, self.policy, self.cases, pairs))
+        return [verdict for verdict in verdicts if verdict is not None]
+
+    def _counted(
+        self, prober: Prober, sides: tuple[Entrant, Entrant], launches: tuple[ProbeOutput, ProbeOutput]
+    ) -> list[Verdict]:
+        """Compare what is counted. Where it differs, more launches tell whether it is the same in each."""
+        before, now = ([catalog.read(launch)] for launch in launches)
+        verdicts = _judged(sides[1].case, before, now, self.policy)
+        if all(verdict.outcome is Outcome.UNCHANGED for verdict in verdicts):
+            return verdicts
+        more = self.policy.probe_launches - 1
+        for number, probe in enumerate(prober.probe([sides[0]] * more + [sides[1]] * more)):
+            if isinstance(probe, ProbeOutput):
+                (before, now)[number // more].append(catalog.read(probe))
+        return _judged(sides[1].case, before, now, self.policy)
+
+
+def _of_seconds(case: Case, metric: str, decision: Decision | None, values: Sequence[float]) -> Verdict | None:
+    if decision is None or decision.outcome is None:
+        return None
+    before, now = values
+    ratio = decision.comparison.ratio
+    return Verdict(case, decision.outcome, decision.reason, metric, ratio, values=(before, now), unit=_SECONDS)
+
+
+_RANK = {name: (KINDS.index(_KIND.get(name, "graph")), place) for place, name in enumerate((*RACED, *COUNTED))}
