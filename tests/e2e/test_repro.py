@@ -34,14 +34,23 @@ STEPS = """
 def test_a_difference_becomes_a_file_and_a_report(project):
     project.write(STEPS)
     done = project.tfbench(
-        "repro", "test_stack[compiler=none]", "--against", "env:TIMES=3", "--policy", "quick", "--no-profile"
+        "repro",
+        "test_stack[compiler=none]",
+        "--against",
+        "env:TIMES=3",
+        "--present",
+        "env:TIMES=1",
+        "--policy",
+        "quick",
+        "--no-profile",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     code, report = ((project.root / f"repro_stack.{kind}").read_text() for kind in ("py", "md"))
     assert "'TIMES': '3'" in code or '"TIMES": "3"' in code
     assert "import tfbench" not in code
-    assert "faster with" in report.partition("\n")[0]
+    assert "faster with env:TIMES=1 than with env:TIMES=3" in report.partition("\n")[0]
     assert code.rstrip() in report
+    assert "--present env:TIMES=1" in report
     assert "faster in every launch" in done.stdout  # of the file, which the command has run
     again = subprocess.run(
         [sys.executable, "-I", "repro_stack.py", "--launches", "1"],

@@ -270,3 +270,21 @@ def test_the_file_keeps_the_numbers_of_threads_that_a_side_sets(monkeypatch):
     monkeypatch.delenv("TF_NUM_INTEROP_THREADS")
     standalone.limit_threads()
     assert threads == {"inter": 1}
+
+
+def test_the_report_names_both_tensorflow_and_keras_where_both_differ():
+    sides = {
+        "2.15.1": {"python": "3.11", "packages": {"tensorflow": "2.15.1", "keras": "2.15.0", "numpy": "1.26"}},
+        "tensorflow-cpu==2.21.0": {"python": "3.11", "packages": {"tensorflow-cpu": "2.21.0", "keras": "3.12.0"}},
+    }
+    shown = ReproResult(1.56, 1.54, 1.57, True, "")
+    ratio = Ratio(1.5, 1.4, 1.6, 0.95)
+    case = Case("b.py::test_work", "test_work", "g")
+    text = BugReport(case, sides, ratio, 6, shown, [], [], "").render(Path("repro_work.py"), "")
+    title = "slower with TensorFlow 2.21.0 and Keras 3.12.0 than with TensorFlow 2.15.1 and Keras 2.15.0"
+    assert title in text.partition("\n")[0]
+    assert "Both TensorFlow and Keras differ" in text
+    sides["tensorflow-cpu==2.21.0"]["packages"]["keras"] = "2.15.0"
+    text = BugReport(case, sides, ratio, 6, shown, [], [], "").render(Path("repro_work.py"), "")
+    assert "slower with tensorflow-cpu==2.21.0 than with 2.15.1" in text.partition("\n")[0]
+    assert "Both TensorFlow" not in text

@@ -42,13 +42,15 @@ def run(arguments: argparse.Namespace) -> int:
         console.status("racing") as status,
     ):
         setup.tell = status.update
-        setup.prefer_one_python([arguments.against, arguments.present])
         case = setup.collected.named(arguments.case)
         file = arguments.output or Path(f"repro_{case.workload.removeprefix('test_')}.py")
         labels = arguments.against, arguments.present or _label()
         present = ["--present", arguments.present] if arguments.present else []
         made = command("tfbench", "repro", case.short_name, "--against", arguments.against, *present)
-        own = setup.side(arguments.present, "contender") if arguments.present else setup.contender
+        own = setup.contender
+        if arguments.present:
+            setup.prefer_one_python([arguments.against, arguments.present])
+            own = setup.side(arguments.present, "contender")
         sides = setup.side(arguments.against, "baseline"), own
         function, root = setup.collected.functions[case.name], setup.collected.root
         files = reproduce(
