@@ -112,9 +112,8 @@ def test_only_differing_metrics_are_listed():
         ("artifact_bytes", "2.00 KiB", "1.00 KiB", ""),
     ]
     gone = MetricValues(counts={"fused_ops": {"_F": 1}})
-    assert [change.metric for change in metric_changes(before, gone, Policy())] == [
-        "artifact_bytes"
-    ]  # an absent metric equals 0
+    # An absent metric equals 0.
+    assert [change.metric for change in metric_changes(before, gone, Policy())] == ["artifact_bytes"]
 
 
 def test_a_difference_within_the_tolerance_is_not_listed():
