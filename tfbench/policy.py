@@ -225,11 +225,17 @@ class MetricThresholds:
     probe_calls: int = 4
     """Calls after the first ones in which retraces and leaked tensors are counted. One call shows what grows with every
     call, and four cost little compared with the start of the process."""
-    leak_windows: tuple[int, int] = (4, 50)
+    leak_windows: tuple[int, int, int] = (4, 50, 2000)
     """Windows of calls in which something must grow to be a leak, since caches and pools of threads fill up in the first
-    ones, and most calls of each: 1 kB a call is then 50 kB, much more than allocators keep."""
-    leak_seconds: tuple[float, float] = (0.4, 5.0)
-    """Seconds of all windows, and for a case with `@no_leak`: ten calls in each for steps of 10 ms, and of 0.1 s."""
+    ones; most calls of each: 1 kB a call is then 50 kB, much more than allocators keep; and most calls of each with
+    `@no_leak` if they are quick: 400 B a call is then 800 kB, which the resident size shows."""
+    leak_seconds: tuple[float, float, float] = (0.4, 10.0, 30.0)
+    """Seconds of all windows. With `@no_leak` the first is for more calls than the usual most, the second for ten calls
+    in each window of steps of 0.25 s, and the third for one call in each, of steps of 7 s."""
+    leak_noise: tuple[float, float, float] = (65536.0, 262144.0, 100.0)
+    """Growth of a short window that is none: bytes of the allocator if it has fewer than ten calls, resident bytes of
+    two windows together, and objects if it has fewer than 50 calls. Four windows of one `Model.fit` each (TensorFlow
+    2.21) grow by at least 2 kB, 8 kB and 9 objects."""
     leak_bytes: float = 256.0
     """Bytes per call that are none: caches of allocators and of Python grow by some bytes in every window."""
     leak_resident_bytes: float = 16384.0
@@ -289,6 +295,9 @@ class ProfileThresholds:
     """Time limit for xprof to read a profile."""
     profile_found: float = 0.5
     """Share of the raced slowdown that a pair of profiles must show to explain it."""
+    profile_asked: float = 1.0
+    """Slowdown that always suffices: twice the time. Profiling adds to the time of the fast side, so that a step that
+    became hundreds of times slower shows a much smaller ratio."""
     profile_cause: float = 0.1
     """Share of the slowdown below which a growing category is no cause."""
     slow_call_seconds: float = 50e-6
@@ -449,6 +458,10 @@ class Policy(
         for rule, holds in rules.items():
             if not holds:
                 raise UsageError(f"policy {self.name}: {rule}")
+
+    def profiles_must_show(self, raced: float | None) -> float:
+        """Return the slowdown that profiles must show to explain a raced one, both as fractions."""
+        return min(self.profile_found * (raced or 0.0), self.profile_asked)
 
     def with_slowdown(self, smallest: float) -> Policy:
         """Return this policy with another smallest slowdown that counts: 0.1 for 10%.

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fakes.profiles import Built
+from tfbench.policy import preset
 from tfbench.profiles.attribution import attribute
 from tfbench.profiles.step_breakdown import (
     Key,
@@ -40,7 +41,7 @@ def waiting(stage, start, end):
 
 def explained(before, now, raced=None):
     found = attribute(before, now, 0.1)
-    return found, in_words(found, raced, 0.5)
+    return found, in_words(found, raced, preset("standard").profiles_must_show(raced))
 
 
 def test_a_doubled_op_is_named_with_its_new_name():

@@ -1,5 +1,6 @@
 """Sampled Python profiles of two sides."""
 
+from tfbench.policy import preset
 from tfbench.profiles.step_breakdown import PythonProfile, describe, grown, memory_lines
 
 MIB = 1 << 20
@@ -18,12 +19,14 @@ def test_the_deepest_function_with_half_of_the_slowdown_is_the_cause():
     cause = grown(before, now)
     assert cause.function == "a.trace"
     assert abs(cause.now - 0.0032) < 1e-9
-    assert describe(cause).startswith("Python: a.trace takes 3.2 ms per call instead of 0.1 ms; 100% of the slowdown")
+    assert describe(cause).startswith(
+        "Python: a.trace takes 3.2 ms of a sampled call of 4 ms, and 0.1 ms of 1 ms before; 103% of the slowdown"
+    )
 
 
 def test_a_function_that_only_one_side_has_did_not_run_before():
     cause = grown(profile(0.001, {"a.step": (1, 0)}), profile(0.003, {"b.new": (1, 2)}))
-    assert "b.new takes 3 ms per call, and did not run before" in describe(cause)
+    assert "b.new takes 3 ms of a sampled call of 3 ms, and did not run before" in describe(cause)
 
 
 def test_a_function_whose_module_moved_is_the_same():
@@ -45,6 +48,15 @@ def test_samples_without_the_raced_slowdown_do_not_explain_it():
     assert grown(before, now) is not None
     assert grown(before, now, enough=0.5 * 3.1) is None
     assert grown(before, profile(0.06, {"a.b": (1, 2)}), enough=0.5 * 0.7) is not None
+
+
+def test_a_very_large_slowdown_has_a_cause_although_sampling_slows_the_fast_side_down():
+    policy = preset("standard")
+    before, now = profile(0.00012, {"a.step": (1, 0)}), profile(0.0171, {"a.step": (1, 0), "a.lookup": (0.99, 1)})
+    assert 342 * policy.profile_found > 0.0171 / 0.00012
+    assert grown(before, now, policy.profiles_must_show(341.0)).function == "a.lookup"
+    assert policy.profiles_must_show(0.2) == 0.1
+    assert policy.profiles_must_show(None) == 0
 
 
 def test_the_keeper_of_memory_that_grew_most_comes_first():

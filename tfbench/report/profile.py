@@ -86,11 +86,11 @@ def in_words(attribution: Attribution, raced: float | None, enough: float) -> li
 
     Args:
         raced: The raced slowdown as a fraction, ``None`` without a race.
-        enough: Fraction of the raced slowdown that the profiles must show to explain it.
+        enough: The slowdown that the profiles must show to explain the raced one, as a fraction.
     """
     before, now = (f"{seconds * 1e3:.3g} ms" for seconds in (attribution.before, attribution.now))
     grew = attribution.now - attribution.before
-    if raced is not None and grew < enough * raced * attribution.before:
+    if raced is not None and grew < enough * attribution.before:
         change = grew / attribution.before
         return [
             f"profile: the slowdown is not visible: a profiled step takes {now} instead of {before} ({change:+.1%}, "

@@ -118,8 +118,13 @@ def causes(
     """
     lines = [*traced_again(found), *result_changed(found), *xla_changed(found)]
     ops = ops_changed(found)
+<<<<<<< HEAD
     enough = (slowdown or 0.0) * policy.profile_found
     if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
+=======
+    enough = policy.profiles_must_show(slowdown)
+    if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
+>>>>>>> 5a8f61d (profiles: explain very large slowdowns; times of sampled calls agree)
         return [*lines, *_memory(launcher, policy, sides, tell), *ops]
     if metric == TIME:
         attribution = _profiled(launcher, policy, sides, slowdown, tell)
@@ -335,7 +340,7 @@ def reread(kept: Kept, policy: Policy) -> Explained:
     except ProfileError as error:
         return Explained(kept, profiles, None, (f"profile: {error}",))
     found = attribute(before, now, policy.profile_cause)
-    return Explained(kept, profiles, found, in_words(found, kept.raced, policy.profile_found))
+    return Explained(kept, profiles, found, in_words(found, kept.raced, policy.profiles_must_show(kept.raced)))
 
 
 @dataclass
