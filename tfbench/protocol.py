@@ -118,8 +118,14 @@ class ProbeCase(CaseRequest):
     """Where the process leaves files for the controller."""
     calls: int
     """Calls after the first ones, to find retraces and tensors that stay alive."""
-    windows: tuple[int, int, float]
-    """Windows of calls after them to find leaks, most calls of each, and seconds of all."""
+    windows: tuple[int, int, int]
+    """Windows of calls after them to find leaks, most calls of each, and most quick calls of each."""
+    seconds: tuple[float, float, float]
+    """Seconds of all windows: for the quick calls, for the usual most, and for one call in each window."""
+    noise: tuple[float, float, float]
+    """Growth of a short window that is none: bytes, resident bytes of two windows, and objects."""
+    limits: tuple[float, ...]
+    """Bytes and objects per call above which the allocation sites are named, empty for none."""
 
 
 @dataclass(frozen=True)

@@ -89,3 +89,80 @@ def test_each_seeded_leak_has_its_row_and_breaks_its_contract(project, monkeypat
         assert rows["contract:no_leak"] == "regressed", done.output
         assert rows[metric] == "regressed", (test, rows)
     assert done.metrics("test_cache")["contract:no_leak"] == "unchanged", done.output
+
+
+SLOW = """
+    import threading
+    import time
+
+    import numpy as np
+    import tensorflow as tf
+
+    from tfbench import no_leak
+
+    kept, models = [], []
+
+    def fitted(keep):
+        model = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(16), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        model.fit(np.ones((64, 8)), np.ones((64, 1)), verbose=0)
+        if keep:
+            models.append(model)
+        return model.weights[0]
+
+    @no_leak
+    def test_model(bench):
+        bench(lambda: fitted(True))
+
+    @no_leak("bytes")
+    def test_table(bench):
+        words = [f"word {number}" for number in range(20_000)]
+
+        def step():
+            pairs = tf.lookup.KeyValueTensorInitializer(words, list(range(20_000)))
+            kept.append(tf.lookup.StaticHashTable(pairs, -1))
+            return kept[-1].size()
+
+        bench(step)
+
+    @no_leak
+    def test_second(bench):
+        def step():
+            time.sleep(1)
+            kept.append(np.ones(64_000))
+            return kept[-1]
+
+        bench(step)
+
+    @no_leak
+    def test_nothing(bench):
+        model = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        values = np.ones((256, 8)), np.ones((256, 1))
+        bench(lambda: model.fit(*values, batch_size=2, verbose=0) and model.weights[0])
+
+    @no_leak("threads", "files")
+    def test_kinds(bench):
+        bench(lambda: kept.append(np.ones(64_000)) or kept[-1])
+"""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_leaks_of_slow_steps_are_found_by_few_calls_and_name_their_place(project):
+    project.write(QUICKLY, "conftest.py")
+    project.write(SLOW)
+    done = project.run()
+    reasons = {
+        test: done.reason(test, "contract:no_leak")
+        for test in ("test_model", "test_table", "test_second", "test_nothing", "test_kinds")
+    }
+    assert {test: done.metrics(test)["contract:no_leak"] for test in reasons} == {
+        "test_model": "regressed",
+        "test_table": "regressed",
+        "test_second": "regressed",
+        "test_nothing": "unchanged",
+        "test_kinds": "unchanged",
+    }, done.output
+    assert ".py:" in reasons["test_second"], reasons
+    assert "outside of Python" in reasons["test_table"], reasons

@@ -11,7 +11,14 @@ STEPS = """
     import itertools, json, os, sys, threading, time
     import numpy as np
     from tfbench.worker.tf_runtime import MetricUnavailable
+    from tfbench.protocol import ProbeCase
     from tfbench.worker.probes import Leaks
+
+    PATIENT = ("object", "steady", "slow bytes", "slow nothing", "loaded", "sites", "slower still")
+
+    def request(patient, sites):
+        windows, seconds = ((4, 50, 2000), (0.4, 2.0, 3.0)) if patient else ((4, 50, 50), (0.4, 0.4, 0.4))
+        return ProbeCase((), "case", "folder", 4, windows, seconds, (65536, 262144, 100), (256.0, 1.5) if sites else ())
 
     kept, numbers, stop = [], itertools.count(), threading.Event()
 
@@ -26,14 +33,23 @@ STEPS = """
         "thread": thread,
         "file": lambda: kept.append(open(os.devnull)),
         "cache": lambda: kept.append(np.ones(10_000)) if next(numbers) < 60 else None,
-        "slow": lambda: time.sleep(0.015),
+        "steady": lambda: kept.append(bytes(400)),
+        "slow bytes": lambda: time.sleep(0.3) or kept.append(np.ones(1 << 16)),
+        "slow nothing": lambda: time.sleep(0.3) or kept.append(bytes(400)),
+        "loaded": lambda: time.sleep(0.03) or kept.append(np.ones(1 << 16)),
+        "sites": lambda: kept.append(np.ones(1 << 16)),
         "slower": lambda: time.sleep(0.2),
+        "slower still": lambda: time.sleep(0.8),
     }
     found = {}
     for name, step in STEPS.items():
         if (pid := os.fork()) == 0:
             leaks = Leaks()
-            leaks.repeat(step, 4, 50, 2.0 if name == "object" else 0.4)
+            step()
+            began = time.perf_counter()
+            step()
+            each = time.perf_counter() - began
+            leaks.repeat(step, 10 * each if name == "loaded" else each, request(name in PATIENT, name == "sites"))
             try:
                 print(json.dumps([name, leaks.found()]), flush=True)
             except MetricUnavailable as error:
@@ -72,6 +88,35 @@ def test_a_step_without_growth_and_one_that_fills_a_cache_have_none(found):
         assert found[step]["threads"] == found[step]["files"] == found[step]["traces"] == 0
 
 
-def test_long_steps_have_counts_only_or_a_reason(found):
-    assert set(found["slow"]) == {"threads", "files", "traces", "calls"}
-    assert "too long for the 8 calls that show a leak" in found["slower"]
+def test_the_resident_size_of_many_calls_agrees_with_the_leak(found):
+    assert 300 <= found["steady"]["resident"] <= 600
+    assert found["nothing"]["resident"] == 0
+
+
+@pytest.mark.parametrize("step", ["slow bytes", "loaded"])
+def test_a_leak_of_half_a_megabyte_is_found_in_few_calls_of_a_slow_or_disturbed_step(found, step):
+    assert found[step]["calls"] < 40
+    assert found[step]["bytes"] == pytest.approx(1 << 19, rel=0.2)
+
+
+def test_few_calls_have_the_noise_of_a_few_bytes(found):
+    assert found["slow nothing"] == {
+        "bytes": 0, "resident": 0, "objects": 0, "threads": 0, "files": 0, "traces": 0, "calls": 4,
+    }  # fmt: skip
+
+
+def test_a_step_that_is_too_slow_names_its_time_the_limit_and_the_way_out(found):
+    assert found["slower"] == (
+        "a call takes 0.2 s, and the 4 calls that show a leak may take 0.4 s: "
+        "use a smaller step, or @no_leak, which takes longer"
+    )
+    assert found["slower still"].endswith(
+        "a call takes 0.8 s, and the 4 calls that show a leak may take 3 s: "
+        "use a smaller step, or @no_leak, which takes longer"
+    )
+
+
+def test_the_lines_that_allocate_most_are_named(found):
+    (place, size), *_ = found["sites"]["sites"].items()
+    assert place.startswith("<string>:")
+    assert size == pytest.approx(1 << 19, rel=0.1)

@@ -56,14 +56,16 @@ def _size(name: str, probe: str, extract: Extract, *, compiled: bool = False) ->
     return Metric(name, Worse.MORE, probe, extract, BYTES, exact=False, compiled=compiled)
 
 
-_TOO_LONG = "a call takes too long for the many calls that it needs, or the system does not report it"
+_UNKNOWN = "the system does not report it"
+LEAK_SITES = "leak_sites"
+"""The count with the lines of code whose memory grows most -> bytes per call."""
 
 
 def _leak(kind: str, slack: str, unit: str = "") -> Metric:
     """Growth per call, which is slightly more or less in each launch."""
     name, found = f"leaked_{kind}", kind.removesuffix("_bytes")
     extract: Extract = lambda launch: launch.found[LEAKS].get(found)  # noqa: E731
-    return Metric(name, Worse.MORE, LEAKS, extract, unit, exact=False, slack=slack, absent=_TOO_LONG, timed=True)
+    return Metric(name, Worse.MORE, LEAKS, extract, unit, exact=False, slack=slack, absent=_UNKNOWN, timed=True)
 
 
 def _quality(name: str, worse: Worse) -> Metric:
@@ -129,6 +131,8 @@ def read(launch: ProbeOutput) -> MetricValues:
         # The contract expect_ops looks here for the names of fusions, which are the same on every device.
         counts["optimized_ops"] = dict(sorted(graphs.ops(launch.optimized).items()))
         setting["onednn"] = "on" if launch.found["graph"]["onednn"] else "off"
+    if sites := launch.found.get(LEAKS, {}).get("sites"):
+        counts[LEAK_SITES] = {place: round(size) for place, size in sites.items()}
     return MetricValues(counts, numbers, absent, setting, parity.sketch(launch.outputs))
 
 

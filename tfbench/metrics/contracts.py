@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
 
-from tfbench.metrics.catalog import CONTRACT, LEAK_METRICS
+from tfbench.metrics.catalog import CONTRACT, LEAK_METRICS, LEAK_SITES
 from tfbench.metrics.parity import Difference
-from tfbench.model import Case, Claim, Comparison, MetricValues, Note, Outcome, Reason, ReasonCode, Verdict, because
+from tfbench.model import (
+    LEAK_KINDS,
+    Case,
+    Claim,
+    Comparison,
+    MetricValues,
+    Note,
+    Outcome,
+    Reason,
+    ReasonCode,
+    Verdict,
+    because,
+)
 from tfbench.model.words import BYTES
 from tfbench.policy import Policy
 
@@ -94,17 +106,20 @@ def _unread(metric_values: MetricValues, metric: str) -> ContractResult:
     return unreadable(Note.UNREAD, metric=metric, why=why)
 
 
-def leak_free(metric_values: MetricValues, policy: Policy) -> ContractResult:
-    """Check that a process gains nothing with every call."""
-    values = {metric: metric_values.value(metric.name) for metric in LEAK_METRICS}
-    if all(value is None for metric, value in values.items() if metric.unit == BYTES):
-        return _unread(metric_values, LEAK_METRICS[0].name)
+def leak_free(metric_values: MetricValues, policy: Policy, kinds: Collection[str] = LEAK_KINDS) -> ContractResult:
+    """Check that a process gains nothing of these kinds with every call."""
+    chosen = [metric for kind, metric in zip(LEAK_KINDS, LEAK_METRICS, strict=True) if kind in kinds]
+    values = {metric: value for metric in chosen if (value := metric_values.value(metric.name)) is not None}
+    memory = [metric for metric in chosen if metric.unit == BYTES]
+    if values.keys().isdisjoint(memory or chosen):
+        return _unread(metric_values, chosen[0].name)
     growth = {
-        metric.name: (value, metric.unit)
-        for metric, value in values.items()
-        if value is not None and value > getattr(policy, metric.slack)
+        metric.name: (value, metric.unit) for metric, value in values.items() if value > getattr(policy, metric.slack)
     }
-    return _broken(Note.LEAKS, growth=growth) if growth else _held(Note.NO_LEAK)
+    if not growth:
+        return _held(Note.NO_LEAK)
+    sites = sorted(metric_values.counts.get(LEAK_SITES, {}).items(), key=lambda site: -site[1])
+    return _broken(Note.LEAKS, growth=growth, sites=dict(sites))
 
 
 def parity(limit: float, found: Difference | str) -> ContractResult:

@@ -5,9 +5,11 @@ Times are seconds, ratios are contender / baseline, effects are natural logarith
 
 from tfbench.model.case import (
     JSON,
+    LEAK_KINDS,
     LEAKS,
     NATIVE,
     ONCE,
+    OUTSIDE_PYTHON,
     PLAIN,
     QUALITIES,
     REPORTED,
@@ -49,8 +51,10 @@ __all__ = [
     "FLOOR",
     "JSON",
     "LEAKS",
+    "LEAK_KINDS",
     "NATIVE",
     "ONCE",
+    "OUTSIDE_PYTHON",
     "PLAIN",
     "QUALITIES",
     "RATIO",

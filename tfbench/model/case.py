@@ -18,6 +18,10 @@ NATIVE = "native"
 """The fact with the native code of a source tree that a launch has loaded: ``own`` of its side, and ``foreign``."""
 LEAKS = "leaks"
 """What a contract on leaks is about, and the probe that finds them."""
+LEAK_KINDS = ("bytes", "resident", "objects", "threads", "files", "traces")
+"""What a process can gain with every call: bytes of the allocator, resident bytes, and counts."""
+OUTSIDE_PYTHON = "outside of Python"
+"""Where the memory grows that no line of Python has allocated."""
 PLAIN = "pytest_benchmark"
 """The fact with what a plain pytest-benchmark test has noted: ``group``, ``extra_info`` and ``reads_stats``."""
 WAITED = "waited"
@@ -35,7 +39,8 @@ class Claim:
     name: str
     """``faster_than``, ``as_fast``, ``smaller_than`` or ``as_accurate``; ``no_leak`` is about this case alone."""
     other: str
-    """The other variant as the benchmark names it: the levels in which it differs from this case."""
+    """The other variant as the benchmark names it: the levels in which it differs from this case. For ``no_leak``, the
+    kinds of `LEAK_KINDS`, separated by commas, empty for all."""
     levels: tuple[tuple[str, str], ...]
     bound: float = 0.0
     """The least factor by which this case is faster or smaller, or the largest loss of accuracy."""

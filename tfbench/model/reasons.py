@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfbench.model.case import JSON
+from tfbench.model.case import JSON, OUTSIDE_PYTHON
 from tfbench.model.measurement import Ratio
 from tfbench.model.words import (
     BYTES,
@@ -552,9 +552,13 @@ def _peak(peak: float, limit: float) -> str:
     return f"peak of {amount(peak, BYTES)}, {amount(limit, BYTES)} allowed"
 
 
-def _leaks(growth: Mapping[str, tuple[float, str]]) -> str:
+def _leaks(growth: Mapping[str, tuple[float, str]], sites: Mapping[str, float]) -> str:
     values = ", ".join(f"{metric} {amount(*value)}" for metric, value in growth.items())
-    return f"the process grows with every call: {values}"
+    lines = [
+        f"{amount(size, BYTES)} per call {'' if site == OUTSIDE_PYTHON else 'at '}{site}"
+        for site, size in sites.items()
+    ]
+    return f"the process grows with every call: {'; '.join(filter(None, [values, ', '.join(lines)]))}"
 
 
 def _speed(other: str, claim: float | None, ratio: Ratio, launches: int) -> str:

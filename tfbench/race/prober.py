@@ -18,7 +18,7 @@ from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.fs import atomic_dir
 from tfbench.metrics.hlo import of_module
 from tfbench.metrics.parity import Output, ProbeOutput
-from tfbench.model import JSON, LEAKS
+from tfbench.model import JSON, LEAKS, Case
 from tfbench.policy import Policy
 from tfbench.profiles.folders import RUNS
 from tfbench.profiles.step_breakdown import PythonProfile
@@ -205,8 +205,8 @@ class Prober:
     def _start(self, entrant: Entrant, idle: tuple[int, ...]) -> _Launch:
         folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self.launcher.scratch)
         cpus = self.launcher.processors.every if entrant.case.cpus == "all" else idle
-        windows = *self.policy.leak_windows, self.policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
-        request = protocol.ProbeCase(cpus, entrant.case.name, folder.name, self.policy.probe_calls, windows)
+        search = _leak_search(entrant.case, self.policy)
+        request = protocol.ProbeCase(cpus, entrant.case.name, folder.name, self.policy.probe_calls, *search)
         try:
             # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
             apart = self.files or entrant.case.shared
@@ -238,6 +238,18 @@ class Prober:
         except (BenchmarkError, BenchmarkSkipped) as error:
             return error
         return _read(answer, Path(launch.folder.name))
+
+
+def _leak_search(
+    case: Case, policy: Policy
+) -> tuple[tuple[int, int, int], tuple[float, float, float], tuple[float, float, float], tuple[float, ...]]:
+    """Return how leaks are searched for: a contract takes more calls, longer, and names allocation sites."""
+    if case.claims_on(LEAKS):
+        limits = policy.leak_bytes, policy.leak_objects
+        return policy.leak_windows, policy.leak_seconds, policy.leak_noise, limits
+    windows, most, _ = policy.leak_windows
+    seconds = policy.leak_seconds[0]
+    return (windows, most, most), (seconds, seconds, seconds), policy.leak_noise, ()
 
 
 def _read(answer: protocol.Probed, folder: Path) -> ProbeOutput:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tfbench.errors import DeclarationError
-from tfbench.model import LEAKS, TIME, Claim
+from tfbench.model import LEAK_KINDS, LEAKS, TIME, Claim
 from tfbench.suite.axes import Variant
 
 if TYPE_CHECKING:
@@ -97,13 +97,32 @@ def _claim(name: str, levels: str, other: str, bound: float, metric: str) -> pyt
     return mark
 
 
-def no_leak(function: Benchmark) -> Benchmark:
+@overload
+def no_leak(function: Benchmark, /) -> Benchmark: ...
+
+
+@overload
+def no_leak(*kinds: str) -> pytest.MarkDecorator: ...
+
+
+def no_leak(*arguments: Any) -> Any:
     """Decorate a benchmark whose process must gain nothing with every call of the step.
 
-    Memory, Python objects, threads, open files and traces count. Write it without parentheses: ``@no_leak``.
+    ``@no_leak`` forbids every kind of growth, and ``@no_leak("bytes", "threads")`` these kinds. The kinds are ``bytes``
+    (that the allocator has handed out), ``resident`` (memory), ``objects`` (of Python), ``threads``, ``files`` (that
+    are open) and ``traces``.
+
+    Raises:
+        DeclarationError: A kind is unknown, or none is named.
     """
-    decorated: Benchmark = _claim("no_leak", "", "", 0.0, LEAKS)(function)
-    return decorated
+    kinds = [argument for argument in arguments if isinstance(argument, str)]
+    functions = [argument for argument in arguments if callable(argument)]
+    unknown = [kind for kind in kinds if kind not in LEAK_KINDS]
+    if unknown or len(kinds) + len(functions) != len(arguments) or (len(functions) == 1) == bool(kinds):
+        given = ", ".join(map(repr, arguments))
+        raise DeclarationError(f"@no_leak({given}): choose from {', '.join(LEAK_KINDS)}, or write @no_leak for all")
+    mark = _claim("no_leak", "", ",".join(kinds), 0.0, LEAKS)
+    return mark(functions[0]) if functions else mark
 
 
 def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:

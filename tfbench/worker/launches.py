@@ -215,12 +215,15 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
         else:
             call()  # it may still fill a cache
             self._ask(live, live.settled)
+            seconds = []
             for _ in range(self.request.calls):
+                began = time.perf_counter()
                 call()
+                seconds.append(time.perf_counter() - began)
             for probe in probes:
                 self._ask(probe, probe.after, self.request.calls)
-            # Last, since these calls are more or fewer, as long as they take.
-            self._ask(leaks, leaks.repeat, call, *self.request.windows)
+            # Last, since these calls are more or fewer, as long as they take. The fastest call says how many.
+            self._ask(leaks, leaks.repeat, call, min(seconds), self.request)
         evidence = {probe.name: self._ask(probe, probe.found) for probe in [*probes, leaks]}
         self._send({name: read for name, read in evidence.items() if name not in self._absent}, self._absent)
 

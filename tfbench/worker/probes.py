@@ -23,7 +23,8 @@ import math
 import os
 import re
 import sys
-import time
+import tracemalloc
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,8 +33,8 @@ from typing import Any
 import numpy as np
 
 from tfbench.facts import read_proc
-from tfbench.model import JSON
-from tfbench.protocol import XLA_FOLDER
+from tfbench.model import JSON, LEAK_KINDS, OUTSIDE_PYTHON
+from tfbench.protocol import XLA_FOLDER, ProbeCase
 from tfbench.worker import tf_runtime
 from tfbench.worker.isolation import mallinfo
 from tfbench.worker.tf_runtime import MetricUnavailable
@@ -232,13 +233,15 @@ def _alive() -> np.ndarray[Any, Any]:
 # What a process gains with every call: memory, Python objects, threads, open files and traces
 
 
-KINDS = ("bytes", "resident", "objects", "threads", "files", "traces")
 _FOLDERS = ("/proc/self/task", "/proc/self/fd")
 """One entry per thread, and per open file."""
-_FEWEST = 2
-"""Calls of a window. A single one could be the one in several that grows."""
 _TEN = 10
 """Longer windows have a multiple of ten calls, so that one event in ten calls is in every window equally often."""
+_FEW = 50
+"""TensorFlow's Python keeps and drops some objects at any time: too much for windows of fewer calls."""
+_FRAMES, _SITES = 64, 3
+"""Frames that an allocation records, and allocation sites that are named."""
+_INSTALLED = ("site-packages", "dist-packages", os.path.dirname(os.__file__), "<frozen", os.path.dirname(__file__))
 
 
 class Leaks(Probe):
@@ -249,21 +252,27 @@ class Leaks(Probe):
     def __init__(self) -> None:
         self._allocated = mallinfo()
         self._traces = 0
-        self._per_call: dict[str, float] = {}
+        self._found: JSON = {}
         self._why = "the step was not repeated"
-        self._calls = 0
 
-    def repeat(self, call: Callable[[], object], windows: int, most: int, seconds: float) -> None:
-        """Run windows of at most ``most`` calls each, which take about ``seconds`` together."""
-        began = time.perf_counter()
-        call()
-        each = max(time.perf_counter() - began, 1e-9)
-        calls = min(most, int(seconds / windows / each))
-        if calls < _FEWEST:
-            self._why = f"a call takes {each:.2g} s, too long for the {windows * _FEWEST} calls that show a leak"
+    def repeat(self, call: Callable[[], object], each: float, request: ProbeCase) -> None:
+        """Run the windows of calls that the request allows.
+
+        Args:
+            each: Seconds of a call.
+        """
+        windows, most, quick = request.windows
+        longest = request.seconds[2]
+        if windows * each > longest:
+            fix = "use a smaller step" if request.limits else "use a smaller step, or @no_leak, which takes longer"
+            self._why = (
+                f"a call takes {each:.2g} s, and the {windows} calls that show a leak may take {longest:g} s: {fix}"
+            )
             return
+        fitting = [int(seconds / windows / max(each, 1e-9)) for seconds in request.seconds]
+        calls = max(1, min(most, fitting[1]), min(quick, fitting[0]))
         calls -= calls % _TEN if calls > _TEN else 0
-        marks = np.full((windows + 1, len(KINDS)), math.nan)  # made before, so that it is no growth
+        marks = np.full((windows + 1, len(LEAK_KINDS)), math.nan)  # made before, so that it is no growth
         stop = tf_runtime.on_trace(self._traced)
         try:
             self._mark(marks[0])
@@ -273,19 +282,18 @@ class Leaks(Probe):
                 self._mark(marks[window + 1])
         finally:
             stop()
-        self._calls = calls * windows
-        grown = np.maximum(np.diff(marks, axis=0).min(axis=0), 0) / calls
-        known = zip(KINDS, grown.tolist(), strict=True)
-        self._per_call = {kind: value for kind, value in known if not math.isnan(value)}
-        # Allocators and TensorFlow's Python keep and drop some at any time: too much for short windows. Counts are exact.
-        noisy = (*(KINDS[:2] if calls < _TEN else ()), *(("objects",) if calls < most else ()))
-        self._per_call = {kind: value for kind, value in self._per_call.items() if kind not in noisy}
+        known = zip(LEAK_KINDS, _growth(marks, calls, request.noise).tolist(), strict=True)
+        self._found = {kind: value for kind, value in known if not math.isnan(value)}
+        memory = (self._found.get(kind, 0.0) for kind in ("bytes", "objects"))
+        if request.limits and any(grown > limit for grown, limit in zip(memory, request.limits, strict=True)):
+            self._found["sites"] = self._sites(call, min(calls, _TEN))
+        self._found["calls"] = calls * windows
 
     def _traced(self, name: str, graph: object, seconds: float) -> None:
         self._traces += 1
 
     def _mark(self, row: np.ndarray[Any, Any]) -> None:
-        """Fill in what the process has now, in the order of `KINDS`. What the system does not report stays NaN."""
+        """Fill in what the process has now, in the order of `LEAK_KINDS`. What the system does not report stays NaN."""
         gc.collect()
         if self._allocated is not None:
             info = self._allocated()
@@ -296,10 +304,57 @@ class Leaks(Probe):
             row[3:5] = [len(os.listdir(folder)) for folder in _FOLDERS]
         row[5] = self._traces
 
+    def _sites(self, call: Callable[[], object], calls: int) -> dict[str, float]:
+        """Return the lines of code whose memory grows most -> bytes per call.
+
+        A line is the innermost one outside of installed packages, or else the innermost one.
+        """
+        tracemalloc.start(_FRAMES)
+        try:
+            call()
+            gc.collect()
+            before = tracemalloc.take_snapshot()
+            for _ in range(calls):
+                call()
+            gc.collect()
+            changes = tracemalloc.take_snapshot().compare_to(before, "traceback")
+        finally:
+            tracemalloc.stop()
+        sizes: dict[str, float] = defaultdict(float)
+        for change in changes:
+            frames = [frame for frame in reversed(change.traceback) if frame.filename != tracemalloc.__file__]
+            own = [frame for frame in frames if not any(part in frame.filename for part in _INSTALLED)]
+            if frame := next(iter(own or frames), None):
+                sizes[f"{os.path.basename(frame.filename)}:{frame.lineno}"] += change.size_diff / calls
+        rest = self._found.get("bytes", 0.0) - sum(sizes.values())
+        if rest > sum(sizes.values()):
+            sizes[OUTSIDE_PYTHON] = rest
+        largest = sorted(sizes.items(), key=lambda item: -item[1])[:_SITES]
+        return {place: size for place, size in largest if size > 0.1 * largest[0][1]}
+
     def found(self) -> JSON:
-        if not self._per_call:
+        if not self._found:
             raise MetricUnavailable(self._why)
-        return {**self._per_call, "calls": self._calls}
+        return self._found
+
+
+def _growth(marks: np.ndarray[Any, Any], calls: int, noise: tuple[float, float, float]) -> np.ndarray[Any, Any]:
+    """Return the growth of each kind per call, from marks around windows of so many calls.
+
+    It is the smallest of all windows. The resident size grows in steps larger than many windows, so that it is the
+    smaller one of both halves.
+    """
+    windows = len(marks) - 1
+    grown = np.maximum(np.diff(marks, axis=0).min(axis=0), 0)
+    middle = windows // 2
+    halves = (marks[middle, 1] - marks[0, 1]) / middle, (marks[-1, 1] - marks[middle, 1]) / (windows - middle)
+    grown[1] = 2 * max(0.0, min(halves)) if not math.isnan(halves[0]) else math.nan  # of two windows
+    for kind, short in ((0, calls < _TEN), (1, True), (2, calls < _FEW)):
+        if short and grown[kind] < noise[kind]:
+            grown[kind] = 0.0
+    grown[1] /= 2
+    per_call: np.ndarray[Any, Any] = grown / calls
+    return per_call
 
 
 # The result of the first call as arrays, which the controller compares, and the size of the benchmark's artifact
