@@ -118,13 +118,8 @@ def causes(
     """
     lines = [*traced_again(found), *result_changed(found), *xla_changed(found)]
     ops = ops_changed(found)
-<<<<<<< HEAD
-    enough = (slowdown or 0.0) * policy.profile_found
-    if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
-=======
     enough = policy.profiles_must_show(slowdown)
     if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
->>>>>>> 5a8f61d (profiles: explain very large slowdowns; times of sampled calls agree)
         return [*lines, *_memory(launcher, policy, sides, tell), *ops]
     if metric == TIME:
         attribution = _profiled(launcher, policy, sides, slowdown, tell)
