@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -56,20 +56,16 @@ class Process:
             SideError: The zygote is gone.
             BenchmarkError: There is no room for its output.
         """
-        channel, theirs = pair()
-        try:
-            log = tempfile.TemporaryFile(dir=zygote.scratch)
-        except OSError as error:
-            channel.close()
-            theirs.close()
-            raise BenchmarkError(f"no temporary file can be written: {error.strerror}") from None
-        try:
+        with ExitStack() as undo:
+            channel, theirs = pair()
+            undo.callback(channel.close)
             with theirs:
+                try:
+                    log = undo.enter_context(tempfile.TemporaryFile(dir=zygote.scratch))
+                except OSError as error:
+                    raise BenchmarkError(f"no temporary file can be written: {error.strerror}") from None
                 pid = zygote.launch(request, [theirs.fileno(), log.fileno(), *descriptors])
-        except BaseException:
-            channel.close()
-            log.close()
-            raise
+            undo.pop_all()
         return cls(zygote, channel, pid, log)
 
     def __enter__(self) -> Process:
