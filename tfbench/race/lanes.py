@@ -1,0 +1,190 @@
+"""Race several cases at the same time, each in a lane of two processors of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from tfbench.errors import UsageError
+from tfbench.race.process_launcher import Processors
+
+# Divide the processors into lanes
+
+
+FEWEST = 4
+"""Processors from which several lanes pay. On two, one lane already uses both for two thirds of the wall time."""
+_SYSTEM = Path("/sys/devices/system/cpu")
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A logical processor, and what it shares with others."""
+
+    number: int
+    core: str
+    """Logical processors of one core have the same."""
+    cache: str
+    """Cores behind one last-level cache have the same."""
+
+
+def topology(numbers: Collection[int], system: Path = _SYSTEM) -> list[Processor]:
+    """Return these processors, sorted by number, with their cores and caches as far as the kernel says.
+
+    Args:
+        system: The kernel's folder of the processors.
+    """
+    return [_processor(number, system / f"cpu{number}") for number in sorted(numbers)]
+
+
+def _processor(number: int, folder: Path) -> Processor:
+    def line(path: Path) -> str:
+        try:
+            return path.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    levels = {line(index / "level"): line(index / "shared_cpu_list") for index in folder.glob("cache/index[0-9]*")}
+    core = line(folder / "topology" / "thread_siblings_list") or str(number)
+    return Processor(number, core, levels.get(max(levels, default=""), ""))
+
+
+def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:
+    """Return the lanes that these processors have room for: a core with two threads each, or two cores behind one cache.
+
+    The first core stays free for the controller. Neighbours in the result are behind different caches, if there are several.
+    """
+    cores = list(_grouped(processors, lambda one: one.core).values())
+    caches: dict[str, list[tuple[int, ...]]] = {}
+    for core in cores[1:]:
+        caches.setdefault(core[0].cache, []).append(tuple(one.number for one in core[:2]))
+    by_cache = [
+        units if threaded else [(*first, *second) for first, second in zip(units[::2], units[1::2], strict=False)]
+        for units in caches.values()
+        for threaded in [all(len(unit) == 2 for unit in units)]
+    ]
+    longest = max(map(len, by_cache), default=0)
+    return [units[index] for index in range(longest) for units in by_cache if index < len(units)]
+
+
+def _grouped(processors: Sequence[Processor], key: Callable[[Processor], str]) -> dict[str, list[Processor]]:
+    groups: dict[str, list[Processor]] = {}
+    for one in processors:
+        groups.setdefault(key(one), []).append(one)
+    return groups
+
+
+def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tuple[Processors, ...]:
+    """Return the processors of so many lanes.
+
+    Args:
+        whole: The processors of a run of one lane.
+        processors: The topology of ``whole.every``.
+
+    Raises:
+        UsageError: There are fewer cores than lanes.
+    """
+    if count == 1:
+        return (whole,)
+    chosen = places(processors)[:count]
+    if len(chosen) < count:  # forced: each lane has one core, and none is left for the controller
+        chosen = [(core[0].number,) for core in _grouped(processors, lambda one: one.core).values()][:count]
+    if len(chosen) < count:
+        raise UsageError(f"--lanes {count}: the processors of this run have {len(chosen)} cores, one for each lane at least")
+    return tuple(Processors(one=cpus[-1:], every=cpus, near=cpus[::-1] if len(cpus) > 1 else ()) for cpus in chosen)
+
+
+# Give each lane the next group of cases, and wait for a group
+
+
+Group = TypeVar("Group", bound=Hashable)
+
+
+class Lanes(Generic[Group]):
+    """Threads that work on groups in order, each on the processors of its lane.
+
+    Args:
+        groups: In the order in which `wait_for` will ask for them.
+        lanes: The processors of each lane, two at least.
+        run: Works on a group, in a thread with the processors of its lane.
+        apart: Tells whether a group needs the machine for itself. No lane works on it, and `wait_for` returns when
+            nothing else runs.
+        ahead: How many groups after the one that `wait_for` asked for may be worked on; ``None`` for all. With ``None``, the
+            first group that needs the machine for itself waits for all others.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        lanes: Sequence[Processors],
+        run: Callable[[Group, Processors], None],
+        apart: Callable[[Group], bool],
+        ahead: int | None = None,
+    ) -> None:
+        self._position = {group: number for number, group in enumerate(groups)}
+        self._todo = deque(group for group in groups if not apart(group))
+        self._shared = frozenset(self._todo)
+        self._run = run
+        self._ahead = len(groups) if ahead is None else ahead
+        self._asked = 0
+        self._running = 0
+        self._paused = False
+        self._done: set[Group] = set()
+        self._errors: dict[Group, BaseException] = {}
+        self._changed = threading.Condition()
+        self._threads = [threading.Thread(target=self._work, args=(lane,), daemon=True) for lane in lanes]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, lane: Processors) -> None:
+        while (group := self._next()) is not None:
+            try:
+                self._run(group, lane)
+            except BaseException as error:
+                self._errors[group] = error
+            with self._changed:
+                self._running -= 1
+                self._done.add(group)
+                self._changed.notify_all()
+
+    def _next(self) -> Group | None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._todo or (not self._paused and self._near(self._todo[0])))
+            if not self._todo:
+                return None
+            self._running += 1
+            return self._todo.popleft()
+
+    def _near(self, group: Group) -> bool:
+        return self._position[group] <= self._asked + self._ahead
+
+    def wait_for(self, group: Group) -> None:
+        """Wait until a lane has worked on the group, or until nothing else runs if the group needs the machine for itself.
+
+        Raises:
+            BaseException: What the work raised.
+            KeyboardInterrupt: The user pressed Ctrl-C.
+        """
+        with self._changed:
+            self._asked = max(self._asked, self._position[group])
+            self._paused = False
+            self._changed.notify_all()
+            if group in self._shared:
+                self._changed.wait_for(lambda: group in self._done)
+                if error := self._errors.get(group):
+                    raise error
+                return
+            self._changed.wait_for(lambda: not (self._todo and self._ahead >= len(self._position)))
+            self._paused = True
+            self._changed.wait_for(lambda: not self._running)
+
+    def close(self) -> None:
+        """Begin no other group, and wait for the present ones."""
+        with self._changed:
+            self._todo.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
