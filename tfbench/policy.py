@@ -129,6 +129,8 @@ class LaunchBudgets:
     zygotes_variants: int = 15
     """The same for a race of more than two sides or environments, which share it: with six environments, the processes
     of a run stay below 4 GB of private memory."""
+    lane_memory: int = 4 << 30
+    """Bytes of available memory for each lane under ``--lanes auto``: two launches of two processes with 1 GB each."""
     alone_launches: int = 3
     """Launches of a case that has nothing to race against. An interval over the launches of a saved run needs three."""
     repro_launches: int = 5
@@ -423,7 +425,7 @@ class Policy(
         first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
         probes = min(self.probe_calls, self.probes_at_once, self.probe_launches)
         counts = min(probes, self.memory_launches, self.alone_launches, self.suite_passes)
-        limits = min(self.overrun, self.output_bytes, self.file_bytes, self.block_longest)
+        limits = min(self.lane_memory, self.overrun, self.output_bytes, self.file_bytes, self.block_longest)
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
             "0 < tail_effect < tail_tolerance < 1 must hold": 0 < self.tail_effect < self.tail_tolerance < 1,

@@ -1,5 +1,6 @@
 """What each strategy races, with sides that start at once and races that only record their entrants."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,8 @@ OTHER = Case("b/test_x.py::test_new", "test_new", "b/test_x.py::test_new")
 
 
 class Starter:
+    lock = threading.RLock()
+
     def __init__(self, **environments):
         self.environments = environments
         self.started = []

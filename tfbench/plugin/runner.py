@@ -55,6 +55,7 @@ from tfbench.plugin.options import (
     worker_processors,
 )  # fmt: skip
 from tfbench.policy import preset
+from tfbench.race.lanes import choose
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.report import json_format, markdown, terminal
@@ -110,6 +111,11 @@ def failure(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     lines = (crash.message if crash else report.longreprtext).strip().splitlines()
     return lines[0] if lines else "no reason given"
+
+
+def may_be_skipped(item: pytest.Item) -> bool:
+    """Whether a mark may keep pytest from running the item."""
+    return any(item.get_closest_marker(name) is not None for name in ("skip", "skipif", "xfail"))
 
 
 def benchmark_fixture(item: pytest.Function) -> Any:
@@ -375,6 +381,9 @@ class Runner:
         if option("changed_only") and not option("against"):
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
         self._processors = worker_processors(option("cpus"), listing=config.getoption("collectonly"))
+        file = Layout.of(config.rootpath).lanes
+        self._lanes, note = choose(option("lanes"), self._processors, option("cpus"), self.policy, file)
+        self._notes += [note] if note else []
 
     # Collection
 
@@ -482,6 +491,9 @@ class Runner:
             suite=self.suite,
             policy=self.policy,
             processors=self._processors,
+            lanes=self._lanes,
+            lanes_ahead=2 * len(self._lanes) if config.getoption("maxfail") else None,
+            uncertain=frozenset(name for name, item in self.collected.items() if may_be_skipped(item)),
             executable=sys.executable,
             folder=Layout.of(root).folder,
             collect_command=COMMAND,
@@ -524,7 +536,7 @@ class Runner:
             fixture._mode = "tfbench"  # otherwise pytest-benchmark warns that no test used it
         try:
             with self._session.avoid_worker_cpus():
-                result = self._session.runs.result(case)
+                result = self._session.lanes.result(case)
         finally:
             self._display.clear()
         if result.sample is not None:

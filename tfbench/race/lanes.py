@@ -5,12 +5,18 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from tfbench.errors import UsageError
+from tfbench.facts import machine, read_proc
+from tfbench.fs import write_whole
+from tfbench.model import JSON
+from tfbench.policy import Policy
 from tfbench.race.process_launcher import Processors
+from tfbench.untrusted import parse_json, render_json
 
 # Divide the processors into lanes
 
@@ -57,17 +63,21 @@ def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:
 
     The first core stays free for the controller. Neighbours in the result are behind different caches, if there are several.
     """
-    cores = list(_grouped(processors, lambda one: one.core).values())
+    cores = list(_grouped(processors, _core).values())
     caches: dict[str, list[tuple[int, ...]]] = {}
     for core in cores[1:]:
         caches.setdefault(core[0].cache, []).append(tuple(one.number for one in core[:2]))
-    by_cache = [
-        units if threaded else [(*first, *second) for first, second in zip(units[::2], units[1::2], strict=False)]
-        for units in caches.values()
-        for threaded in [all(len(unit) == 2 for unit in units)]
-    ]
+    by_cache = [units if all(len(unit) == 2 for unit in units) else _pairs(units) for units in caches.values()]
     longest = max(map(len, by_cache), default=0)
     return [units[index] for index in range(longest) for units in by_cache if index < len(units)]
+
+
+def _core(processor: Processor) -> str:
+    return processor.core
+
+
+def _pairs(units: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return [(*first, *second) for first, second in zip(units[::2], units[1::2], strict=False)]
 
 
 def _grouped(processors: Sequence[Processor], key: Callable[[Processor], str]) -> dict[str, list[Processor]]:
@@ -89,12 +99,90 @@ def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tup
     """
     if count == 1:
         return (whole,)
-    chosen = places(processors)[:count]
-    if len(chosen) < count:  # forced: each lane has one core, and none is left for the controller
-        chosen = [(core[0].number,) for core in _grouped(processors, lambda one: one.core).values()][:count]
+    chosen: list[tuple[int, ...]] = places(processors)[:count]
     if len(chosen) < count:
-        raise UsageError(f"--lanes {count}: the processors of this run have {len(chosen)} cores, one for each lane at least")
+        # Forced: each lane has one core, and none is left for the controller.
+        chosen = [tuple(one.number for one in core[:1]) for core in _grouped(processors, _core).values()][:count]
+    if len(chosen) < count:
+        raise UsageError(
+            f"--lanes {count}: the processors of this run have {len(chosen)} cores, one for each lane at least"
+        )
     return tuple(Processors(one=cpus[-1:], every=cpus, near=cpus[::-1] if len(cpus) > 1 else ()) for cpus in chosen)
+
+
+# Choose how many lanes a run has
+
+
+AUTO = "auto"
+_SCHEMA = "tfbench-lanes/1"
+
+
+def keep_measured(file: Path, whole: Processors, count: int) -> None:
+    """Note how many lanes these processors bear, as `tfbench doctor --lanes` has measured it.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    write_whole(file, render_json({"schema": _SCHEMA, **_here(whole), "lanes": count}) + "\n")
+
+
+def _here(whole: Processors) -> JSON:
+    return {"machine": machine(), "processors": list(whole.every)}
+
+
+def measured(file: Path, whole: Processors) -> int | None:
+    """Return how many lanes these processors bear; ``None`` if that was not measured on this machine."""
+    try:
+        content = parse_json(file.read_text(encoding="utf-8"))
+        known = {key: content[key] for key in ("schema", "machine", "processors")}
+        count = content["lanes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    here = {"schema": _SCHEMA, **_here(whole)}
+    return count if known == here and isinstance(count, int) and count >= 1 else None
+
+
+def available_memory(root: Path = Path("/")) -> int:
+    """Return the bytes that new processes can have, within the limit of this process' control group."""
+    lines = dict(line.split(":", 1) for line in read_proc(root / "proc/meminfo").splitlines() if ":" in line)
+    free = [int(lines.get("MemAvailable", "0").split()[0]) << 10]
+    limit, used = (read_proc(root / f"sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
+    if limit.isdecimal() and used.isdecimal():
+        free.append(max(0, int(limit) - int(used)))
+    return min(free)
+
+
+def choose(
+    text: str, whole: Processors, cpus: str | None, policy: Policy, file: Path
+) -> tuple[tuple[Processors, ...], str]:
+    """Return the processors of each lane of a run, and what the user should know about them.
+
+    Args:
+        text: The option ``--lanes``: a number, or ``auto`` for as many as the machine was measured to bear.
+        whole: The processors of a run of one lane.
+        cpus: The option ``--cpus``.
+        file: What `keep_measured` wrote.
+
+    Raises:
+        UsageError: The option is invalid, or there are fewer cores than lanes.
+    """
+    if text != AUTO and not (text.isdecimal() and 1 <= int(text) <= 1024):
+        raise UsageError(f"--lanes {text!r}: write {AUTO}, or how many cases may race at the same time, such as 4")
+    if cpus and text not in (AUTO, "1"):
+        raise UsageError(
+            f"--lanes {text} and --cpus {cpus}: each lane has processors of its own; leave one of them out"
+        )
+    known = topology(whole.every)
+    room = 1 if cpus else min(max(1, len(places(known))), max(1, available_memory() // policy.lane_memory))
+    if text != AUTO:
+        return lanes(whole, int(text), known), ""
+    count = measured(file, whole)
+    note = ""
+    if count is None and room > 1:
+        note = (
+            f"one case races at a time; this machine has room for {room}: tfbench doctor --lanes measures what it bears"
+        )
+    return lanes(whole, min(count or 1, room), known), note
 
 
 # Give each lane the next group of cases, and wait for a group
@@ -114,6 +202,7 @@ class Lanes(Generic[Group]):
             nothing else runs.
         ahead: How many groups after the one that `wait_for` asked for may be worked on; ``None`` for all. With ``None``, the
             first group that needs the machine for itself waits for all others.
+        waiting: The context in which a thread waits.
     """
 
     def __init__(
@@ -123,7 +212,9 @@ class Lanes(Generic[Group]):
         run: Callable[[Group, Processors], None],
         apart: Callable[[Group], bool],
         ahead: int | None = None,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        self._waiting = waiting
         self._position = {group: number for number, group in enumerate(groups)}
         self._todo = deque(group for group in groups if not apart(group))
         self._shared = frozenset(self._todo)
@@ -151,7 +242,7 @@ class Lanes(Generic[Group]):
                 self._changed.notify_all()
 
     def _next(self) -> Group | None:
-        with self._changed:
+        with self._waiting(), self._changed:
             self._changed.wait_for(lambda: not self._todo or (not self._paused and self._near(self._todo[0])))
             if not self._todo:
                 return None
@@ -168,7 +259,7 @@ class Lanes(Generic[Group]):
             BaseException: What the work raised.
             KeyboardInterrupt: The user pressed Ctrl-C.
         """
-        with self._changed:
+        with self._waiting(), self._changed:
             self._asked = max(self._asked, self._position[group])
             self._paused = False
             self._changed.notify_all()

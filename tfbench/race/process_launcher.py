@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,8 @@ class ProcessLauncher:
         stopwatch: Stopwatch | None = None,
     ) -> None:
         self.stopwatch = stopwatch or Stopwatch()
-        self.processors = processors
+        self._whole = processors
+        self._lane = threading.local()
         self._gpu_monitor = gpu_monitor
         self._opened: Counter[str] = Counter()
         """Name of a case -> its launches so far. Each draws other random numbers, so that a difference between them cannot
@@ -95,13 +97,14 @@ class ProcessLauncher:
         self._scratch = Scratch(suite.made)
         self._lock = threading.RLock()
         """Held while zygotes are chosen, started or ended, since several threads may race."""
-        self.stopping = threading.Event()
-        """Set to end the races of all threads as Ctrl-C does."""
+        self._stopping = threading.Event()
         self._zygotes: dict[_Key, Zygote] = {}
         """The least recently used one is the first."""
         self._retired: list[Zygote] = []
         """Those that end as soon as their processes have ended."""
         self._ancestors: dict[_Origin, Ancestor] = {}
+        self._starter = ThreadPoolExecutor(1)
+        """Starts ancestors. Linux ends them with the thread that started them, so a lane's own would end them too early."""
         self._own_import: set[Environment] = set()
         """Environments in which each side's zygotes import TensorFlow themselves."""
         self._failed: dict[_Pool, SideError] = {}
@@ -110,6 +113,25 @@ class ProcessLauncher:
         self._import_seconds: dict[str, list[float]] = {}
         self.notes: list[str] = []
         """Warnings about the way launches are made, for the user."""
+
+    @property
+    def processors(self) -> Processors:
+        """The processors of this thread's lane, or of the run."""
+        found: Processors = getattr(self._lane, "processors", self._whole)
+        return found
+
+    @contextmanager
+    def on(self, lane: Processors) -> Iterator[None]:
+        """Run the launches that this thread opens until the block ends on the processors of a lane."""
+        self._lane.processors = lane
+        try:
+            yield
+        finally:
+            del self._lane.processors
+
+    def stop(self) -> None:
+        """End the races of all threads, which then raise ``KeyboardInterrupt``."""
+        self._stopping.set()
 
     def check(self, side: Side, cases: Iterable[Case]) -> None:
         """Check that all variables of a side have an effect in these cases, before a process is started.
@@ -228,7 +250,7 @@ class ProcessLauncher:
                         with self._noting_failure(key):
                             raise SideError(f"{side.name}: the measuring process ended right after its start")
                     origins.setdefault(origin, {})[key] = side
-                batch = list(origins.items())[: max(1, len(self.processors.every))]
+                batch = list(origins.items())[: max(1, len(self._whole.every))]
                 starting = {key: (origin, side) for origin, zygotes in batch for key, side in zygotes.items()}
                 tried |= {(key, origin) for key, (origin, _) in starting.items()}
                 self._start_together(starting)
@@ -277,7 +299,8 @@ class ProcessLauncher:
         if known is not None:
             known.close()
         imports = self._suite.imports_tensorflow and not origin[0]
-        started = Ancestor(side, dict(origin[2]), self._suite, self._policy, imports, self._scratch.folder)
+        variables, folder = dict(origin[2]), self._scratch.folder
+        started = self._starter.submit(Ancestor, side, variables, self._suite, self._policy, imports, folder).result()
         self._ancestors[origin] = started
         return started
 
@@ -297,7 +320,7 @@ class ProcessLauncher:
                     ancestor = self._ancestor(origin, side)
                     env = dict(key[1])
                     starting[key] = Zygote(
-                        ancestor, side, env, self._suite, self._policy, self._scratch.folder, key[3], self.stopping
+                        ancestor, side, env, self._suite, self._policy, self._scratch.folder, key[3], self._stopping
                     )
             for key, zygote in starting.items():
                 with self._noting_failure(key):
@@ -389,4 +412,5 @@ class ProcessLauncher:
                 zygote.users = 0
             self._end(list(self._zygotes))
         finally:
+            self._starter.shutdown()
             self._scratch.close()

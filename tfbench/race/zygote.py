@@ -209,6 +209,12 @@ class _Forker:
         self._count = 0
         self._asking = threading.Lock()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone, or has sent what nobody asked for."""
+        with self._asking:  # an answer that another thread waits for is no such message
+            return self.channel.ended
+
     def _ask(
         self, request: protocol.ForkRequest, wanted: type[A], descriptors: Sequence[int] = (), seconds: float = 0.0
     ) -> A:
@@ -365,7 +371,7 @@ class Zygote(_Forker):
         self.stopping = stopping or threading.Event()
         self.users = 0
         """Processes of launches that have not ended, or are about to start."""
-        self._counting = threading.Lock()
+        self._counting, self._ending = threading.Lock(), threading.Lock()
         self.used = False
         """Whether it has become the process of a launch, see `Ready.spawns`."""
         start = protocol.StartZygote(
@@ -485,7 +491,7 @@ class Zygote(_Forker):
     @property
     def alive(self) -> bool:
         """Whether it can still fork or become a launch."""
-        return not self.used and not self.log.closed and self.ancestor.alive and not self.channel.ended
+        return not self.used and not self.log.closed and self.ancestor.alive and not self.ended
 
     def close(self) -> None:
         """End it and the processes it forked. Ending twice is fine."""
@@ -493,12 +499,13 @@ class Zygote(_Forker):
 
     def _end(self, patience: float) -> int | None:
         """End it; return its exit code, ``None`` if unknown."""
-        self.channel.close()  # it exits at the end of file
-        if self.log.closed:
-            return None
-        status = self.ancestor.reap(self.pid, patience)
-        self._close_log()
-        return status
+        with self._ending:
+            self.channel.close()  # it exits at the end of file
+            if self.log.closed:
+                return None
+            status = self.ancestor.reap(self.pid, patience)
+            self._close_log()
+            return status
 
 
 def name_among(names: Sequence[str], case: Case) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -172,6 +173,7 @@ class CaseRuns:
             group = groups.setdefault(case.name if case.name in skips else strategy.group_of(case), [])
             group.append(_CaseRun(case, group))
         self._runs = {run.case.name: run for group in groups.values() for run in group}
+        self._lock = threading.Lock()
         for name, reason in skips.items():
             run = self._runs[name]
             run.state, run.result = CaseState.FINISHED, strategy.skipped(run.case, reason)
@@ -181,6 +183,12 @@ class CaseRuns:
                     run.state, run.result = CaseState.FINISHED, journal.earlier[run.case.name]
         report.done = len(self.final)
         self._unfinished = Counter(run.case.env for run in self._runs.values() if run.state is not CaseState.FINISHED)
+
+    @property
+    def groups(self) -> list[tuple[Case, ...]]:
+        """The groups of cases that are measured together, and have not been measured."""
+        firsts = [run for run in self._runs.values() if run is run.group[0]]
+        return [tuple(one.case for one in run.group) for run in firsts if run.state is not CaseState.FINISHED]
 
     @property
     def final(self) -> list[CaseResult]:
@@ -299,17 +307,19 @@ class CaseRuns:
                 run.result = with_failure(run.result, metric, error)
                 break
         assert run.result is not None
-        self._journal.keep(run.result)
+        with self._lock:
+            self._journal.keep(run.result)
         self._advance(run, CaseState.FINISHED, run.result)
 
     def _advance(self, run: _CaseRun, state: CaseState, result: CaseResult) -> None:
         """Set the state and result of a case. Counting all cases here would make long runs quadratic."""
-        was_final = run.final is not None
-        run.state, run.result = state, result
-        self._report.done += (run.final is not None) - was_final
-        if state is CaseState.FINISHED:
-            env = run.case.env
-            self._unfinished[env] -= 1
-            if not self._unfinished[env]:
-                del self._unfinished[env]
-                self._keep_only(self._unfinished.keys())
+        with self._lock:
+            was_final = run.final is not None
+            run.state, run.result = state, result
+            self._report.done += (run.final is not None) - was_final
+            if state is CaseState.FINISHED:
+                env = run.case.env
+                self._unfinished[env] -= 1
+                if not self._unfinished[env]:
+                    del self._unfinished[env]
+                    self._keep_only(self._unfinished.keys())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,12 @@ class RunRequest:
     profile_regressed: Path | None = None
     """Folder for profiles of both sides of each regressed case."""
     profiler_config: ProfilerConfig = field(default_factory=ProfilerConfig)
+    lanes: Sequence[Processors] = ()
+    """The processors of each lane, if several cases race at the same time."""
+    lanes_ahead: int | None = None
+    """How many groups lanes may race ahead of the test that pytest runs; ``None`` for all."""
+    uncertain: frozenset[str] = frozenset()
+    """Names of the cases that pytest may skip when their turn comes, so that no lane races them before it."""
     history: str | Path | None = None
     """Folder or URL of the history that this run belongs to, with its baseline side as the anchor; ``None`` for none."""
 
@@ -114,11 +121,13 @@ class ProgressReporter:
 
     def __init__(self, progress: Progress, total: int) -> None:
         self.done = 0
+        self._lock = threading.Lock()
         self._progress = progress
         self._total = total
 
     def __call__(self, text: str, race: Race | None = None) -> None:
-        self._progress(RunProgress(text, race, self.done, self._total))
+        with self._lock:
+            self._progress(RunProgress(text, race, self.done, self._total))
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase, Stopwatch
 from tfbench.session.case_runs import CaseRuns, OtherMetrics
+from tfbench.session.lanes import CaseLanes
 from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
 from tfbench.session.races import Races
 from tfbench.session.record import RunMeasurements, RunRecorder
@@ -169,6 +170,8 @@ class Session:
     strategy: Strategy
     runs: CaseRuns
     """Measures a case when its result is asked for."""
+    lanes: CaseLanes
+    """The results of cases, which several lanes may measure."""
     journal: Resumption
     profiles: Profiles
     suite_gate: SuiteGate
@@ -256,8 +259,8 @@ class Session:
             )
             suite_gate = SuiteGate(request.suite_limit, policy, races, strategy)
             return cls(
-                request, cases, contender, saved, gpus, launcher, starter, strategy, runs, journal, profiles, suite_gate,
-                recorder, held.pop_all(),
+                request, cases, contender, saved, gpus, launcher, starter, strategy, runs,
+                CaseLanes(request, runs, launcher), journal, profiles, suite_gate, recorder, held.pop_all(),
             )  # fmt: skip
 
     @property
@@ -272,6 +275,7 @@ class Session:
         Raises:
             KeyboardInterrupt: The user pressed Ctrl-C.
         """
+        self.lanes.finish()
         if not self.request.suite_limit:
             return None
         with self.runs.noting_interrupts():
@@ -283,6 +287,7 @@ class Session:
         Raises:
             TfbenchError: The other side's benchmarks cannot be collected.
         """
+        self.lanes.finish()
         if not self.runs.interrupted:
             self.strategy.conclude()
 
@@ -382,6 +387,7 @@ class Session:
 
     def close(self) -> None:
         """End every process, and release the GPUs."""
+        self.lanes.close()
         self.journal.close(complete=len(self.runs.final) == len(self.cases))
         self.held.close()
 
@@ -392,7 +398,9 @@ class Session:
             yield
             return
         before = os.sched_getaffinity(0)
-        if others := before - set(self.request.processors.one):
+        of_lanes = {cpu for lane in self.request.lanes for cpu in lane.every}
+        used = of_lanes if len(self.request.lanes) > 1 else set(self.request.processors.one)
+        if others := before - used:
             os.sched_setaffinity(0, others)
         try:
             yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -336,6 +337,8 @@ class SideStarter:
     """Name of a side -> its environment, as its zygotes report it."""
     failure: SideError | None = field(default=None, init=False)
     """Why no case can be measured, whatever its side."""
+    lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+    """Held while a side starts, or is looked at for the first time: the races of other lanes wait for it as well."""
 
     def start(self, cases: Sequence[Case], *sides: Side) -> None:
         """Start the missing zygotes of these sides, and ask each side for its environment.
@@ -345,16 +348,17 @@ class SideStarter:
         Raises:
             SideError: A side does not start. The launcher makes no second attempt in the same environment.
         """
-        if self.failure is not None:
-            raise self.failure
-        self.report("starting the measuring processes")
-        try:
-            self._start(cases, sides)
-        except BenchmarkError as error:
-            self.failure = SideError(f"{error}\n{error.output}")
-            raise self.failure from error
-        if any(case.shared for case in cases):
-            self._build_shared(cases, sides)
+        with self.lock:
+            if self.failure is not None:
+                raise self.failure
+            self.report("starting the measuring processes")
+            try:
+                self._start(cases, sides)
+            except BenchmarkError as error:
+                self.failure = SideError(f"{error}\n{error.output}")
+                raise self.failure from error
+            if any(case.shared for case in cases):
+                self._build_shared(cases, sides)
 
     def _build_shared(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
         """Build the shared set-ups of these cases, and of all others in the run with the same settings, several at once.
@@ -527,15 +531,18 @@ class LiveSideStrategy(Strategy):
 
     def _collect_side(self) -> None:
         """Collect the benchmarks of the live side's source tree, if it has one, whose files its zygotes must import."""
-        if not self.side.tree_redirect or self.counterparts is not None:
-            return
-        self.report(f"collecting the benchmarks of {self.side.spec}")
-        request = self.request
-        with self.starter.launcher.stopwatch.phase(Phase.STARTING):
-            before = benchmarks_of(self.side, request.selection, request.collect_command, request.policy.start_seconds)
-        self.counterparts = Counterparts(before, request.suite_cases, request.collected)
-        names = [there.name for case in self.cases if (there := self.counterparts.of(case))]
-        self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)))
+        with self.starter.lock:
+            if not self.side.tree_redirect or self.counterparts is not None:
+                return
+            self.report(f"collecting the benchmarks of {self.side.spec}")
+            request = self.request
+            with self.starter.launcher.stopwatch.phase(Phase.STARTING):
+                before = benchmarks_of(
+                    self.side, request.selection, request.collect_command, request.policy.start_seconds
+                )
+            self.counterparts = Counterparts(before, request.suite_cases, request.collected)
+            names = [there.name for case in self.cases if (there := self.counterparts.of(case))]
+            self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)))
 
     def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
         self._collect_side()
@@ -616,8 +623,9 @@ class SavedBaselineStrategy(Strategy):
 
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
         self.starter.start(group, self.contender)
-        if self.time_filter is None:
-            self.time_filter = self._make_filter()
+        with self.starter.lock:
+            if self.time_filter is None:
+                self.time_filter = self._make_filter()
         if self.way == SIDES:
             return self.replay(case)
         raced = self.races.variants(group)

@@ -55,7 +55,17 @@ PROFILES = f"{DATA_FOLDER}/profiles"
 """Default folder of profiles, relative to pytest's root."""
 JOURNAL = "journal.jsonl"
 """File of the finished cases of a run that has not come to its end."""
-_UNSHARED = ("candidates/", "calibration/", "fleets/", "history/", "made/", "profiles/", "trees/", "journal.*")
+_UNSHARED = (
+    "candidates/",
+    "calibration/",
+    "fleets/",
+    "history/",
+    "made/",
+    "profiles/",
+    "trees/",
+    "journal.*",
+    "lanes.json",
+)
 """Patterns that git ignores. Baselines may be shared."""
 
 
@@ -76,6 +86,8 @@ class Layout:
         self.fleets = folder / "fleets"
         """Folders of plans, jobs and reports of `tfbench fleet`."""
         self.journal = folder / JOURNAL
+        self.lanes = folder / "lanes.json"
+        """How many lanes this machine bears, as measured."""
 
     @staticmethod
     def of(root: Path) -> Layout:
