@@ -72,7 +72,7 @@ def test_it_runs_as_a_module_without_importing_tensorflow():
     assert subprocess.run([sys.executable, "-m", "tfbench", "--help"], capture_output=True, timeout=60).returncode == 0
 
 
-def test_a_command_has_hyphens_where_its_file_has_underscores(capsys):
+def test_a_command_has_hyphens_where_its_functions_have_underscores(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     shown = capsys.readouterr().out
@@ -83,7 +83,9 @@ def test_a_command_has_hyphens_where_its_file_has_underscores(capsys):
 def test_a_path_may_follow_an_option(monkeypatch):
     seen = {}
     for name in ("versions", "bisect"):
-        monkeypatch.setattr(f"tfbench.commands.{name}.run", lambda arguments: seen.update(vars(arguments)) or 0)
+        monkeypatch.setattr(
+            f"tfbench.commands.versions.run_{name}", lambda arguments: seen.update(vars(arguments)) or 0
+        )
     assert cli.main(["versions", "2.19.0", "2.20.0", "-k", "x", "benchmarks/", "--policy", "quick", "more/"]) == 0
     assert (seen["words"], seen["select -k"]) == (["2.19.0", "2.20.0", "benchmarks/", "more/"], ["x"])
     assert cli.main(["bisect", "a/", "--good", "1", "--bad", "2", "b/"]) == 0

@@ -1,24 +1,38 @@
 # PYTHON_ARGCOMPLETE_OK
-"""The command line ``tfbench``. It finds the commands and maps errors to exit codes."""
+"""The command line ``tfbench``: the commands with their modules, and errors as exit codes."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import importlib
+import inspect
 import os
-import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tfbench import __version__, commands
+from tfbench import __version__
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import foreign_distribution
 from tfbench.report.screen import say
 from tfbench.untrusted import brief, harmless
 
 USAGE, ERROR = 2, 5
-"""Exit codes of a wrong command line and of a failure. `tfbench.commands.gate` has the others."""
+"""Exit codes of a wrong command line and of a failure. `tfbench gate` has the others."""
+COMMANDS = {
+    "baseline": "kept", "bisect": "versions", "calibrate": "machine", "ci": "ci", "comment": "ci", "compare": "saved",
+    "doctor": "machine", "envs": "kept", "explain": "explain", "fleet": "fleet", "gate": "ci", "gpu-check": "machine",
+    "history": "saved", "init": "init", "job": "fleet", "merge": "fleet", "report": "saved", "repro": "versions",
+    "versions": "versions",
+}  # fmt: skip
+"""Command -> its module in ``tfbench/commands/``, which has ``add_COMMAND`` for the options and ``run_COMMAND``."""
+Run = Callable[[argparse.Namespace], int]
+
+
+def functions(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], Run]:
+    """Import a command. Return the function that adds its options, and the one that runs it and has the help text."""
+    module, name = importlib.import_module(f"tfbench.commands.{COMMANDS[command]}"), command.replace("-", "_")
+    return getattr(module, f"add_{name}"), getattr(module, f"run_{name}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,24 +41,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"tfbench {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     words = sys.argv[1:] if argv is None else argv
-    names = [one.name for one in pkgutil.iter_modules(commands.__path__) if not one.name.startswith("_")]
-    known = {name.replace("_", "-"): name for name in names}
     # Importing every command takes three times as long as importing one. Only the help needs them all.
-    needed = [words[0]] if words and words[0] in known else list(known)
-    modules = {command: importlib.import_module(f"{commands.__name__}.{known[command]}") for command in needed}
-    for command, module in modules.items():
-        text, formatter = module.__doc__ or "", argparse.RawDescriptionHelpFormatter
+    needed = [words[0]] if words and words[0] in COMMANDS else list(COMMANDS)
+    runs: dict[str, Run] = {}
+    for command in needed:
+        add, runs[command] = functions(command)
+        text, formatter = inspect.getdoc(runs[command]) or "", argparse.RawDescriptionHelpFormatter
         summary = text.partition("\n")[0].rstrip(".")
-        module.add(subparsers.add_parser(command, help=summary, description=text, formatter_class=formatter))
+        add(subparsers.add_parser(command, help=summary, description=text, formatter_class=formatter))
     if "_ARGCOMPLETE" in os.environ:  # the shell asks how to go on
         import argcomplete
 
         argcomplete.autocomplete(parser)
     if not words:
         parser.exit(USAGE, parser.format_help())
-    if words[0] not in known and not words[0].startswith("-"):
-        close = difflib.get_close_matches(words[0], known, n=1)
-        fix = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(known)}"
+    if words[0] not in COMMANDS and not words[0].startswith("-"):
+        close = difflib.get_close_matches(words[0], COMMANDS, n=1)
+        fix = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(COMMANDS)}"
         parser.error(f"no command {harmless(repr(words[0]))}: {fix}")
     arguments, rest = parser.parse_known_args(argv)
     # argparse takes the words of a list from one place only, and not again after an option.
@@ -55,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if warning := foreign_distribution():
         say(f"tfbench: {warning}", error=True)
     try:
-        return int(modules[arguments.command].run(arguments))
+        return runs[arguments.command](arguments)
     except TfbenchError as error:
         say(f"tfbench {arguments.command}: {error}", error=True)
         return USAGE if isinstance(error, UsageError) else ERROR

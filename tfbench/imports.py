@@ -1,4 +1,4 @@
-"""Redirect imports from the working tree to another source tree."""
+"""Imports from another source tree than the working tree, and pytest's settings of such a tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import sys
 import types
 from collections.abc import Iterator
 from importlib import metadata
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers it nowhere else
 
 OWN = "tfbench"
 PACKAGE = os.path.dirname(os.path.realpath(__file__))
@@ -92,3 +95,24 @@ def is_installed(path: str) -> bool:
     return f"{os.sep}site-packages{os.sep}" in f"{path}{os.sep}" or any(
         is_below(path, root) for root in (sys.prefix, sys.base_prefix)
     )
+
+
+_SETTINGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+"""In pytest's order of preference."""
+
+
+def ini_file(root: Path, top: Path) -> str:
+    """Return the configuration file of ``root``, or a file without settings if its tree has none.
+
+    The trees of other commits lie below the working tree, whose configuration pytest would use and whose code it would
+    import.
+
+    Args:
+        top: Top folder of the tree. The folders above it do not count.
+    """
+    root, top = root.resolve(), top.resolve()
+    for folder in (folder for folder in (root, *root.parents) if folder.is_relative_to(top)):
+        for file in (folder / name for name in _SETTINGS):
+            if file.is_file() and load_config_dict_from_file(file) is not None:
+                return str(file)
+    return os.devnull

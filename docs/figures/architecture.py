@@ -18,7 +18,7 @@ LOWEST = {*LAYERS[-1], *LAYERS[-2]}
 TARGET = Path(__file__).with_suffix(".svg")
 ROLES = {
     "cli": "command line",
-    "commands": "one file per command",
+    "commands": "one file per subject",
     "compare": "result files side by side",
     "plugin": "pytest hooks, items to cases",
     "versions": "version matrix, bisection",

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
-import pkgutil
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfbench import commands, plugin
+from tfbench import plugin
+from tfbench.cli import COMMANDS, functions
 from tfbench.policy import PRESETS
 
 PAGE = Path(__file__).parents[1] / "reference.md"
@@ -77,11 +76,10 @@ def check_commands(page: str) -> Iterator[str]:
     """Yield the commands and options that only one of the page and the parsers has."""
     sections = dict(re.findall(r"^### `tfbench ([\w-]+)`\n(.*?)(?=^##)", page, re.M | re.S))
     found = {}
-    for module in pkgutil.iter_modules(commands.__path__):
-        if not module.name.startswith("_"):
-            parser = argparse.ArgumentParser(add_help=False)
-            importlib.import_module(f"{commands.__name__}.{module.name}").add(parser)
-            found[module.name.replace("_", "-")] = options(parser)
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser(add_help=False)
+        functions(name)[0](parser)
+        found[name] = options(parser)
     yield from (f"command {name} is not on the page" for name in found if name not in sections)
     yield from (f"the page has the command {name}, which does not exist" for name in sections if name not in found)
     for name in found.keys() & sections.keys():

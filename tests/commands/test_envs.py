@@ -3,12 +3,12 @@
 import os
 
 from tfbench.cli import main
-from tfbench.commands import envs
+from tfbench.commands import kept
 from tfbench.sides.environments import Environments
 
 
 def test_environments_are_listed_and_pruned(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(envs, "kept", lambda: tmp_path)
+    monkeypatch.setattr(kept, "kept", lambda: tmp_path)
     assert main(["envs", "list"]) == 0
     assert f"no environments in {tmp_path}" in capsys.readouterr().out
     with Environments(tmp_path) as ours:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench import cli
-from tfbench.commands import doctor
+from tfbench.commands import machine
 from tfbench.doctor import noise
 from tfbench.doctor.checks import is_fit
 from tfbench.doctor.machine import Limits, State
@@ -74,7 +74,7 @@ def test_too_few_launches_give_an_unknown_finding():
 def test_a_race_without_a_result_claims_no_fitness(monkeypatch, tmp_path, capsys):
     unknown = noise.Finding(noise.NAME, State.UNKNOWN, "too short", "more time")
     fine = noise.Finding("load", State.OK, "idle")
-    monkeypatch.setattr(doctor.checks, "examine", lambda *_: [fine])
+    monkeypatch.setattr(machine.checks, "examine", lambda *_: [fine])
     monkeypatch.setattr(noise, "measure", lambda *_: noise.Measured(findings=[unknown]))
     target = tmp_path / "d.json"
     assert cli.main(["doctor", "--seconds", "5", "--report-json", str(target)]) == 3

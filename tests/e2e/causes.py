@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tfbench.commands._setup import CommandSetup, add_selections
+from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.policy import preset
 from tfbench.profiles.xplane import load, steps_of
 from tfbench.race.interfaces import Entrant

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.project import Project
 from tests.fakes.nvml import Device, library
-from tfbench.commands import gpu_check
+from tfbench.commands import machine
 from tfbench.doctor.gpu_check import GpuCheck
 from tfbench.doctor.machine import State
 from tfbench.gpus.monitor import GpuSession
@@ -138,12 +138,12 @@ def test_the_gpu_check_works_on_a_cpu():
 @pytest.mark.tensorflow
 def test_a_failed_check_names_the_missing_part_and_keeps_the_recording_of_the_driver(monkeypatch, tmp_path, capsys):
     """The scripted driver has GPUs, and TensorFlow sees none of them."""
-    monkeypatch.setattr(gpu_check, "has_driver", lambda: True)
-    monkeypatch.setattr(gpu_check, "Nvml", lambda: Nvml(library(Device(persistence=0))))
+    monkeypatch.setattr(machine, "has_driver", lambda: True)
+    monkeypatch.setattr(machine, "Nvml", lambda: Nvml(library(Device(persistence=0))))
     parser = argparse.ArgumentParser()
-    gpu_check.add(parser)
+    machine.add_gpu_check(parser)
     kept = tmp_path / "gpus.json"
-    assert gpu_check.run(parser.parse_args(["--device", "gpu:0", "--record", str(kept)])) == 1
+    assert machine.run_gpu_check(parser.parse_args(["--device", "gpu:0", "--record", str(kept)])) == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "devices: 0: NVIDIA H100 80GB HBM3, driver 570.124.06" in printed
     assert "sudo nvidia-smi -pm 1" in printed

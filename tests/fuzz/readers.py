@@ -36,7 +36,7 @@ from tests.storage.test_history import ACCEPTED as ACCEPTED_CHANGE
 from tests.storage.test_history import FULL as HISTORY_RECORD
 from tests.storage.test_history import earlier
 from tfbench import compare, ruling
-from tfbench.commands import gate as gate_command
+from tfbench.commands.ci import run_gate
 from tfbench.compare import contrast, read_inputs
 from tfbench.doctor.calibration import CalibrationTrial, Journal, by_workload
 from tfbench.errors import ReportError
@@ -143,7 +143,7 @@ def use_gate(path: Path) -> object:
         write_regressed=target,
     )  # fmt: skip
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        code = gate_command.run(arguments)
+        code = run_gate(arguments)
     assert code in (0, 1, 3, 4, 5)
     commands = [line for line in out.getvalue().splitlines() if line.lstrip().startswith("::") or "##[" in line]
     assert all(line.startswith(("::error ", "::warning ")) for line in commands), commands

@@ -1,1 +1,1 @@
-"""One file per command: its docstring is the help, ``add`` adds the options, ``run`` returns the exit code."""
+"""Commands, several of one subject per file: ``add_NAME`` adds the options, ``run_NAME`` runs and has the help text."""

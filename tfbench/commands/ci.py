@@ -1,11 +1,4 @@
-"""Gate a change in CI: race its benchmarks against the base, confirm regressions, decide, and write the comment.
-
-The base is that of the pull request of GitHub or the merge request of GitLab, unless --base or --against names another.
-With --steps, one job does some of the steps, and hands the output folder on to the next job.
-
-The exit codes are those of `tfbench gate`. A run of pytest that ends with another code than 0 or 1 is not complete. The
-command then ends with 2 if pytest refuses its command line, and otherwise with 5, or 1 if a case regressed.
-"""
+"""Commands of a CI job: gate a change, decide on a report, and print it as a comment."""
 
 from __future__ import annotations
 
@@ -15,21 +8,25 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tfbench.commands.gate import announce, regressed
+from rich.text import Text
+
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import read_text, write_whole
-from tfbench.model import Report
+from tfbench.model import TIME, Outcome, Report
+from tfbench.policy import Policy
 from tfbench.report import json_format
-from tfbench.report.artifact import ACCEPTED, as_json, files_of, load_accepted, load_report
-from tfbench.report.comment import error_annotation, render
+from tfbench.report.artifact import ACCEPTED, as_json, files_of, load_accepted, load_artifact, load_report, own_files
+from tfbench.report.comment import GithubRun, annotation, error_annotation, headline_annotation, render, without_report
 from tfbench.report.merge import confirm, merge
-from tfbench.report.screen import say
-from tfbench.ruling import Result, decided
+from tfbench.report.screen import COLOURS, Screen, say
+from tfbench.ruling import GateDecision, Result, decided
 from tfbench.sides.source_tree import base_of_change
-from tfbench.untrusted import brief
+from tfbench.suite.fingerprint import line_of
+from tfbench.untrusted import brief, is_case
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
 STEPS = ("race", "merge", "confirm", "gate")
@@ -40,7 +37,7 @@ _CODES = (
 )
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add_ci(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option(
         "paths", metavar="PATH", nargs="*", help="files and folders of benchmarks (default: those of pytest's settings)"
@@ -68,8 +65,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--output", metavar="DIR", type=Path, default=Path("tfbench-report"), help=text)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Do the steps, and return the exit code."""
+def run_ci(arguments: argparse.Namespace) -> int:
+    """Gate a change in CI: race its benchmarks against the base, confirm regressions, decide, and write the comment.
+
+    The base is that of the pull request of GitHub or the merge request of GitLab, unless --base or --against names another.
+    With --steps, one job does some of the steps, and hands the output folder on to the next job.
+
+    The exit codes are those of `tfbench gate`. A run of pytest that ends with another code than 0 or 1 is not complete. The
+    command then ends with 2 if pytest refuses its command line, and otherwise with 5, or 1 if a case regressed.
+    """
     steps = arguments.steps.split(",")
     if unknown := [step for step in steps if step not in STEPS]:
         raise UsageError(f"--steps: no step is named {brief(repr(unknown[0]))}; the steps are {', '.join(STEPS)}")
@@ -220,3 +224,144 @@ def _tell_github(**outputs: object) -> None:
     if path := os.environ.get("GITHUB_OUTPUT"):
         with Path(path).open("a", encoding="utf-8") as file:
             file.writelines(f"{name}={value}\n" for name, value in outputs.items())
+
+
+def add_gate(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    option("report", metavar="REPORT", type=Path, help="a report of --report-json or tfbench merge")
+    option("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
+    option("--root", type=Path, default=Path(), metavar="PATH", help="root of the benchmarks, for annotations")
+    option("--write-accepted", type=Path, metavar="PATH", help="write the accepted regressions, for the comment")
+    text = "least share of the cases whose times must have been compared (default: %(default)s)"
+    option("--min-compared", type=float, default=Policy().min_compared, metavar="SHARE", help=text)
+    option("--write-regressed", type=Path, metavar="PATH", help="write the regressed cases, one per line")
+
+
+def run_gate(arguments: argparse.Namespace) -> int:
+    """Decide by the exit code whether a run passes, and print why not.
+
+    0: enough cases were compared and none is slower. 1: a case regressed. 2: the command line is wrong. 3: a case is
+    inconclusive. 4: a case is incomparable or missing, or no case was compared with a baseline. 5: a case broke, the run
+    was interrupted, the report cannot be read, or an accepted regression has expired or is no longer needed. A regression
+    takes precedence over all other codes, and then the largest code counts.
+
+    On GitHub's runners, it also annotates the lines of the benchmarks and writes the step summary.
+    """
+    if not 0 <= arguments.min_compared <= 1:
+        raise UsageError(f"--min-compared {arguments.min_compared:g}: write a share from 0 to 1")
+    report = load_report(arguments.report)
+    agreed = load_accepted(arguments.accepted) if arguments.accepted else []
+    decision = decided(report, agreed, min_compared=arguments.min_compared)
+    if arguments.write_accepted:
+        write_whole(arguments.write_accepted, as_json(agreed))
+    if arguments.write_regressed:
+        write_whole(arguments.write_regressed, regressed(report, arguments.report))
+    announce(report, decision, arguments.root)
+    return decision.ruling.result.code
+
+
+def announce(report: Report, decision: GateDecision, root: Path) -> None:
+    """Print a decision, and on GitHub's runners annotate the benchmarks below ``root`` and write the step summary."""
+    ruling, console = decision.ruling, Screen(soft_wrap=True)
+    github = os.environ.get("GITHUB_ACTIONS") == "true"
+    for verdict, entry in decision.accepted.verdicts:
+        console.print(Text(f"accepted until {entry.until}: {verdict.case.name}: {entry.reason}", "dim"))
+    for verdict in ruling.verdicts:
+        metric = "" if verdict.metric == TIME else f" ({verdict.metric})"
+        outcome = Text(str(verdict.outcome), COLOURS[verdict.outcome])
+        console.print(Text.assemble(outcome, f" {verdict.case.name}{metric}: {verdict.reason.message}"))
+        if verdict.metric == TIME and verdict.outcome is Outcome.REGRESSED:
+            for line in report.why(verdict.case.name):
+                console.print(Text(f"  {line}"))
+        if github:
+            print(annotation(verdict, line_of(root, verdict.case.name)))  # escaped by itself
+    for problem in decision.accepted.problems:
+        console.print(Text(problem, "red"))
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(render(report, decision))
+    if github and ruling.result is not Result.PASS:
+        print(headline_annotation(ruling))
+    for skip in report.skips:
+        console.print(Text(f"skipped {skip.case.name}: {skip.reason}", "dim"))
+    console.print(Text.assemble((str(ruling.result), ruling.result.style), f": {ruling.because}"))
+
+
+def regressed(report: Report, name: Path) -> str:
+    """Return the regressed cases of a report, a line each, as words for pytest.
+
+    Raises:
+        ReportError: A case has no name of a benchmark. pytest reads options in the file as well.
+    """
+    cases = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
+    lines = [f"{_root_from_here(report)}{case}" for case in dict.fromkeys(cases)]
+    if strange := next((line for line in lines if not is_case(line)), ""):
+        text = f"has a case named {brief(repr(strange))}, which is no name of a benchmark"
+        raise ReportError(f"{brief(name)} {text}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _root_from_here(report: Report) -> str:
+    """Return the prefix by which pytest finds the cases from this folder, if their root is a folder below it."""
+    root, here = str(report.sides.get("contender", {}).get("root", "")), Path.cwd()
+    with suppress(OSError, ValueError):  # the text may be anything
+        place = Path(root).resolve()
+        if root and place != here.resolve() and place.is_relative_to(here.resolve()) and place.is_dir():
+            return f"{place.relative_to(here.resolve()).as_posix()}/"
+    return ""
+
+
+def add_comment(parser: argparse.ArgumentParser) -> None:
+    text = "a report, or a folder or archive with one (default: the comment says that there is none)"
+    parser.add_argument("report", metavar="REPORT", type=Path, nargs="?", help=text)
+    parser.add_argument("--link", default="", metavar="URL", help="address of the full report")
+    parser.add_argument(
+        "--conclusion", default="", metavar="WORD", help="GitHub's conclusion of the run, for the headline"
+    )
+    parser.add_argument("--commit", default="", metavar="SHA", help="the commit of the run, for the headline")
+    text = "names of the pull request's changed files, one per line, to flag changes of the gate itself; run in a trusted checkout"
+    parser.add_argument("--changed-files", type=Path, metavar="FILE", help=text)
+    parser.add_argument("--output", type=Path, metavar="PATH", help="write to a file instead of printing")
+
+
+def run_comment(arguments: argparse.Namespace) -> int:
+    """Print a report as a comment on a pull request.
+
+    The report may come from a job that ran untrusted code. tfbench therefore limits its size and checks it against a
+    strict schema, and no part of it can become markup, a link or a mention. The first line marks comments of tfbench.
+
+    With --conclusion and --commit, the headline says what GitHub knows of the run, which a report cannot forge. Without a
+    report, the comment says that there is none.
+    """
+    github = _run(arguments)
+    if arguments.report is not None:
+        report, agreed = load_artifact(arguments.report)
+        text = render(report, decided(report, agreed), arguments.link, github)
+    elif github is not None:
+        text = without_report(github, "the run uploaded none, or one that cannot be read", arguments.link)
+    else:
+        raise UsageError("give a REPORT, or --conclusion for a run without one")
+    if arguments.output:
+        write_whole(arguments.output, text)
+    else:
+        say(text.removesuffix("\n"))
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> GithubRun | None:
+    """Check what the command line says of the run.
+
+    Raises:
+        UsageError: A value has another form than GitHub's.
+    """
+    for option, value, form in (
+        ("--conclusion", arguments.conclusion, r"[a-z_]{0,30}"),
+        ("--commit", arguments.commit, r"(?:[0-9a-f]{7,64})?"),
+        ("--link", arguments.link, r"(?:https?://[\w.:/?=&%#~-]{1,500})?"),
+    ):
+        if not re.fullmatch(form, value, re.ASCII):
+            raise UsageError(f"{option} {brief(repr(value))} is not what GitHub gives")
+    if not arguments.conclusion:
+        return None
+    changed = read_text(arguments.changed_files).splitlines() if arguments.changed_files else []
+    return GithubRun(arguments.conclusion, arguments.commit, own_files(changed, Path()))

@@ -1,10 +1,4 @@
-"""Print the differences of a case between two sides: in its graphs, in XLA's modules and in its exact metrics.
-
-This takes no times. The sides are those of `pytest --benchmark --against`, or give a second case instead, such as
-another variant of the same workload. With `--profile DIR`, both are also profiled into DIR, and tfbench explains the
-difference of the profiles. `--profile DIR` alone reads the profiles that `pytest --benchmark --profile DIR` wrote for
-the case. A part of a name selects all cases that contain it.
-"""
+"""The command that explains the difference of a case between two sides, without times."""
 
 from __future__ import annotations
 
@@ -14,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tfbench.commands._setup import CommandSetup, add_selections
+from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
 from tfbench.policy import preset
 from tfbench.profiles.folders import named
@@ -29,7 +23,7 @@ from tfbench.storage.baselines import PROFILES
 from tfbench.untrusted import command
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add_explain(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
     option("other", metavar="OTHER", nargs="?", default="", help="a second case: what changes from CASE to it")
@@ -40,8 +34,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_selections(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Explain; 0 whatever differs."""
+def run_explain(arguments: argparse.Namespace) -> int:
+    """Print the differences of a case between two sides: in its graphs, in XLA's modules and in its exact metrics.
+
+    This takes no times. The sides are those of `pytest --benchmark --against`, or give a second case instead, such as
+    another variant of the same workload. With `--profile DIR`, both are also profiled into DIR, and tfbench explains the
+    difference of the profiles. `--profile DIR` alone reads the profiles that `pytest --benchmark --profile DIR` wrote for
+    the case. A part of a name selects all cases that contain it.
+    """
     if arguments.against and arguments.other:
         raise UsageError("give either --against SPEC or a second case, not both")
     console = Screen()

@@ -1,11 +1,4 @@
-"""Spread a suite over the machines of Slurm or Ray, or plan the jobs for another engine.
-
-`plan` cuts the selected benchmarks into jobs of about equal cost, as files in a folder that all machines share. `run`
-plans as well, or takes a folder, runs the jobs, and merges their reports. Both sides of a case always race on one
-machine. Ctrl-C ends the jobs, and --resume FOLDER goes on.
-
-Exit codes of `run` are those of `tfbench gate` for the merged report.
-"""
+"""Commands for many machines: plan and run the jobs of a fleet, do one of them, and merge the reports."""
 
 from __future__ import annotations
 
@@ -15,20 +8,26 @@ import secrets
 import sys
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from tfbench.commands._setup import add_selections, selected_words
+from tfbench.commands.setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import folder
-from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs, merge, span
+from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs, span
+from tfbench.fleet.controller import merge as merge_fleet
 from tfbench.fleet.engines import Engine, LocalEngine, RayEngine, SlurmEngine
-from tfbench.fleet.folder import FleetFolder, Plan
-from tfbench.fleet.job import pinned, sides_of
+from tfbench.fleet.folder import PLAN, FleetFolder, Plan, node_name
+from tfbench.fleet.job import load, pinned, sides_of
+from tfbench.fleet.node import WAIT, Place, finished, measured
+from tfbench.fleet.node import run as execute
 from tfbench.fs import require_linux, try_lock, write_whole
 from tfbench.plugin.collect import COMMAND, Collected, collect
+from tfbench.plugin.options import worker_processors
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.report import json_format
-from tfbench.report.artifact import load_report
+from tfbench.report.artifact import FILES, files_of, load_report
+from tfbench.report.merge import confirm, merge
 from tfbench.report.screen import Screen, say
 from tfbench.ruling import decided
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
@@ -41,7 +40,7 @@ from tfbench.suite import axes
 ENGINES = ("local", "slurm", "ray")
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add_fleet(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (("plan", "cut the suite into jobs"), ("run", "run the jobs, and merge their reports")):
         action = actions.add_parser(name, help=text)
@@ -66,8 +65,15 @@ def add(parser: argparse.ArgumentParser) -> None:
             option("--report-json", type=Path, metavar="PATH", help="write the merged report here as well")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Plan, and run if asked to. Returns 0 for a plan, and the gate's code for a run."""
+def run_fleet(arguments: argparse.Namespace) -> int:
+    """Spread a suite over the machines of Slurm or Ray, or plan the jobs for another engine.
+
+    `plan` cuts the selected benchmarks into jobs of about equal cost, as files in a folder that all machines share. `run`
+    plans as well, or takes a folder, runs the jobs, and merges their reports. Both sides of a case always race on one
+    machine. Ctrl-C ends the jobs, and --resume FOLDER goes on.
+
+    Exit codes of `run` are those of `tfbench gate` for the merged report.
+    """
     if arguments.action == "plan":
         folder, plan = _plan(arguments)
         say(_described(plan))
@@ -173,7 +179,7 @@ def _run(arguments: argparse.Namespace, folder: FleetFolder, engine: Engine) -> 
 def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status) -> int:
     for line in failed_logs(folder, status):
         say(line)
-    report = merge(folder, status.lost)
+    report = merge_fleet(folder, status.lost)
     for path in (folder.merged, *([arguments.report_json] if arguments.report_json else [])):
         write_whole(path, json_format.lines(report))
     for machine in report.machines:
@@ -185,3 +191,73 @@ def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status
     say(f"report written: {folder.merged}")
     say(f"{ruling.result}: {ruling.because}")
     return ruling.result.code
+
+
+PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    action = actions.add_parser("run", help="measure a job, and write its report")
+    option = action.add_argument
+    option("job", metavar="JOB", type=Path, help="a job of tfbench fleet plan")
+    option("--report-json", type=Path, metavar="PATH", help="write the report here (default: into the job's fleet)")
+    option("--root", type=Path, metavar="PATH", help="pytest's root (default: that of the plan, else this folder)")
+    option("--cpus", metavar="LIST", help="processors for the workers, such as 0,2-3")
+    text = "wait so long for another service that measures on this host (default: a day)"
+    option("--wait", type=float, default=WAIT, metavar="SECONDS", help=text)
+
+
+def run_job(arguments: argparse.Namespace) -> int:
+    """Do a job of a fleet on this machine, and write its report.
+
+    A job that has its complete report is done, and nothing is measured again. An interrupted job goes on where it was, on
+    the same machine. A job is refused if this machine has other code, versions or thresholds than it was planned for, or
+    if its file was edited.
+    """
+    job, place = load(arguments.job), Place.of(arguments.job, arguments.report_json)
+    root = arguments.root or (Path(place.fleet.plan().root) if place.fleet else Path())
+    label = f"job {job.index} of {job.of}, {len(job.cases)} cases"
+    if finished(job, place):
+        say(f"{label}: done already: {place.report}")
+        return 0
+    say(f"{label}: started on {node_name()}")
+    measure = partial(measured, PYTEST)
+    execute(place, root.absolute(), worker_processors(arguments.cpus), measure, wait=arguments.wait)
+    say(f"{label}: {place.report}")
+    return 0
+
+
+def add_merge(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    option(
+        "reports",
+        metavar="REPORT",
+        type=Path,
+        nargs="+",
+        help="reports of shards, folders of them, or the folder of a fleet",
+    )
+    option("--confirmed-by", type=Path, metavar="REPORT", help="report of a second run of the regressed cases")
+    option("--report-json", type=Path, required=True, metavar="PATH", help="write the merged report")
+
+
+def run_merge(arguments: argparse.Namespace) -> int:
+    """Merge the reports of shards or of a fleet's jobs, and confirm regressions by the report of a second run.
+
+    Each shard of the suite must be present once, with all of its cases, and with the same policy, sides and kind of
+    machine. Otherwise the command fails with exit code 5 and names the fault.
+    """
+    if len(arguments.reports) == 1 and (arguments.reports[0] / PLAN).is_file():
+        fleet = FleetFolder(arguments.reports[0])
+        whole, count = merge_fleet(fleet, {}), fleet.plan().jobs
+    else:
+        texts = (item for path in arguments.reports for item in files_of(path).items())
+        found = [(name, json_format.read(text, name)) for name, text in texts]
+        whole = found[0][1] if len(found) == 1 and found[0][1].shard is None else merge(found)
+        count = len(found)
+    if arguments.confirmed_by:
+        whole = confirm(whole, load_report(arguments.confirmed_by))
+    write_whole(arguments.report_json, json_format.lines(whole) if count > FILES else json_format.render(whole))
+    cases = {verdict.case.name for verdict in whole.verdicts}
+    say(f"{count} reports, {len(cases)} cases: {arguments.report_json}")
+    return 0

@@ -1,20 +1,24 @@
-"""Write the first benchmark of a project, pytest's settings, and a workflow that gates pull requests.
-
-It lists the files that it wrote, and never changes a file that exists: where the project has settings of pytest of its
-own, it says what to add to them. A project that has everything stays as it is.
-"""
+"""The command that writes the first files of a project."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers it nowhere else
+
 from tfbench.errors import UsageError
-from tfbench.fs import write_whole
+from tfbench.fs import read_text, write_whole
+from tfbench.imports import ini_file
 from tfbench.report.screen import say
 from tfbench.sides.environments import minor
-from tfbench.suite.first_files import plan
 from tfbench.untrusted import brief
 
 _NEXT = """
@@ -24,12 +28,16 @@ next:
   pytest --benchmark --against git:HEAD                         race the working tree against the last commit"""
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add_init(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", metavar="FOLDER", nargs="?", type=Path, default=Path(), help="the project (default: .)")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write what is missing; 0 whether anything was."""
+def run_init(arguments: argparse.Namespace) -> int:
+    """Write the first benchmark of a project, pytest's settings, and a workflow that gates pull requests.
+
+    It lists the files that it wrote, and never changes a file that exists: where the project has settings of pytest of its
+    own, it says what to add to them. A project that has everything stays as it is.
+    """
     root: Path = arguments.root
     if not root.is_dir():
         raise UsageError(f"{brief(root)} is no folder; give the folder of a project")
@@ -47,3 +55,108 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"to do: {one}")
     say(_NEXT if found.files else "the project has it all: no file was written")
     return 0
+
+
+BENCHMARKS, INI, WORKFLOW = "benchmarks/test_first.py", "pytest.ini", ".github/workflows/tfbench.yml"
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass
+class FirstFiles:
+    """The files that a project lacks, and what its user should know."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    """Path below the root -> content."""
+    present: list[str] = field(default_factory=list)
+    """What the project has, a line each."""
+    advice: list[str] = field(default_factory=list)
+    """Changes of existing files, which are left to the user."""
+
+
+def plan(root: Path, python: str) -> FirstFiles:
+    """Return the files that a project lacks.
+
+    Args:
+        root: Folder of the project.
+        python: Minor version of Python for the workflow, such as ``3.12``.
+
+    Raises:
+        UsageError: A path is occupied by something else, or pytest cannot read the project's settings.
+    """
+    first = FirstFiles()
+    settings, where = _settings(root)
+    _benchmarks(first, root, settings)
+    _ini(first, root, settings, where)
+    _workflow(first, root, python)
+    return first
+
+
+def _settings(root: Path) -> tuple[Mapping[str, object] | None, str]:
+    """Return pytest's settings and their file relative to the root, ``None`` if there are none."""
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+    try:
+        if (file := ini_file(root, top)) == os.devnull:
+            return None, ""
+        loaded = load_config_dict_from_file(Path(file)) or {}
+    except (pytest.UsageError, pytest.fail.Exception) as error:
+        raise UsageError(f"pytest cannot read the settings of {brief(root)}: {brief(error)}") from None
+    # Newer versions of pytest wrap each value.
+    return {name: getattr(value, "value", value) for name, value in loaded.items()}, os.path.relpath(file, root)
+
+
+def _words(value: object) -> list[str]:
+    return value.split() if isinstance(value, str) else list(map(str, value)) if isinstance(value, list) else []
+
+
+def _benchmarks(first: FirstFiles, root: Path, settings: Mapping[str, object] | None) -> None:
+    folders = _words((settings or {}).get("tfbench_paths")) or ["benchmarks"]
+    for name in folders:
+        place = root / name
+        if place.is_file() or any(place.rglob("test_*.py")) or any(place.rglob("*_test.py")):
+            if not place.is_dir() and name == "benchmarks":
+                raise UsageError(f"{brief(place)} is a file, and benchmarks need a folder there; rename the file")
+            first.present.append(f"benchmarks in {name}")
+            return
+    folder = folders[0].rstrip("/")
+    first.files[f"{folder}/{Path(BENCHMARKS).name}"] = read_text(_TEMPLATES / "benchmark.txt")
+
+
+def _ini(first: FirstFiles, root: Path, settings: Mapping[str, object] | None, where: str) -> None:
+    # pytest imports from the folder of a benchmark, and projects keep their modules elsewhere.
+    folders = [".", *(["src"] if (root / "src").is_dir() else [])]
+    if settings is None:
+        first.files[INI] = f"[pytest]\ntfbench_paths = benchmarks\npythonpath = {' '.join(folders)}\n"
+        return
+    first.present.append(f"settings of pytest in {where}")
+    if "pythonpath" not in settings:
+        toml = where.endswith(".toml")
+        value = json.dumps(folders) if toml else " ".join(folders)
+        section = {"pyproject.toml": "[tool.pytest.ini_options]", "setup.cfg": "[tool:pytest]"}
+        name = section.get(Path(where).name, "[pytest]")
+        if "[tool.pytest]" in _text(root / where):  # pytest reads it from 9.0 on
+            name = "[tool.pytest]"
+        first.advice.append(
+            f"{where}: add `pythonpath = {value}` to {name}, so that benchmarks can import the project's modules "
+            "(not needed if it is installed with pip install -e)"
+        )
+    options = _words(settings.get("addopts"))
+    if any(re.fullmatch(r"-n\d*", option) for option in options):
+        first.advice.append(f"{where}: addopts has -n, and benchmarks need one process; run them with -n 0")
+
+
+def _workflow(first: FirstFiles, root: Path, python: str) -> None:
+    for file in sorted((root / ".github" / "workflows").glob("*.y*ml")):
+        if "tfbench" in file.name or "tfbench" in read_text(file):
+            first.present.append(f"a workflow in {file.relative_to(root).as_posix()}")
+            return
+    wanted = "tensorflow"
+    if (root / "requirements.txt").is_file():
+        wanted = "-r requirements.txt"
+    elif (root / "setup.py").is_file() or "[project]" in _text(root / "pyproject.toml"):
+        wanted = "-e . tensorflow"
+    workflow = read_text(_TEMPLATES / "workflow.yml")
+    first.files[WORKFLOW] = workflow.replace("PYTHON", python, 1).replace("REQUIREMENTS", wanted, 1)
+
+
+def _text(file: Path) -> str:
+    return read_text(file) if file.is_file() else ""

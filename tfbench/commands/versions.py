@@ -1,33 +1,33 @@
-"""Race the same benchmarks on several versions at once, against the first version.
-
-A version is one of TensorFlow, such as 2.20.0, or any specification of --against: tensorflow-cpu==2.20.0,
-keras==3.9.0, git:REV, env:NAME=VALUE, joined by +. `self` is the reference again. All sides run this checkout's
-benchmarks unless the specification has git:. Files, folders and cases among the arguments select benchmarks, as in
-pytest. uv builds the environments and tfbench keeps them, see `tfbench envs`.
-"""
+"""Commands about other versions: race them, find the one that became slower, and write a file that shows it."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import random
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tfbench.commands._setup import CommandSetup, add_selections
+from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.compare import medians, page_of
 from tfbench.errors import UsageError
+from tfbench.facts import packages
 from tfbench.fs import write_whole
+from tfbench.model import TIME
 from tfbench.policy import PRESETS, preset
 from tfbench.report.html.page import check_library
 from tfbench.report.screen import Screen
-from tfbench.versions import matrix
-from tfbench.versions.changes import Causes, ChangeFinder
+from tfbench.sides.spec import KINDS, TENSORFLOWS
+from tfbench.untrusted import command
+from tfbench.versions import bisect, matrix
+from tfbench.versions.changes import RACED, Causes, ChangeFinder
 from tfbench.versions.defaults import CASES, ImportLauncher
 from tfbench.versions.matrix import FindingsFolder, Writer, ordered, race, sides_of
+from tfbench.versions.repro import reproduce
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add_versions(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     parser.set_defaults(intermixed="words")
     option("words", metavar="VERSION|PATH", nargs="+", help="versions or specifications; files, cases")
@@ -55,8 +55,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_selections(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Race and print; return 0, or the code of --fail-on-regression."""
+def run_versions(arguments: argparse.Namespace) -> int:
+    """Race the same benchmarks on several versions at once, against the first version.
+
+    A version is one of TensorFlow, such as 2.20.0, or any specification of --against: tensorflow-cpu==2.20.0,
+    keras==3.9.0, git:REV, env:NAME=VALUE, joined by +. `self` is the reference again. All sides run this checkout's
+    benchmarks unless the specification has git:. Files, folders and cases among the arguments select benchmarks, as in
+    pytest. uv builds the environments and tfbench keeps them, see `tfbench envs`.
+    """
     policy = preset(arguments.policy)
     if arguments.html:
         check_library()
@@ -106,3 +112,114 @@ def run(arguments: argparse.Namespace) -> int:
             write_whole(path, text)
             console.print(f"written: {path}")
     return matrix.result(raced).code if arguments.fail_on_regression else 0
+
+
+def add_bisect(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    parser.set_defaults(intermixed="paths")
+    option("paths", metavar="PATH", nargs="*", help="files, folders and cases of benchmarks")
+    option("--good", required=True, metavar="END", help="a version or revision that was fast")
+    option("--bad", required=True, metavar="END", help="a version or revision that is slower")
+    text = "try every release, not only the last of each minor version"
+    option("--all-releases", action="store_true", help=text)
+    text = "the metric that became worse, or one that is counted, such as graph_ops or fused_ops"
+    option("--metric", default=TIME, metavar="|".join(RACED), help=text)
+    text = "smallest slowdown that counts, such as 0.1"
+    option("--min-slowdown", type=float, metavar="FRACTION", help=text)
+    option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
+    option("--report-json", type=Path, metavar="PATH", help="write the full result as JSON")
+    text = "also name the cause, from profiles, sampled Python functions and defaults set back; minutes per case"
+    option("--causes", action="store_true", help=text)
+    add_selections(parser)
+
+
+def run_bisect(arguments: argparse.Namespace) -> int:
+    """Find the released version, or the commit, in which a case became slower.
+
+    Each step is a race against the good end, with confirmation. An inconclusive step is raced again with more launches,
+    and may stay inconclusive. A metric that is counted, such as graph_ops, is read without a race. The command also prints
+    what changed in the graph between the last good and the first bad point. Ends are versions of TensorFlow (2.15.1),
+    specifications with a version (keras==3.5.0), or revisions of the benchmarks' checkout. Exit code 0: all cases are
+    answered. 3: a case stays inconclusive. 5: an end cannot run.
+    """
+    metric, policy = arguments.metric, preset(arguments.policy)
+    policy = bisect.policy_of(policy, metric, arguments.min_slowdown)
+    console, began = Screen(), time.monotonic()
+    with (
+        CommandSetup(arguments, arguments.paths, policy) as setup,
+        console.status("looking for points in between") as status,
+    ):
+        setup.tell = status.update
+        root = setup.collected.root
+        points = bisect.points_between(arguments.good, arguments.bad, root, arguments.all_releases)
+        setup.prefer_one_python([point.spec for point in points])
+        study = bisect.Study(points, setup.side, setup.launcher, policy, metric, status.update)
+        console.print(study.announcement)
+        results = study.run(setup.cases)
+        for result in results:
+            console.print(bisect.terminal(result, points))
+            if (explanation := study.explain(result, arguments.causes)) is not None:
+                console.print(explanation)
+        for note in setup.notes:
+            console.print(note)
+    seconds = time.monotonic() - began
+    console.print(f"{len(results)} cases in {seconds:.0f} s (policy {policy.name})")
+    if arguments.report_json is not None:
+        asked = {"policy": policy.as_json(), "metric": metric, "wall_seconds": round(seconds, 3)}
+        write_whole(arguments.report_json, bisect.as_json(results, points, study.changes, study.causes, asked))
+        console.print(f"written: {arguments.report_json}")
+    return bisect.exit_code(results)
+
+
+def add_repro(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    option("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
+    option("--against", required=True, metavar="SPEC", help=f"the other side: {KINDS}")
+    text = "this side: a specification with an interpreter (default: this environment)"
+    option("--present", default="", metavar="SPEC", help=text)
+    option("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
+    option("--output", type=Path, metavar="FILE", help="where to write the file, and the report beside it as .md")
+    option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of the race")
+    option("--no-profile", action="store_true", help="leave out what profiles show, which takes ten launches")
+    add_selections(parser)
+
+
+def run_repro(arguments: argparse.Namespace) -> int:
+    """Write one file that shows a difference without tfbench, and the text of a bug report.
+
+    The case is raced on both sides first. If they differ, its code is extracted from the project into one file, which
+    needs TensorFlow, NumPy and the standard library, and races two interpreters in turns. The file is run before it is
+    written, and refused if it does not show the difference. The bug report has the versions, the ratio with its interval,
+    the changes of the graph, the cause that profiles show, and the file.
+    """
+    console = Screen()
+    with (
+        CommandSetup(arguments, arguments.paths, preset(arguments.policy)) as setup,
+        console.status("racing") as status,
+    ):
+        setup.tell = status.update
+        case = setup.collected.named(arguments.case)
+        file = arguments.output or Path(f"repro_{case.workload.removeprefix('test_')}.py")
+        labels = arguments.against, arguments.present or _label()
+        present = ["--present", arguments.present] if arguments.present else []
+        made = command("tfbench", "repro", case.short_name, "--against", arguments.against, *present)
+        own = setup.contender
+        if arguments.present:
+            setup.prefer_one_python([arguments.against, arguments.present])
+            own = setup.side(arguments.present, "contender")
+        sides = setup.side(arguments.against, "baseline"), own
+        function, root = setup.collected.functions[case.name], setup.collected.root
+        files = reproduce(
+            function, case, sides, labels, root, file, setup.launcher, setup.policy, made,
+            profiled=not arguments.no_profile, tell=status.update, show=console.print,
+        )  # fmt: skip
+    for path, content in files.items():
+        write_whole(path, content, replace=False)
+        console.print(f"written: {path}")
+    return 0
+
+
+def _label() -> str:
+    """Return the TensorFlow of this environment, as a specification would name it."""
+    found = packages()
+    return next((f"{name}=={found[name]}" for name in TENSORFLOWS if name in found), "this environment")

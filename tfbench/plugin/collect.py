@@ -21,7 +21,7 @@ from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks  # pytest
 from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
-from tfbench.imports import redirect_imports
+from tfbench.imports import ini_file, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case, Claim
 from tfbench.plugin import RUNNER, STARTED_WITH, setting, whole_suite
 from tfbench.policy import Policy
@@ -31,7 +31,6 @@ from tfbench.sides.counterparts import Selection
 from tfbench.sides.counterparts import collect as run_collection
 from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.suite import tensorflow_stub
-from tfbench.suite.first_files import ini_file
 from tfbench.suite.tensorflow_stub import StubError
 from tfbench.suite.tf_test_files import ERROR, function_of, listed
 from tfbench.untrusted import an_object, described, render_json, some

@@ -25,12 +25,11 @@ from _pytest.runner import runtestprotocol
 
 from tfbench import errors, protocol
 from tfbench.facts import describe, library_variables
-from tfbench.imports import OWN, leaked_packages, redirect_imports
+from tfbench.imports import OWN, ini_file, leaked_packages, redirect_imports
 from tfbench.model import NATIVE, PLAIN
 from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
 from tfbench.suite.claims import CALLS, MARKERS, STATS
-from tfbench.suite.first_files import ini_file
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.bench import Bench, TimingLaunch
 from tfbench.worker.launches import ProbingLaunch, ProfilingLaunch, SamplingLaunch

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tfbench import cli
+from tfbench.commands.init import BENCHMARKS, INI, WORKFLOW, plan
 from tfbench.errors import UsageError
-from tfbench.suite.first_files import BENCHMARKS, INI, WORKFLOW, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tfbench.suite.first_files import ini_file
+from tfbench.imports import ini_file
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
-"""List, show, accept and remove saved baselines.
-
-A run with `pytest --benchmark --baseline NAME` keeps its measurements as a candidate. If its change is intended,
-`accept NAME --reason ...` makes the candidate the baseline. The file keeps the reasons of all acceptances.
-"""
+"""Commands about what runs leave behind: baselines, and environments of other versions."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 from statistics import median
 
@@ -15,16 +12,17 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.errors import BaselineError, UsageError
-from tfbench.model.words import duration
+from tfbench.model.words import duration, size
 from tfbench.report.screen import Screen, add_columns, add_row, break_name, table
 from tfbench.session.record import BaselineStore
+from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import TENSORFLOWS
 
 _COMMIT, _MINUTES, _REASON, _NUMBERS = 10, len("2026-01-01T00:00"), 8, 52
 """Characters of a commit and of a date, least width of the reasons, and width of the columns of numbers."""
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add_baseline(parser: argparse.ArgumentParser) -> None:
     text = "pytest's root directory (default: this folder)"
     parser.add_argument("--root", type=Path, default=Path(), metavar="PATH", help=text)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -39,8 +37,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     accept.add_argument("--drop-missing", action="store_true", help=text)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Do the action; 0 if it succeeds."""
+def run_baseline(arguments: argparse.Namespace) -> int:
+    """List, show, accept and remove saved baselines.
+
+    A run with `pytest --benchmark --baseline NAME` keeps its measurements as a candidate. If its change is intended,
+    `accept NAME --reason ...` makes the candidate the baseline. The file keeps the reasons of all acceptances.
+    """
     store = BaselineStore(arguments.root)
     console = Screen()
     if arguments.action == "list":
@@ -124,3 +126,38 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
             spread,
         )
     console.print(made)
+
+
+_DAY = 86400
+
+
+def add_envs(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="list|prune", required=True)
+    actions.add_parser("list", help="list the environments with size and last use")
+    prune = actions.add_parser("prune", help="remove unused environments; environments in use stay")
+    text = "remove environments unused for N days (default: 30; 0 for all)"
+    prune.add_argument("--days", type=float, default=30.0, help=text, metavar="N")
+
+
+def run_envs(arguments: argparse.Namespace) -> int:
+    """List the environments that uv built for other versions, and remove unused ones.
+
+    All projects of a user share the environments, which stay in the printed folder until they are pruned.
+    """
+    environments = Environments(kept())
+    console = Screen(soft_wrap=True)
+    if arguments.action == "prune":
+        sizes = {one.folder: one.bytes for one in environments.every()}
+        removed = environments.prune(arguments.days)
+        freed = size(sum(sizes[one.folder] for one in removed))
+        console.print(f"{len(removed)} removed, {freed} freed; {len(sizes) - len(removed)} left in {kept()}")
+        return 0
+    made = table(str(kept()))
+    made.add_column("asked for")
+    add_columns(made, "Python", "packages", "size", "last used")
+    for one in environments.every():
+        days = (time.time() - one.used) / _DAY
+        used = "today" if days < 1 else f"{days:.0f} days ago"
+        add_row(made, ", ".join(one.request), one.python, str(len(one.packages)), size(one.bytes), used)
+    console.print(made if made.row_count else f"no environments in {kept()}")
+    return 0
