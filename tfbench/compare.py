@@ -485,18 +485,16 @@ def _change(case: str, content: object) -> list[str]:
     found = an_object(content, "a change")
     values = an_object(found["values"], "values")
     unit, ends = a_text(values["unit"], "unit"), (values["reference"], values["side"])
-    before, now = (None if end is None else a_number(end, "a value") for end in ends)
-    ratio = (
-        an_object(found["ratio"], "ratio").get("center")
-        if found.get("ratio")
-        else now / before
-        if before and now
-        else None
-    )
-    shown = [duration(end) if unit == "s" and end else amount(end, unit) for end in (before, now)]
+    shown = [amount(None if end is None else a_number(end, "a value"), unit) for end in ends]
     texts = [a_text(found[key], key) for key in ("side", "what", "metric")]
-    size = "-" if ratio is None else f"{a_number(ratio, 'ratio'):.3f}"
-    return [case, *texts, *shown, size, a_text(found.get("cause", ""), "cause")]
+    ratio = an_object(found.get("ratio") or {}, "ratio").get("center")
+    return [
+        case,
+        *texts,
+        *shown,
+        "-" if ratio is None else f"{a_number(ratio, 'ratio'):.3f}",
+        a_text(found["cause"], "cause"),
+    ]
 
 
 def _entry(entry: object, reference: bool) -> float | None:

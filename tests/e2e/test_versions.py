@@ -150,6 +150,21 @@ def test_a_case_that_the_reference_cannot_run_has_no_ratios(project):
     }
 
 
+def test_shared_set_ups_of_each_version_are_told(project):
+    project.write(
+        """
+        def build(folder):
+            (folder / "data.txt").write_text("1")
+
+        def test_reads(bench, shared):
+            bench((shared(build) / "data.txt").read_text)
+        """
+    )
+    done = project.tfbench("versions", "self", "env:OTHER=1", "--no-changes")
+    assert done.returncode == 0, done.stderr
+    assert "test_reads: each version builds shared set-ups of its own" in " ".join(done.stdout.split())
+
+
 def test_variants_race_each_other_on_each_side(project):
     project.write(
         """

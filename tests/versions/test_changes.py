@@ -72,7 +72,14 @@ def test_time_and_graph_are_told_with_their_values(found):
     before, now = time.verdict.values
     assert now / before == pytest.approx(1.5, rel=0.05)
     assert (ops.verdict.metric, ops.kind, ops.verdict.values) == ("graph_ops", "graph", (1, 3))
-    assert not time.cause
+    assert not time.cause  # nothing looks for causes
+    assert ops.cause == "graph: 1 ops before, 3 now; gained Cast, Sum"
+
+
+def test_an_op_that_another_one_replaces_is_a_change_of_the_graph(found):
+    changed, *_ = found(1.0, ["MatMul"], ["BatchMatMulV2"])
+    assert [(change.verdict.metric, change.ratio) for change in changed] == [("graph_ops", None)]
+    assert changed[0].cause == "graph: 1 ops before, 1 now; lost MatMul; gained BatchMatMulV2"
 
 
 def test_each_kind_of_change_has_the_first_line_of_its_cause(found, monkeypatch):
@@ -109,8 +116,13 @@ def test_one_table_lists_what_changed_by_case_and_kind():
     assert "leaks leaked_bytes 0 B 4.00 KiB" in shown
     assert "graph graph_ops 4 313 78.2" in shown
     assert "variants, ratio to the reference variant" in shown
+    narrow = Console(width=80, record=True, file=io.StringIO())
+    narrow.print(matrix.terminal(made, {}, 80))
+    lines = narrow.export_text().splitlines()
+    assert any("op: SelectV2" in line for line in lines)  # in full, whatever the width
+    assert sum("test_w[a=b]" in line for line in lines) == 3  # once in each table of cases
     page = matrix.markdown(made, {})
-    assert "| case | what | 2.20 | 2.21 | ratio | cause |" in page
+    assert "| case | what | before | now | ratio | cause |" in page
     content = matrix.as_json(made, {}, POLICY.as_json())
     assert content["cases"][0]["changes"][0]["cause"] == "op: SelectV2"
     shown = page_of(json.loads(json.dumps(content)), "v.json")

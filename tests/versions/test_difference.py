@@ -43,6 +43,22 @@ def test_more_ops_are_a_regression_with_their_ratio():
     assert found([launch("MatMul")] * 3, [launch("MatMul")] * 3).outcome is Outcome.UNCHANGED
 
 
+def test_a_change_within_the_tolerance_has_no_ratio():
+    launches = [
+        [
+            ProbeOutput(
+                {"leaks": dict.fromkeys(("bytes", "resident_bytes", "objects", "threads", "files", "traces"), growth)},
+                {},
+            )
+        ]
+        * 3
+        for growth in (0.1, 0.3)
+    ]
+    one = found(*launches, "leaked_objects")
+    assert (one.outcome, one.ratio) == (Outcome.UNCHANGED, None)
+    assert one.reason == "0.1 before, 0.3 now: within the tolerance"
+
+
 def test_launches_of_a_side_that_disagree_decide_nothing():
     assert (
         found([launch("MatMul")] * 3, [launch("Sum"), launch("MatMul"), launch("Sum")]).outcome is Outcome.INCONCLUSIVE

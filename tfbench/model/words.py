@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from tfbench.model.measurement import Calls, Ratio
 
-BYTES = "B"
-"""The unit of sizes."""
+BYTES, SECONDS = "B", "s"
+"""Units of metrics that `amount` gives a prefix."""
 LARGEST = 1e300
 """Represents an infinite error in files, because JSON has no infinity."""
 _NAMED = 4
@@ -66,9 +66,11 @@ def percent(fraction: float) -> str:
 
 
 def amount(value: float | None, unit: str) -> str:
-    """Format a value exactly enough to see that it changed; bytes get a binary prefix."""
+    """Format a value exactly enough to see that it changed; bytes get a binary prefix, seconds a decimal one."""
     if value is None:
         return "none"
+    if unit == SECONDS:
+        return time(value)
     if unit == BYTES:
         scales = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
         scaled = (f"{value / scale:.2f} {word}" for word, scale in scales.items() if abs(value) >= scale)

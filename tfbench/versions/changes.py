@@ -13,9 +13,8 @@ from tfbench.metrics import catalog, exact
 from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import ComparisonContext
 from tfbench.metrics.parity import ProbeOutput
-from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, Verdict
-from tfbench.model.words import amount
-from tfbench.model.words import time as time_of
+from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, ReasonCode, Verdict
+from tfbench.model.words import SECONDS, amount
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant, Failure
@@ -122,10 +121,13 @@ def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: E
     )
     if verdict is None or verdict.outcome in (Outcome.NEW, Outcome.MISSING):
         return Difference(None, verdict.reason.message if verdict else f"neither side reports {metric}")
-    old, new = verdict.values or (None, None)
-    shown = verdict.outcome is not Outcome.UNCHANGED and old and new  # a change within the tolerance has no ratio
-    ratio = Ratio(new / old, new / old, new / old, 1.0) if shown and old and new else None
+    # A change within the tolerance has no ratio.
+    ratio = None if verdict.outcome is Outcome.UNCHANGED else _exact_ratio(*(verdict.values or (None, None)))
     return Difference(verdict.outcome, verdict.reason.message, ratio, each, time.perf_counter() - began)
+
+
+def _exact_ratio(before: float | None, now: float | None) -> Ratio | None:
+    return Ratio(now / before, now / before, now / before, 1.0) if before and now else None
 
 
 def _judged(case: Case, before: Sequence[MetricValues], now: Sequence[MetricValues], policy: Policy) -> list[Verdict]:
@@ -226,12 +228,11 @@ _KIND = {
     "peak_device_memory": "memory",
 }
 _KIND |= {metric.name: "leaks" for metric in LEAK_METRICS}
-_SECONDS = "s"
 
 
 @dataclass(frozen=True)
 class CaseChange:
-    """A metric of a case that is better or worse on a side than on the reference."""
+    """A metric of a case that differs between a side and the reference."""
 
     side: str
     verdict: Verdict
@@ -248,16 +249,13 @@ class CaseChange:
     def values(self) -> tuple[str, str]:
         """The value on the reference and on the side, with units."""
         before, now = self.verdict.values or (None, None)
-        unit = self.verdict.unit
-        if unit == _SECONDS:
-            return time_of(before or 0), time_of(now or 0)
-        return amount(before, unit), amount(now, unit)
+        return amount(before, self.verdict.unit), amount(now, self.verdict.unit)
 
     @property
-    def ratio(self) -> float | None:
-        """The value on the side relative to that on the reference, if it has one."""
+    def ratio(self) -> Ratio | None:
+        """The value on the side relative to that on the reference, if both have one and differ."""
         before, now = self.verdict.values or (None, None)
-        return self.verdict.ratio.center if self.verdict.ratio else now / before if before and now else None
+        return self.verdict.ratio or (_exact_ratio(before, now) if before != now else None)
 
     def as_json(self) -> JSON:
         """Return the change as an object of ``tfbench-versions/1``."""
@@ -268,7 +266,7 @@ class CaseChange:
             "metric": self.verdict.metric,
             "outcome": self.verdict.outcome,
             "values": {"reference": before, "side": now, "unit": self.verdict.unit},
-            "ratio": self.verdict.ratio and self.verdict.ratio.as_json(),
+            "ratio": self.ratio and self.ratio.as_json(),
             "reason": self.verdict.reason.message,
             "cause": self.cause,
         }
@@ -312,20 +310,21 @@ class ChangeFinder:
                 notes.append(f"{sides[1].case.short_name} on {sides[1].side.name}: not probed: {brief(failure)}")
             causes: dict[str, str] = {}
             for verdict in sorted(verdicts, key=lambda verdict: _RANK[verdict.metric]):
-                if verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED):
+                if verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED) or verdict.reason.code == ReasonCode.OTHER:
                     change = CaseChange(sides[1].side.name, verdict)
-                    if self.causes and found is not None and change.kind not in causes:
-                        causes[change.kind] = next(iter(self._cause(self.causes, sides, change, found)), "")
+                    if found is not None and change.kind not in causes:
+                        causes[change.kind] = next(iter(self._cause(sides, change, found)), "")
                     changes.append(replace(change, cause=causes.get(change.kind, "")))
         return changes, notes
 
-    @staticmethod
-    def _cause(causes: Causes, sides: tuple[Entrant, Entrant], change: CaseChange, found: Explanation) -> list[str]:
+    def _cause(self, sides: tuple[Entrant, Entrant], change: CaseChange, found: Explanation) -> list[str]:
         if change.kind == "graph":
             return [*xla_changed(found), *ops_changed(found), *(": ".join(filter(None, row)) for row in found.changes)]
-        causes.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")
+        if self.causes is None:
+            return []
+        self.causes.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")
         try:
-            return causes.of(sides, change.verdict.metric, found, change.verdict.ratio)
+            return self.causes.of(sides, change.verdict.metric, found, change.verdict.ratio)
         except TfbenchError as error:
             return [f"the cause is unknown: {brief(error)}"]
 
@@ -366,7 +365,7 @@ def _of_seconds(case: Case, metric: str, decision: Decision | None, values: Sequ
         return None
     before, now = values
     ratio = decision.comparison.ratio
-    return Verdict(case, decision.outcome, decision.reason, metric, ratio, values=(before, now), unit=_SECONDS)
+    return Verdict(case, decision.outcome, decision.reason, metric, ratio, values=(before, now), unit=SECONDS)
 
 
 _RANK = {name: (KINDS.index(_KIND.get(name, "graph")), place) for place, name in enumerate((*RACED, *COUNTED))}

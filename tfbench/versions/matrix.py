@@ -29,7 +29,7 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.report.comment import differences
-from tfbench.report.screen import add_columns, add_row, table
+from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.report.summary import VERSIONS_SCHEMA
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
@@ -417,101 +417,97 @@ _SIGNS = {Outcome.REGRESSED: "+", Outcome.IMPROVED: "-", Outcome.UNCHANGED: " "}
 _WORDS = {"slower": Outcome.REGRESSED, "faster": Outcome.IMPROVED, "the same": Outcome.UNCHANGED}
 _CASE, _CELL, _SAVED = 40, 24, 16
 """Characters that a column takes."""
-_TOTAL = "all cases together"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table whose first column names the rows. A red or green cell is one that moved."""
+
+    title: str
+    heads: Sequence[str]
+    rows: list[list[str | Text]]
+    numbers: bool = True
+    """Whether the other columns are aligned to the right."""
 
 
 def terminal(matrix: Matrix, saved: Saved, width: int) -> RenderableType:
-    """Return a table of ratios, a table of the sides, and why cases could not be timed.
+    """Return the tables, how sides differ, and why cases could not be timed.
 
-    Times of earlier runs, which were not raced, have columns of their own. On lines of too few characters, the table
-    leaves out the intervals.
+    Times of earlier runs, which were not raced, have columns of their own. On lines of too few characters, the tables
+    leave out the intervals.
     """
     before = [Text(f"differs: {line}", "dim") for line in differences(matrix.sides)]
     short = _CASE + _CELL * len(matrix.sides) + _SAVED * len(saved) > width
     legend = "+ slower, - faster, ? inconclusive; reports and wider terminals show the intervals"
     after = [Text(line, "dim") for line in [*[legend] * short, *_notes(matrix)]]
-    parts: list[RenderableType] = [
-        _ratios(matrix, saved, short),
-        *after,
-        *map(_listing, _tables(matrix)),
-        _summary(matrix),
-    ]
-    return Group(*before, *parts)
+    raced, *others = (_drawn(listing, _CASE // 2 if short else _CASE) for listing in _listings(matrix, saved, short))
+    return Group(*before, raced, *after, *others)
 
 
-@dataclass(frozen=True)
-class Listing:
-    """A table of text: what changed, or the variants by version."""
+def _drawn(listing: Listing, width: int) -> Table:
+    """Draw a table. A name stands only in the first of its rows, broken into lines of this width."""
+    drawing = table(listing.title)
+    add_columns(drawing, listing.heads[0])
+    add_columns(drawing, *listing.heads[1:], right=listing.numbers, fold=True)
+    last = None
+    for name, *cells in listing.rows:
+        add_row(drawing, "" if name == last else break_name(str(name), width), *cells)
+        last = name
+    return drawing
 
-    title: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+
+def markdown(matrix: Matrix, saved: Saved) -> str:
+    """Return the same tables as Markdown."""
+    lines = [f"- differs: {line}" for line in differences(matrix.sides)]
+    for number, listing in enumerate(_listings(matrix, saved)):
+        rule = ["---", *["---:" if listing.numbers else "---"] * (len(listing.heads) - 1)]
+        lines += ["", f"{listing.title}:", "", _line(listing.heads), _line(rule)]
+        lines += [_line([f"`{row[0]}`", *map(_marked, row[1:])]) for row in listing.rows]
+        if number == 0:
+            lines += ["", *(f"- {note}" for note in _notes(matrix))]
+    return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _tables(matrix: Matrix) -> list[Listing]:
-    """Return the tables beside times: what changed on each side, and variants on each side."""
+def _marked(cell: str | Text) -> str:
+    text = str(cell).replace("|", "\\|")
+    moved = isinstance(cell, Text) and cell.style in (_STYLE[Outcome.REGRESSED], _STYLE[Outcome.IMPROVED])
+    return f"**{text}**" if moved else text
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _listings(matrix: Matrix, saved: Saved, short: bool = False) -> list[Listing]:
+    """Return the tables: times, what changed, variants, and all cases together."""
     reference, *others = matrix.labels
-    several = len(others) > 1
-    found = []
+    rows: list[list[str | Text]] = [
+        [row.case.short_name, *(_cell(entry, short) for entry in row.entries), *_saved_cells(row, saved)]
+        for row in matrix.by_slowdown
+    ]
+    heads = ["case", *matrix.labels, *(f"{name}, not raced" for name in saved)]
+    listings = [Listing(f"time, ratio to {reference}", heads, rows)]
     rows = [
-        [row.case.short_name, *([side] if several else []), kind, *_told(changes), changes[0].cause]
+        [row.case.short_name, *([side] if len(others) > 1 else []), kind, *_told(changes, short)]
         for row in matrix.by_slowdown
         for (side, kind), changes in _by_kind(row).items()
     ]
     if rows:
-        heads = ["case", *(["version"] if several else []), "what", reference, "now" if several else others[0], "ratio"]
-        found.append(Listing(f"what changed since {reference}", [*heads, "cause"], rows))
+        told = ["change"] if short else ["before", "now", "ratio", "cause"]
+        heads = ["case", *(["version"] if len(others) > 1 else []), "what", *told]
+        listings.append(Listing(f"what changed since {reference}", heads, rows, numbers=False))
     if matrix.variants:
-        cells = [
-            [name.rpartition("::")[2], *(str(_cell(on[label])) if label in on else "-" for label in matrix.labels)]
+        rows = [
+            [name.rpartition("::")[2], *(_cell(on[label], short) if label in on else "-" for label in matrix.labels)]
             for name, on in matrix.variants.items()
         ]
-        found.append(Listing("variants, ratio to the reference variant", ["case", *matrix.labels], cells))
-    return found
+        listings.append(Listing("variants, ratio to the reference variant", ["case", *matrix.labels], rows))
+    columns = [_of_side(index, side, matrix.rows) for index, side in enumerate(matrix.sides.values())]
+    facts: list[list[str | Text]] = [[name, *(column.get(name, "-") for column in columns)] for name in columns[-1]]
+    return [*listings, Listing("all cases together", ["", *matrix.labels], facts)]
 
 
-def _by_kind(row: Row) -> dict[tuple[str, str], list[CaseChange]]:
-    found: dict[tuple[str, str], list[CaseChange]] = {}
-    for change in row.changes:
-        found.setdefault((change.side, change.kind), []).append(change)
-    return found
-
-
-def _told(changes: Sequence[CaseChange]) -> list[str]:
-    """Return the value before, the value now and the ratio. Of several metrics each is named, and the first has the ratio."""
-    first = changes[0]
-    named = first.kind in ("leaks", "graph")
-    before = ", ".join(f"{one.verdict.metric} {one.values[0]}" if named else one.values[0] for one in changes)
-    ratio = f"{first.ratio:.3g}" if first.ratio else "-"
-    return [
-        before,
-        ", ".join(one.values[1] for one in changes),
-        times(first.verdict.ratio) if first.verdict.ratio else ratio,
-    ]
-
-
-def _listing(content: Listing) -> Table:
-    made = table(content.title)
-    made.add_column(content.heads[0], overflow="fold", min_width=_CASE // 2)
-    add_columns(made, *content.heads[1:], fold=True)
-    for row in content.rows:
-        add_row(made, *row)
-    return made
-
-
-def _ratios(matrix: Matrix, saved: Saved, short: bool) -> Table:
-    reference, *_ = matrix.labels
-    made = table(f"time, ratio to {reference}")
-    made.add_column("case", overflow="fold", min_width=_CASE // 2)
-    add_columns(made, *matrix.labels, right=True, fold=True)
-    for name in saved:
-        made.add_column(f"{name}, not raced", justify="right", overflow="fold", style="dim")
-    for row in matrix.by_slowdown:
-        add_row(made, row.case.short_name, *(_cell(entry, short) for entry in row.entries), *_saved_cells(row, saved))
-    return made
-
-
-def _cell(entry: Entry, short: bool = False) -> Text:
+def _cell(entry: Entry, short: bool) -> Text:
     if isinstance(entry, Untimed):
         return Text(entry.why.partition(":")[0], "dim")
     if entry.ratio is None:
@@ -526,6 +522,29 @@ def _saved_cells(row: Row, saved: Saved) -> list[str]:
     return [duration(seconds) if seconds else "-" for seconds in found]
 
 
+def _by_kind(row: Row) -> dict[tuple[str, str], list[CaseChange]]:
+    found: dict[tuple[str, str], list[CaseChange]] = {}
+    for change in row.changes:
+        found.setdefault((change.side, change.kind), []).append(change)
+    return found
+
+
+def _told(changes: Sequence[CaseChange], short: bool) -> list[str]:
+    """Return the values before, those now, the ratio of the first, and the cause; in one cell where there is little room."""
+    first = changes[0]
+    named = first.kind in ("leaks", "graph")
+    before = ", ".join(
+        f"{change.verdict.metric} {change.values[0]}" if named else change.values[0] for change in changes
+    )
+    now = ", ".join(change.values[1] for change in changes)
+    raced = first.verdict.ratio
+    ratio = times(raced) if raced else f"{first.ratio.center:.3g}" if first.ratio else "-"
+    if short:
+        lines = [f"{before} -> {now}", *([ratio] if raced else []), *filter(None, [first.cause])]
+        return ["\n".join(lines)]
+    return [before, now, ratio, first.cause]
+
+
 def _notes(matrix: Matrix) -> list[str]:
     """Return why cases could not be timed, each reason once."""
     found: dict[str, list[str]] = {}
@@ -538,22 +557,6 @@ def _notes(matrix: Matrix) -> list[str]:
 
 def _some(cases: Sequence[str]) -> str:
     return f"{cases[0]} and {len(cases) - 1} more" if len(cases) > 1 else cases[0]
-
-
-def _summary(matrix: Matrix) -> Table:
-    made = table(_TOTAL)
-    add_columns(made, "")
-    for label in matrix.labels:
-        made.add_column(label, justify="right")
-    for name, *cells in _facts(matrix):
-        add_row(made, name, *cells)
-    return made
-
-
-def _facts(matrix: Matrix) -> list[list[str]]:
-    """Return the rows of the summary: a name, and a cell for each side."""
-    columns = [_of_side(index, side, matrix.rows) for index, side in enumerate(matrix.sides.values())]
-    return [[name, *(column.get(name, "-") for column in columns)] for name in columns[-1]]
 
 
 def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
@@ -579,34 +582,6 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
     found["first call, mean ratio"] = f"{geometric_mean(first):.2f}" if first and index else "-"
     found["memory of a case, median"] = size(median(memory)) if memory else "-"
     return found
-
-
-def markdown(matrix: Matrix, saved: Saved) -> str:
-    """Return the same tables as Markdown."""
-    lines = [f"- differs: {line}" for line in differences(matrix.sides)] + [""]
-    lines += _head(["case", *matrix.labels, *(f"{name}, not raced" for name in saved)])
-    for row in matrix.by_slowdown:
-        lines.append(_line([f"`{row.case.short_name}`", *map(_mark, row.entries), *_saved_cells(row, saved)]))
-    lines += ["", *(f"- {note}" for note in _notes(matrix)), "", *_head([_TOTAL, *matrix.labels])]
-    lines += map(_line, _facts(matrix))
-    for content in _tables(matrix):
-        lines += ["", f"{content.title}:", "", _line(content.heads), _line(["---"] * len(content.heads))]
-        lines += [_line([f"`{row[0]}`", *(cell.replace("|", "\\|") for cell in row[1:])]) for row in content.rows]
-    return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def _mark(entry: Entry) -> str:
-    text = str(_cell(entry)).replace("|", "\\|")
-    moved = isinstance(entry, VariantResult) and entry.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
-    return f"**{text}**" if moved else text
-
-
-def _head(cells: Sequence[str]) -> list[str]:
-    return [_line(cells), _line(["---", *["---:"] * (len(cells) - 1)])]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> JSON:

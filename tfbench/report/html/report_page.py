@@ -342,7 +342,7 @@ def _changes(versions: VersionTimes | None) -> DataGrid | None:
     if versions is None or not versions.changes:
         return None
     columns = [(name, "text") for name in CHANGE_COLUMNS]
-    return DataGrid("What is better or worse than on the first version, with the cause.", columns, versions.changes)
+    return DataGrid("What changed since the first version, with the cause.", columns, versions.changes)
 
 
 def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> DataGrid:
