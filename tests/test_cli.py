@@ -13,7 +13,7 @@ from tfbench.errors import SideError
 from tfbench.fs import locked
 from tfbench.report import json_format
 from tfbench.sides.source_tree import tree_of
-from tfbench.suite.fingerprint import line_of
+from tfbench.suite.functions import line_of
 
 
 def test_version_and_commands_are_printed(capsys):

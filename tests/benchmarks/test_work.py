@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tfbench.errors import BenchmarkSkipped
-from tfbench.metrics import hlo
+from tfbench.metrics import graphs
 from tfbench.metrics.catalog import read
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.plugin.collect import collect
@@ -111,7 +111,7 @@ def test_every_benchmark_does_its_work(probe_outputs):
     for case, one in probe_outputs.items():
         metric_values = read(one)
         ops = set(metric_values.counts.get("optimized_ops", {})) - IDLE
-        compiled = {instruction.op for text in one.modules.values() for instruction in hlo.instructions(text)}
+        compiled = {instruction.op for text in one.modules.values() for instruction in graphs.instructions(text)}
         if "graph" in one.found and not ops:
             wrong.append(f"{case.name}: its graph is empty")
         if one.modules and not compiled & ARITHMETIC:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tfbench.metrics import hlo
+from tfbench.metrics import graphs
 from tfbench.metrics.catalog import read
 from tfbench.metrics.parity import ProbeOutput
 
@@ -29,8 +29,8 @@ def test_several_modules_are_counted_together():
 
 
 def test_a_fusion_names_its_computation():
-    fusion = next(one for one in hlo.kernels(hlo.instructions(TEXT)) if one.op == "fusion")
-    assert hlo.called(fusion) == "fused_computation"
+    fusion = next(one for one in graphs.kernels(graphs.instructions(TEXT)) if one.op == "fusion")
+    assert graphs.called(fusion) == "fused_computation"
 
 
 def test_temporary_bytes_are_those_of_the_temporary_allocations():
@@ -41,7 +41,7 @@ allocation 16: size 4, thread-local:
 allocation 17: size 525328, preallocated-temp:
  value: <36 broadcast_multiply_fusion @0> (size=262144,offset=262144): f32[256,256]{1,0}
 """
-    assert hlo.temporary_bytes([text]) == 525328
-    assert hlo.temporary_bytes([text, text]) == 2 * 525328
-    assert hlo.temporary_bytes([""]) == 0
-    assert hlo.temporary_bytes([]) is None
+    assert graphs.temporary_bytes([text]) == 525328
+    assert graphs.temporary_bytes([text, text]) == 2 * 525328
+    assert graphs.temporary_bytes([""]) == 0
+    assert graphs.temporary_bytes([]) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfbench.metrics.roofline import with_shares
+from tfbench.metrics.contracts import with_shares
 from tfbench.model import Case, VariantResult
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfbench.model import Effect, Run, Statistic
-from tfbench.stats.calls import calls_of, effect_of, pooled
+from tfbench.stats.verdict import calls_of, effect_of, pooled
 
 ORDINARY = [1.0, 1.01, 0.99, 1.0] * 25
 

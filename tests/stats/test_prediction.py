@@ -8,7 +8,7 @@ import pytest
 
 from tfbench.model import Outcome, Ratio, Reason
 from tfbench.policy import PRESETS, Policy
-from tfbench.stats.prediction import evaluate, predict
+from tfbench.stats.verdict import decide_on_saved, predict
 
 POLICY = Policy()
 STEADY = [1.0, 1.004, 0.997, 1.002, 0.999, 1.003, 0.996, 1.001]
@@ -23,7 +23,7 @@ def session(floor, launches=6):
 
 
 def judged(now, known=STEADY, policy=POLICY, cases=30):
-    return evaluate(session(now), [session(known[0])], [session(k) for k in known[1:]], CALLS, policy, cases)
+    return decide_on_saved(session(now), [session(known[0])], [session(k) for k in known[1:]], CALLS, policy, cases)
 
 
 def test_a_prediction_interval_as_in_the_book():
@@ -76,14 +76,14 @@ def test_too_few_sessions_are_inconclusive_however_large_the_change():
 )  # fmt: skip
 def test_a_reason_states_the_change_and_the_spread(now, known, cases, outcome, code, text):
     own, *others = (session(one) for one in known)
-    found = evaluate(session(now, 7), [own], others, CALLS, POLICY, cases)
+    found = decide_on_saved(session(now, 7), [own], others, CALLS, POLICY, cases)
     assert (found.outcome, found.reason) == (Outcome(outcome), Reason(code, text))
     assert (found.comparison.launches, found.comparison.pairs, found.comparison.rounds) == (7, 1, 360)
     assert found.comparison.ratio.center == pytest.approx(now)
 
 
 def test_the_ratio_of_too_few_sessions_is_unknown():
-    found = evaluate(session(3.0), [session(1.0), session(2.25)], [], CALLS, POLICY, 1).comparison.ratio
+    found = decide_on_saved(session(3.0), [session(1.0), session(2.25)], [], CALLS, POLICY, 1).comparison.ratio
     assert found == Ratio(pytest.approx(2.0), 0.0, math.inf, 1.0)
 
 
@@ -93,7 +93,7 @@ def test_five_sessions_are_enough():
 
 def test_sessions_of_other_code_widen_the_spread_and_do_not_move_it():
     own, others = [session(1.0)], [session(one) for one in (1.1, 1.2, 1.1, 1.2)]
-    found = evaluate(session(1.0), own, others, CALLS, POLICY, 1)
+    found = decide_on_saved(session(1.0), own, others, CALLS, POLICY, 1)
     assert found.comparison.ratio.center == pytest.approx(1.0)
     assert found.outcome is Outcome.INCONCLUSIVE
 
@@ -128,13 +128,16 @@ def test_a_case_with_a_wide_spread_is_inconclusive():
 def test_the_floor_uses_as_many_launches_as_every_session_has():
     short = [1.0, 1.0, 1.0]
     now = [1.0, 1.0, 1.0, 0.5]  # a fourth launch that the others do not have
-    assert evaluate(now, [short], [short, [1.01] * 3, [0.99] * 3, short], CALLS, POLICY, 1).outcome is Outcome.UNCHANGED
+    assert (
+        decide_on_saved(now, [short], [short, [1.01] * 3, [0.99] * 3, short], CALLS, POLICY, 1).outcome
+        is Outcome.UNCHANGED
+    )
 
 
 def test_launches_beyond_those_of_a_floor_do_not_count():
     many = [1.0] * POLICY.floor_launches
     now = [*many, 0.5]
-    found = evaluate(now, [now], [[*many, one] for one in (0.9, 0.8, 0.7, 0.6)], CALLS, POLICY, 1)
+    found = decide_on_saved(now, [now], [[*many, one] for one in (0.9, 0.8, 0.7, 0.6)], CALLS, POLICY, 1)
     assert found.reason.message.startswith("within 5.0% by saved times, 0.0% slower")
 
 
@@ -163,7 +166,7 @@ def test_unchanged_code_has_no_more_false_positives_than_the_budget_allows(shape
     outcomes = []
     for floors in np.exp(draw((races, 7))):
         now, *known = ([floor] for floor in floors)
-        outcomes.append(evaluate(now, known[:1], known[1:], CALLS, policy, 1).outcome)
+        outcomes.append(decide_on_saved(now, known[:1], known[1:], CALLS, policy, 1).outcome)
     # Regressed needs the minimum effect beside the level, so it stays below half of alpha.
     assert outcomes.count(Outcome.REGRESSED) / races < policy.alpha / 2
     assert outcomes.count(Outcome.IMPROVED) / races < policy.alpha / 2
@@ -174,7 +177,7 @@ def test_slow_calls_that_the_fastest_blocks_do_not_show_are_raced():
     known = [[one] * 3 for one in (1.0, 1.002, 0.998, 1.001, 0.999)]
     alike = [1.0] * 100
     slow = [1.0] * 10 + [2.0] * 90
-    assert evaluate([1.0] * 3, known[:1], known[1:], (alike, alike), POLICY, 1).outcome is Outcome.UNCHANGED
-    found = evaluate([1.0] * 3, known[:1], known[1:], (alike, slow), POLICY, 1)
+    assert decide_on_saved([1.0] * 3, known[:1], known[1:], (alike, alike), POLICY, 1).outcome is Outcome.UNCHANGED
+    found = decide_on_saved([1.0] * 3, known[:1], known[1:], (alike, slow), POLICY, 1)
     assert found.outcome is Outcome.INCONCLUSIVE
     assert "the mean of all calls is 90.0% slower" in found.reason.message

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfbench.model import Outcome, Ratio
-from tfbench.stats.prediction import classify_mean, mean_ratio
+from tfbench.stats.verdict import classify_mean, mean_ratio
 
 
 def ratio(effect, error, confidence=0.95, quantile=1.959964):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tfbench.metrics.hlo import of_module
+from tfbench.metrics.graphs import of_module
 from tfbench.worker import tf_runtime
 from tfbench.worker.probes import Artifact, HostPeak, Outputs, Traces, Xla
 from tfbench.worker.tf_runtime import MetricUnavailable

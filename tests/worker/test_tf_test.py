@@ -6,8 +6,7 @@ import pytest
 
 from tests.worker.test_plain_benchmark import Launch
 from tfbench.errors import BenchmarkError
-from tfbench.suite.fingerprint import digest
-from tfbench.suite.tf_test_files import function_of
+from tfbench.suite.functions import digest, function_of
 from tfbench.worker import tf_runtime
 from tfbench.worker.tf_test import run_method
 

@@ -25,7 +25,7 @@ from tfbench.report.merge import confirm, merge
 from tfbench.report.screen import COLOURS, Screen, say
 from tfbench.ruling import GateDecision, Result, decided
 from tfbench.sides.source_tree import base_of_change
-from tfbench.suite.fingerprint import line_of
+from tfbench.suite.functions import line_of
 from tfbench.untrusted import brief, is_case
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tfbench.metrics import graphs, hlo, parity
+from tfbench.metrics import graphs, parity
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import LEAKS, QUALITIES, TIME, MetricValues
 from tfbench.model.words import BYTES
@@ -86,10 +86,10 @@ PROBED: tuple[Metric, ...] = (
     Metric("copies", Worse.MORE, "graph", lambda launch: graphs.copies(launch.executed)),
     Metric("variables_read", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed, graphs.READS)),
     _xla("xla_kernels", Worse.MORE, lambda launch: Counter(kernel.description for kernel in launch.xla_kernels)),
-    _xla("xla_fusions", Worse.NEITHER, lambda launch: hlo.kinds(launch.xla_kernels, "fusion")),
-    _xla("xla_custom_calls", Worse.NEITHER, lambda launch: hlo.kinds(launch.xla_kernels, "custom-call")),
-    _xla("xla_casts", Worse.MORE, lambda launch: hlo.casts(launch.xla_instructions)),
-    _xla("xla_float64", Worse.MORE, lambda launch: hlo.float64(launch.xla_instructions)),
+    _xla("xla_fusions", Worse.NEITHER, lambda launch: graphs.kinds(launch.xla_kernels, "fusion")),
+    _xla("xla_custom_calls", Worse.NEITHER, lambda launch: graphs.kinds(launch.xla_kernels, "custom-call")),
+    _xla("xla_casts", Worse.MORE, lambda launch: graphs.xla_casts(launch.xla_instructions)),
+    _xla("xla_float64", Worse.MORE, lambda launch: graphs.xla_float64(launch.xla_instructions)),
     Metric("traces", Worse.MORE, "traces", lambda launch: Counter(launch.found["traces"]["first"])),
     Metric("retraces", Worse.MORE, "traces", lambda launch: Counter(launch.found["traces"]["later"])),
     Metric("live_tensors", Worse.MORE, "live", lambda launch: launch.found["live"]["tensors"]),
@@ -101,7 +101,7 @@ PROBED: tuple[Metric, ...] = (
     replace(_leak("traces", "leak_events"), name="retraces_per_call"),
     Metric("flops", Worse.MORE, "flops", lambda launch: launch.found["flops"]["flops"]),
     Metric("nonfinite", Worse.MORE, "outputs", lambda launch: parity.nonfinite(launch.outputs)),
-    _size("xla_temporary_bytes", "xla", lambda launch: hlo.temporary_bytes(launch.assignments), compiled=True),
+    _size("xla_temporary_bytes", "xla", lambda launch: graphs.temporary_bytes(launch.assignments), compiled=True),
     _size("live_bytes", "live", lambda launch: launch.found["live"]["bytes"]),
     _size("peak_device_memory", "device_memory", lambda launch: max(launch.found["device_memory"]["peak"].values())),
     _size("artifact_bytes", "artifact", lambda launch: launch.found["artifact"]["bytes"]),

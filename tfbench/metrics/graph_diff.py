@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tfbench.metrics import catalog, hlo
+from tfbench.metrics import catalog, graphs
 from tfbench.metrics.exact import lost_and_gained, same
 from tfbench.metrics.graphs import Node, Nodes, fusion, working
 from tfbench.metrics.parity import ProbeOutput
@@ -155,13 +155,13 @@ def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Chang
 def _kernels(text: str) -> Counter[str]:
     """Count the kernels of a module by description; a fusion is described by its instructions."""
     inside: dict[str, Counter[str]] = {}
-    module = hlo.instructions(text)
+    module = graphs.instructions(text)
     for one in module:
         if one.op not in _PARTS:
             inside.setdefault(one.computation, Counter())[one.op] += 1
     found: Counter[str] = Counter()
-    for kernel in hlo.kernels(module):
-        parts = inside.get(hlo.called(kernel), Counter()) if kernel.op == "fusion" else Counter()
+    for kernel in graphs.kernels(module):
+        parts = inside.get(graphs.called(kernel), Counter()) if kernel.op == "fusion" else Counter()
         found[f"{kernel.description} of {', '.join(sorted(parts))}" if parts else kernel.description] += 1
     return found
 

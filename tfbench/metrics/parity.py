@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfbench.metrics import graphs, hlo
+from tfbench.metrics import graphs
 from tfbench.model import JSON, Case, Note, Outcome, OutputSketch, Reason, ReasonCode, Verdict, because
 from tfbench.model.words import LARGEST
 from tfbench.policy import Policy
@@ -64,18 +64,18 @@ class ProbeOutput:
         return graphs.working(node for graph in self.found.get("graph", {}).get(stage, ()) for node in graph)
 
     @cached_property
-    def _parsed_modules(self) -> list[list[hlo.Instruction]]:
-        return [hlo.instructions(text) for text in self.modules.values()]
+    def _parsed_modules(self) -> list[list[graphs.Instruction]]:
+        return [graphs.instructions(text) for text in self.modules.values()]
 
     @cached_property
-    def xla_instructions(self) -> list[hlo.Instruction]:
+    def xla_instructions(self) -> list[graphs.Instruction]:
         """Every instruction of every module."""
         return [instruction for module in self._parsed_modules for instruction in module]
 
     @cached_property
-    def xla_kernels(self) -> list[hlo.Instruction]:
+    def xla_kernels(self) -> list[graphs.Instruction]:
         """The instructions of every module that run individually."""
-        return [kernel for module in self._parsed_modules for kernel in hlo.kernels(module)]
+        return [kernel for module in self._parsed_modules for kernel in graphs.kernels(module)]
 
 
 # Compare the results of two variants of a workload, or of two sides of a case, output by output

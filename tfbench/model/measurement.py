@@ -116,7 +116,7 @@ class Launch:
 
 
 class Statistic(str, enum.Enum):
-    """What a launch tells about two entrants. `tfbench.stats.calls.effect_of` computes it."""
+    """What a launch tells about two entrants. `tfbench.stats.verdict.effect_of` computes it."""
 
     MEDIAN = "median"
     """The median log-ratio of its rounds."""

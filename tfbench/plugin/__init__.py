@@ -187,7 +187,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("benchmark"):
         return
     from tfbench.plugin.runner import Runner
-    from tfbench.suite.tf_test_files import listed
+    from tfbench.suite.functions import listed
 
     try:
         set_scale(setting(config, "scale") or os.environ.get(VARIABLE, SMALL))
@@ -252,7 +252,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     if not parent.config.getini("tfbench_tf_test_benchmarks"):
         return None
     from tfbench.plugin.collect import ListedFile
-    from tfbench.suite.tf_test_files import is_listed
+    from tfbench.suite.functions import is_listed
 
     return ListedFile.from_parent(parent, path=module_path) if is_listed(parent.config, module_path) else None
 

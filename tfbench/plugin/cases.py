@@ -28,7 +28,7 @@ from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import completed
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
-from tfbench.suite.fingerprint import DIGEST, digest
+from tfbench.suite.functions import DIGEST, digest
 from tfbench.suite.shards import Shard
 
 # Tell which items are cases, benchmarks of ours and plain tests of pytest-benchmark, and take these over

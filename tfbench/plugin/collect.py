@@ -31,8 +31,8 @@ from tfbench.sides.counterparts import Selection
 from tfbench.sides.counterparts import collect as run_collection
 from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.suite import tensorflow_stub
+from tfbench.suite.functions import TF_TEST_ERROR, function_of, listed
 from tfbench.suite.tensorflow_stub import StubError
-from tfbench.suite.tf_test_files import ERROR, function_of, listed
 from tfbench.untrusted import an_object, described, render_json, some
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ListedFile(pytest.File):
         if _LISTING not in config.stash:
             config.stash[_LISTING] = _listing(config)
         names = dict(an_object(config.stash[_LISTING].get(self.nodeid, {}), self.nodeid))
-        if error := names.pop(ERROR, ""):
+        if error := names.pop(TF_TEST_ERROR, ""):
             raise self.CollectError(error)
         for name, code in names.items():
             found: pytest.Function = pytest.Function.from_parent(self, name=name, callobj=function_of(_never, code))
@@ -67,7 +67,7 @@ def _never(bench: object) -> None:
 
 
 def _listing(config: pytest.Config) -> JSON:
-    """Return file -> name of a benchmark -> digest of its code, or `ERROR` -> text."""
+    """Return file -> name of a benchmark -> digest of its code, or `TF_TEST_ERROR` -> text."""
     root = config.rootpath
     request = {
         "root": str(root),

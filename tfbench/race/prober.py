@@ -16,7 +16,7 @@ import numpy as np
 from tfbench import protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.fs import atomic_dir
-from tfbench.metrics.hlo import of_module
+from tfbench.metrics.graphs import of_module
 from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import JSON, LEAKS, Case
 from tfbench.policy import Policy

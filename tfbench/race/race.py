@@ -29,9 +29,8 @@ from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, Laun
 from tfbench.race.schedule import make_plan, one_sample, orders, planned_seconds, with_even_slices
 from tfbench.race.timer import Phase, Stopwatch
 from tfbench.stats.alpha_spending import policy_of
-from tfbench.stats.calls import P90_ROUNDS, effect_of, of_tail, pooled, with_tail
 from tfbench.stats.rounds import best_rounds, log_items_ratio
-from tfbench.stats.verdict import Decision, decide, launches_needed
+from tfbench.stats.verdict import P90_ROUNDS, Decision, decide, effect_of, launches_needed, of_tail, pooled, with_tail
 
 # One launch: fresh processes, which are warmed up and then race in turns
 

@@ -15,7 +15,7 @@ from tfbench.model.measurement import by_side
 from tfbench.model.words import calls, duration, hidden
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
-from tfbench.stats.prediction import mean_ratio
+from tfbench.stats.verdict import mean_ratio
 from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import command, is_case, is_shared_spec, printable
 

@@ -52,9 +52,8 @@ from tfbench.session.request import CaseResult
 from tfbench.session.resume import ExecutedCode
 from tfbench.sides.spec import Side
 from tfbench.stats.alpha_spending import ignored, judged
-from tfbench.stats.calls import calls_of
 from tfbench.stats.rounds import log_items_ratio, rates, two_speeds
-from tfbench.stats.verdict import compare, decide
+from tfbench.stats.verdict import calls_of, compare, decide
 
 # Turn a race, or the failure that ended it, into results of its cases
 

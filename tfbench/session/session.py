@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tfbench.gpus.monitor import GpuSession
-from tfbench.metrics.roofline import with_shares
+from tfbench.metrics.contracts import with_shares
 from tfbench.model import (
     JSON,
     Case,
@@ -51,8 +51,7 @@ from tfbench.session.strategies import (
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.source_tree import working_code
 from tfbench.sides.spec import Side
-from tfbench.stats.prediction import FEWEST, classify_mean, mean_ratio
-from tfbench.stats.verdict import CODES
+from tfbench.stats.verdict import CODES, FEWEST_CASES, classify_mean, mean_ratio
 from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.history import Anchor
 from tfbench.suite.shards import part
@@ -102,7 +101,7 @@ class SuiteGate:
         cases = len(raced)
         first = self._decided(raced, [one.verdict.ratio for one in raced if one.verdict and one.verdict.ratio])
         if first.mean is None:
-            reason = because(ReasonCode.FEW_CASES, cases=cases, needed=FEWEST)
+            reason = because(ReasonCode.FEW_CASES, cases=cases, needed=FEWEST_CASES)
             return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, reason, cases)
         outcome, mean = self._outcome(first.mean), because(Note.MEAN, ratio=first.mean, cases=cases, again=first.passes)
         if outcome is not Outcome.REGRESSED or not self._policy.confirm:

@@ -39,7 +39,7 @@ from tfbench.sides.environments import Environments, minor
 from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
 from tfbench.sides.spec import Side, parse
 from tfbench.stats.alpha_spending import ignored, judged, policy_of
-from tfbench.stats.prediction import evaluate
+from tfbench.stats.verdict import decide_on_saved
 from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.database import AnyHistory
 from tfbench.storage.history import Anchor, SessionRecord
@@ -287,7 +287,7 @@ class SavedTimeFilter:
                 same_code = one.context.tree and one.context.tree == self.saved.tree
                 (own if same_code else others).append(floors)
         policy = policy_of(self._policy, case, before.case)
-        decision = evaluate(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)
+        decision = decide_on_saved(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)
         assert decision.outcome is not None
         return Verdict(
             case=judged(case, self._policy.step_time, policy.step_time),

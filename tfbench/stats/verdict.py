@@ -1,19 +1,37 @@
-"""Decide an outcome, with its reason, from the evidence of a race."""
+"""Decide an outcome, with its reason, from the evidence of a race, from saved times, or from the cases of a suite.
+
+The median of the rounds has the least noise, but a slowdown in fewer than half of the calls leaves it where it is. The
+tail is judged by the mean log-ratio of the rounds, the ratio of the geometric means: a slow call on one side moves it,
+and a burst of the machine, which strikes both blocks of a round, cancels. A logarithm limits the effect of a single
+interrupted block, so that the noise of this mean is near that of the median on a quiet machine.
+
+The saved value of a session for a case is its floor, the fastest block of the first launches. The floors of unchanged
+code differ between sessions, by an amount that depends on the case and the machine. A prediction interval for a future
+observation tells whether one more session fits into the spread of the earlier ones (Hahn & Meeker 1991, Statistical
+Intervals, ch. 4). Code changes between the earlier sessions widen the spread, which errs on the safe side.
+
+The mean of a suite is that of a random-effects meta-analysis: cases differ in their true log-ratio, and each is measured
+with an error of its own. The weights follow DerSimonian & Laird (1986, Control. Clin. Trials 7), and the interval Hartung
+& Knapp (2001, Stat. Med. 20): a t interval by the weighted scatter of the cases themselves. It holds for few cases, and
+where the errors are known only by their order of magnitude.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, mean, stdev
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from tfbench.model import Comparison, Effect, Note, Outcome, Ratio, Reason, ReasonCode, Statistic, because
+from tfbench.model import Calls, Comparison, Effect, Note, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, because
 from tfbench.policy import Policy, Thresholds
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of, unchanged_alpha
-from tfbench.stats.interval import FEW, Floats, huber_pseudovalues, interval
+from tfbench.stats.interval import FEW, Floats, huber_pseudovalues, interval, launch_effect, log_ratios, quantile_error
 
 CODES = {
     Outcome.REGRESSED: ReasonCode.SLOWER,
@@ -194,3 +212,296 @@ def balanced(effects: Floats, thresholds: Thresholds) -> NDArray[np.bool_]:
     """
     found: NDArray[np.bool_] = np.abs(effects.mean(axis=1)) <= math.log1p(thresholds.tolerance)
     return found
+
+
+_P90 = 0.9
+_FEW = 3
+"""Blocks."""
+P90_ROUNDS = 64
+"""Rounds of each side that a statement about p90 needs at least (MLPerf's early stopping)."""
+SLOW = 1.3
+"""A call counts as slow in `calls_of` if it takes this many medians of its side and launch."""
+
+
+def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) -> Effect:
+    """Compute what a launch tells by this statistic, with its standard error.
+
+    Args:
+        baseline, contender: The same rounds of both sides.
+        pair: The pair of zygotes that the launch comes from.
+
+    Raises:
+        ValueError: There is no round, the rounds do not match, or a time is not a positive number.
+    """
+    if statistic is Statistic.MEDIAN:
+        return launch_effect(baseline.seconds, contender.seconds, pair)
+    sides = _calm(baseline, contender)
+    ratios = log_ratios(*sides)
+    before, now = (np.asarray(side, float) for side in sides)
+    if statistic is Statistic.TAIL:
+        return Effect(float(ratios.mean()), pair, _standard_error(ratios))
+    if statistic is Statistic.MEAN:
+        # The delta method for a ratio of paired means (Cochran 1977, Sampling Techniques, section 6.4).
+        error = _standard_error(now / now.mean() - before / before.mean())
+        return Effect(math.log(now.mean() / before.mean()), pair, error)
+    (then, then_error), (later, later_error) = _quantile(before, _P90), _quantile(now, _P90)
+    return Effect(later - then, pair, math.hypot(then_error, later_error))
+
+
+def _calm(baseline: Run, contender: Run) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the times of both sides without what other processes took away in between.
+
+    Nine of ten blocks that take far longer beside a busy neighbour have lost their processor to it, and their processor time
+    is as usual. Processor time lacks what a step waits, though. So it counts only where both sides lost their processor
+    about as often: three standard deviations of a Poisson number, or three blocks, apart at most.
+    """
+    before, now = len(baseline.preempted), len(contender.preempted)
+    if abs(now - before) > max(_FEW, 3 * math.sqrt(before + now)):
+        return baseline.seconds, contender.seconds
+    return baseline.calm_seconds, contender.calm_seconds
+
+
+def _standard_error(values: Floats) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def _quantile(times: Floats, share: float) -> tuple[float, float]:
+    """Return the logarithm of a quantile, and its standard error from the order statistics around it."""
+    logs = np.log(times)
+    return float(np.quantile(logs, share)), quantile_error(logs, share)
+
+
+def pooled(effects: Sequence[Effect]) -> list[Effect]:
+    """Return the effects with the root mean square of their errors.
+
+    The error of a mean grows with the number of slow calls in a launch. With errors of their own, launches without a slow
+    call would outweigh the launches that show the slowdown.
+    """
+    error = math.sqrt(sum(effect.error**2 for effect in effects) / max(1, len(effects)))
+    return [replace(effect, error=error) for effect in effects]
+
+
+def with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool, rounds: int = 0) -> Decision:
+    """Decide on a case from what its median and its tail prove at a look.
+
+    Either one alone proves `regressed`. The others need both: the median to be faster or unchanged, and the tail not to be
+    slower by more than the tolerance.
+
+    Args:
+        thresholds: Those of the tail.
+        final: Whether this was the last launch.
+        rounds: The reason for `unchanged` says which slow calls it does not cover if the race has fewer rounds.
+    """
+    return replace(_with_tail(median, tail, thresholds, final, rounds), tail=tail.comparison.ratio)
+
+
+def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool, rounds: int) -> Decision:
+    if median.outcome is Outcome.REGRESSED or tail.outcome is Outcome.REGRESSED:
+        return median if median.outcome is Outcome.REGRESSED else of_tail(tail, median)
+    if median.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+        return median
+    if median.outcome is Outcome.UNCHANGED and tail.outcome is Outcome.IMPROVED:
+        return of_tail(tail, median)
+    bounded = tail.comparison.ratio.high <= 1 + thresholds.tolerance and (final or median.outcome is Outcome.IMPROVED)
+    if bounded or tail.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
+        return _with_what_is_rare(median, rounds)
+    reason = _of_both(ReasonCode.TAIL_NOT_DECIDED, tail, median)
+    if final:
+        return replace(median, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    return replace(median, outcome=None, reason=because(ReasonCode.RACING, reason))
+
+
+def _with_what_is_rare(median: Decision, rounds: int) -> Decision:
+    """Return the decision with a reason that says which slow calls the rounds may not contain, if they are few."""
+    seen = median.comparison.rounds
+    if seen >= rounds or median.outcome is not Outcome.UNCHANGED:
+        return median
+    note = because(Note.RARE_CALLS, rounds=seen, share=unseen_share(seen))
+    return replace(median, reason=median.reason.noted(note))
+
+
+def unseen_share(rounds: int) -> float:
+    """Return the share of slow calls of which this many rounds contain none in one race of twenty.
+
+    The exact form of the rule of three (Hanley & Lippman-Hand 1983, JAMA 249).
+    """
+    return float(1 - 0.05 ** (1 / rounds))
+
+
+def of_tail(tail: Decision, median: Decision | None = None) -> Decision:
+    """Return the decision with a reason that names the slow calls, if it is a change.
+
+    Args:
+        median: What the median proves at the same look; ``None`` if it is not judged.
+    """
+    if tail.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
+        return tail
+    code = ReasonCode.SLOW_CALLS if tail.outcome is Outcome.REGRESSED else ReasonCode.FEWER_SLOW_CALLS
+    return replace(tail, reason=_of_both(code, tail, median))
+
+
+def _of_both(code: ReasonCode, tail: Decision, median: Decision | None) -> Reason:
+    """Return a reason about the tail, with the ratio of the median: ``None`` for an unchanged one."""
+    comparison, typical = tail.comparison, {}
+    if median is not None:
+        typical["median"] = None if median.outcome is Outcome.UNCHANGED else median.comparison.ratio.center
+    return because(code, ratio=comparison.ratio, launches=comparison.launches, **typical)
+
+
+def calls_of(baseline: Sequence[Run], contender: Sequence[Run]) -> tuple[Calls, Calls] | None:
+    """Describe the calls of both sides; ``None`` where launches have a single sample.
+
+    Times are those of rounds. Where a round has several calls, it is their mean, so that slow calls seem less slow and p90 is
+    left out.
+    """
+    if not baseline or not contender or max(len(run.seconds) for run in (*baseline, *contender)) < 2:
+        return None
+    return _calls(baseline), _calls(contender)
+
+
+def _calls(runs: Sequence[Run]) -> Calls:
+    launches = [np.asarray(run.seconds, float) for run in runs]
+    times = np.concatenate(launches)
+    slow = np.concatenate([launch > SLOW * np.median(launch) for launch in launches])
+    single = all(run.iterations == 1 for run in runs) and len(times) >= P90_ROUNDS
+    return Calls(
+        mean=float(times.mean()),
+        p50=float(np.median(times)),
+        p90=float(np.quantile(times, _P90)) if single else None,
+        slow=float(slow.mean()),
+        rounds=len(times),
+    )
+
+
+# Compare saved times with the spread between sessions, without a race
+
+
+Floors = Sequence[float]
+"""The fastest block of each launch of one session, in seconds per iteration and in time order."""
+
+
+def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: float) -> Ratio:
+    """Compute the ratio of a new session to the baseline's, with its prediction interval.
+
+    Args:
+        now: Logarithm of the new session's floor.
+        own: The same of the sessions of the baseline's own code, at least one.
+        sessions: The same of every earlier session, including ``own``, at least two; fewer raise `ValueError`.
+        alpha: Both ends of the interval together.
+    """
+    if not own or len(sessions) < 2:
+        raise ValueError("a spread needs at least two sessions, including one of the baseline's own code")
+    effect = now - mean(own)
+    reach = float(special.stdtrit(len(sessions) - 1, 1 - alpha / 2)) * stdev(sessions) * math.sqrt(1 + 1 / len(own))
+    return Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), 1 - alpha)
+
+
+def decide_on_saved(
+    now: Floors,
+    own: Sequence[Floors],
+    others: Sequence[Floors],
+    calls: tuple[Floors, Floors],
+    policy: Policy,
+    cases: int,
+) -> Decision:
+    """Decide on a new session from the saved times of a case; usually `inconclusive`.
+
+    A change is reported at the run's alpha divided by its cases, because no second race confirms it.
+    `unchanged` is reported at ``policy.alpha_case``, within ``policy.screen_tolerance``, unless there is
+    a change at that level.
+
+    Args:
+        now: The new session.
+        own: Sessions of the baseline's own code, including the baseline itself.
+        others: Sessions of other code of the same case, on the same machine in the same environment.
+        calls: All rounds of the baseline, and of the new session. `unchanged` needs their means to be alike, too, since the
+            fastest blocks say nothing about slow calls.
+        cases: Cases of the whole run, which share its alpha.
+    """
+    launches = min(policy.floor_launches, *map(len, (now, *own, *others)))
+    floor, *known = (math.log(min(session[:launches])) for session in (now, *own, *others))
+    of_own = known[: len(own)]
+
+    def decided(outcome: Outcome, reason: Reason, ratio: Ratio) -> Decision:
+        return Decision(outcome, reason, Comparison(ratio, len(now), 1, len(calls[1])))
+
+    if len(known) < policy.sessions:
+        few = because(ReasonCode.FEW_SESSIONS, sessions=len(known), needed=policy.sessions)
+        return decided(Outcome.INCONCLUSIVE, few, Ratio(math.exp(floor - mean(of_own)), 0.0, math.inf, 1.0))
+
+    def saved(outcome: Outcome, note: Reason, ratio: Ratio) -> Decision:
+        return decided(outcome, because(ReasonCode.SAVED_TIMES, note), ratio)
+
+    spread = {"sessions": len(known), "deviation": stdev(known)}
+    strict = predict(floor, of_own, known, policy.alpha / max(1, cases))
+    changed = classify(strict.low, strict.high, policy.step_time)
+    if changed in (Outcome.REGRESSED, Outcome.IMPROVED):
+        return saved(changed, because(Note.BEYOND_SPREAD, ratio=strict, launches=len(now), **spread), strict)
+    lax = predict(floor, of_own, known, policy.alpha_case)
+    within = policy.step_time._replace(tolerance=policy.screen_tolerance)
+    if classify(lax.low, lax.high, within) is Outcome.UNCHANGED:
+        means = fmean(calls[1]) / fmean(calls[0])
+        if means > 1 + within.tolerance:
+            return saved(Outcome.INCONCLUSIVE, because(Note.MEANS_APART, fastest=lax.center, mean=means), lax)
+        facts = {"launches": len(now), "tolerance": within.tolerance, **spread}
+        return saved(Outcome.UNCHANGED, because(Note.WITHIN_SPREAD, ratio=lax, **facts), lax)
+    return saved(Outcome.INCONCLUSIVE, because(Note.HIDDEN_BY_SPREAD, ratio=lax, **spread), lax)
+
+
+# Average the ratios of many cases, with an interval: a small slowdown of all cases, which no single case shows
+
+
+FEWEST_CASES = 2
+"""Cases of a mean. One case has an interval of its own."""
+_LEAST_SHARE = 0.5
+"""Share of the median error below which a case gets no more weight: errors are estimated, and small ones by luck."""
+
+_TINY = 1e-9
+"""Least error, for intervals without width."""
+
+
+def mean_ratio(ratios: Sequence[Ratio], confidence: float = 0.95) -> Ratio | None:
+    """Return the mean of cases' ratios with its interval; ``None`` for fewer than `FEWEST_CASES` cases that can be used.
+
+    A case is used if its ratio and both ends of its interval are positive numbers.
+
+    Args:
+        ratios: One per case, each with an interval at its own confidence.
+        confidence: That of the mean's interval.
+    """
+    used = [one for one in ratios if 0 < one.low <= one.center <= one.high < math.inf and 0 < one.confidence < 1]
+    if len(used) < FEWEST_CASES:
+        return None
+    center = np.log([one.center for one in used])
+    width = np.log([one.high for one in used]) - np.log([one.low for one in used])
+    quantile = special.ndtri(0.5 + np.array([one.confidence for one in used]) / 2)
+    errors = width / (2 * quantile)
+    variance = np.maximum(errors, max(_LEAST_SHARE * float(np.median(errors)), _TINY)) ** 2
+    weights = 1 / (variance + _between(center, variance))
+    mean = float(np.average(center, weights=weights))
+    freedom = len(used) - 1
+    error = math.sqrt(float(np.average((center - mean) ** 2, weights=weights)) / freedom)
+    reach = float(special.stdtrit(freedom, 0.5 + confidence / 2)) * error
+    return Ratio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), confidence)
+
+
+def classify_mean(mean: Ratio, limit: float) -> Outcome:
+    """Return the outcome that the interval of a mean proves.
+
+    As for a single case, a change counts from half of the slowdown that is to be found: regressed or improved needs the
+    whole interval beyond it, and unchanged the whole interval within the limit.
+    """
+    least = 1 + limit / 2
+    if mean.low > least:
+        return Outcome.REGRESSED
+    if mean.high < 1 / least:
+        return Outcome.IMPROVED
+    return Outcome.UNCHANGED if 1 / (1 + limit) < mean.low and mean.high < 1 + limit else Outcome.INCONCLUSIVE
+
+
+def _between(center: np.ndarray, variance: np.ndarray) -> float:
+    """Return the variance of the true log-ratios between cases, by DerSimonian & Laird's method of moments."""
+    weights = 1 / variance
+    mean = np.average(center, weights=weights)
+    excess = float(np.sum(weights * (center - mean) ** 2)) - (len(center) - 1)
+    return max(0.0, excess / float(np.sum(weights) - np.sum(weights**2) / np.sum(weights)))

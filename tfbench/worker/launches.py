@@ -18,7 +18,7 @@ from typing import Any
 
 from tfbench import protocol
 from tfbench.model import JSON, ONCE
-from tfbench.suite.fingerprint import digest
+from tfbench.suite.functions import digest
 from tfbench.worker import profiler, tf_runtime
 from tfbench.worker.bench import Bench, Step
 from tfbench.worker.block import Block, warm_up

@@ -17,7 +17,7 @@ import pytest
 from tfbench.errors import BenchmarkError
 from tfbench.facts import packages
 from tfbench.fs import atomic_dir, locked
-from tfbench.suite.fingerprint import digest
+from tfbench.suite.functions import digest
 from tfbench.untrusted import an_object, parse_json, texts
 from tfbench.worker import tf_runtime
 from tfbench.worker.own_files import OwnFiles

@@ -26,8 +26,7 @@ import pytest
 from tfbench.errors import BenchmarkError
 from tfbench.fs import write_whole
 from tfbench.model import JSON
-from tfbench.suite.fingerprint import digest
-from tfbench.suite.tf_test_files import ERROR, function_of, is_listed
+from tfbench.suite.functions import TF_TEST_ERROR, digest, function_of, is_listed
 from tfbench.untrusted import render_json
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.bench import Bench
@@ -76,7 +75,7 @@ class _Lister(Collection):
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.found.setdefault(report.nodeid.partition("::")[0], {})[ERROR] = report.longreprtext
+            self.found.setdefault(report.nodeid.partition("::")[0], {})[TF_TEST_ERROR] = report.longreprtext
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:

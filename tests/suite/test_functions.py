@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tfbench.suite.claims import no_leak
-from tfbench.suite.fingerprint import digest
+from tfbench.suite.functions import digest
 
 
 def plain(bench):

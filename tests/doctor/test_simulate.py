@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tfbench.doctor.noise import OUTCOMES, Noise, NoiseModel, classify_races, evaluate, region_tails, simulate
 from tfbench.model import Effect, Outcome
 from tfbench.policy import PRESETS
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, unchanged_alpha
 from tfbench.stats.interval import interval, posterior
-from tfbench.stats.simulate import OUTCOMES, Noise, NoiseModel, classify_races, evaluate, region_tails, simulate
 from tfbench.stats.verdict import balanced, classify, decide
 
 STANDARD, STRICT, QUICK = PRESETS["standard"], PRESETS["strict"], PRESETS["quick"]

@@ -1,4 +1,4 @@
-"""Identify a benchmark's own code by a digest, and find its line; used by controller and workers."""
+"""The functions of benchmarks: a digest of their code, their lines, and those that stand for methods of ``tf.test``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import ast
 import hashlib
 import inspect
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
 
 DIGEST = "tfbench_digest"
 
@@ -51,3 +56,41 @@ def line_of(root: Path, name: str) -> int | None:
     wanted = function.partition("[")[0].rpartition("::")[2]
     lines = (node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == wanted)
     return next(lines, None)
+
+
+TF_TEST_FILES = "tfbench_tf_test_benchmarks"
+"""The ini option: files and patterns of files with such classes, relative to the root."""
+TF_TEST_ERROR = "error"
+
+
+def is_listed(config: pytest.Config, path: Path) -> bool:
+    """Tell whether the ini option names this file."""
+    root = config.rootpath
+    return path.suffix == ".py" and path.is_relative_to(root) and path in listed(config)
+
+
+def listed(config: pytest.Config) -> list[Path]:
+    """Return the files that the ini option names, sorted."""
+    files = {
+        path for pattern in config.getini(TF_TEST_FILES) for path in config.rootpath.glob(pattern) if path.is_file()
+    }
+    return sorted(files)
+
+
+def function_of(run: Callable[[Any], None], code: str, fixture: str = "bench") -> Callable[..., None]:
+    """Return the function of a benchmark: it takes a fixture and passes it on.
+
+    Args:
+        code: Digest of its code.
+        fixture: ``bench`` or ``benchmark``.
+    """
+
+    def ours(bench: Any) -> None:
+        run(bench)
+
+    def theirs(benchmark: Any) -> None:
+        run(benchmark)
+
+    function = theirs if fixture == "benchmark" else ours
+    setattr(function, DIGEST, code)
+    return function
