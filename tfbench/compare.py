@@ -39,19 +39,18 @@ from tfbench.model import (
     Verdict,
     because,
 )
-from tfbench.model.words import amount, duration
+from tfbench.model.words import duration
 from tfbench.model.words import times as formatted
 from tfbench.report import json_format
-from tfbench.report.html import report_page
 from tfbench.report.html.report_page import PageContext
 from tfbench.report.merge import merge
 from tfbench.report.screen import COLOURS, add_columns, add_row, table
-from tfbench.report.summary import VERSIONS_SCHEMA as VERSIONS
 from tfbench.report.summary import VersionTimes
 from tfbench.sides.environments import minor
 from tfbench.stats.interval import Floats
 from tfbench.storage import baselines
 from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, times
+from tfbench.versions.matrix import SCHEMA as VERSIONS
 
 # The times of a case in a result file
 
@@ -464,37 +463,12 @@ def _versions(content: JSON, name: str) -> VersionTimes:
         labels = list(an_object(content["sides"], "sides"))
         reference = a_text(content["reference"], "reference")
         ratios = {}
-        changes = []
         for row in a_list(content["cases"], "cases"):
-            sides, name_of_case = an_object(an_object(row, "a case")["sides"], "sides"), a_text(row["case"], "case")
-            ratios[name_of_case] = [_entry(sides.get(label), label == reference) for label in labels]
-            changes += [_change(name_of_case, one) for one in a_list(row.get("changes") or [], "changes")]
+            sides = an_object(an_object(row, "a case")["sides"], "sides")
+            ratios[a_text(row["case"], "case")] = [_entry(sides.get(label), label == reference) for label in labels]
     except (ValueError, KeyError) as error:
         raise ReportError(f"{brief(name)} is not of the schema {VERSIONS} ({described(error)})") from None
-    return VersionTimes(labels, ratios, f"Ratio of time to {reference}, raced in the same rounds.", changes)
-
-
-def page_of(content: JSON, name: str) -> str:
-    """Return the page of a comparison of versions."""
-    context = PageContext(title="Versions", versions=_versions(content, name))
-    return report_page.render(Report(an_object(content["policy"], "policy"), {}), context)
-
-
-def _change(case: str, content: object) -> list[str]:
-    """Read a row of `CHANGE_COLUMNS`."""
-    found = an_object(content, "a change")
-    values = an_object(found["values"], "values")
-    unit, ends = a_text(values["unit"], "unit"), (values["reference"], values["side"])
-    shown = [amount(None if end is None else a_number(end, "a value"), unit) for end in ends]
-    texts = [a_text(found[key], key) for key in ("side", "what", "metric")]
-    ratio = an_object(found.get("ratio") or {}, "ratio").get("center")
-    return [
-        case,
-        *texts,
-        *shown,
-        "-" if ratio is None else f"{a_number(ratio, 'ratio'):.3f}",
-        a_text(found["cause"], "cause"),
-    ]
+    return VersionTimes(labels, ratios, f"Ratio of time to {reference}, raced in the same rounds.")
 
 
 def _entry(entry: object, reference: bool) -> float | None:

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady
 from tests.versions.test_difference import launch
-from tfbench.compare import page_of
 from tfbench.model import TIME, Case, Outcome, Ratio, Reason, VariantResult, Verdict
 from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant
@@ -125,5 +124,8 @@ def test_one_table_lists_what_changed_by_case_and_kind():
     assert "| case | what | before | now | ratio | cause |" in page
     content = matrix.as_json(made, {}, POLICY.as_json())
     assert content["cases"][0]["changes"][0]["cause"] == "op: SelectV2"
-    shown = page_of(json.loads(json.dumps(content)), "v.json")
-    assert "What changed" in shown
+    assert json.dumps(content)
+    shown = matrix.page(made, {})
+    assert "<h1>Versions since 2.20</h1>" in shown
+    assert '<td class="text ">op: SelectV2</td>' in shown
+    assert '<td class="n regressed">1.500 (1.400 to 1.600)</td>' in shown

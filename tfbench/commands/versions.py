@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tfbench.commands.setup import CommandSetup, add_selections
-from tfbench.compare import medians, page_of
+from tfbench.compare import medians
 from tfbench.errors import UsageError
 from tfbench.facts import packages
 from tfbench.fs import write_whole
@@ -19,7 +19,7 @@ from tfbench.policy import PRESETS, preset
 from tfbench.report.html.page import check_library
 from tfbench.report.screen import Screen
 from tfbench.sides.spec import KINDS, TENSORFLOWS
-from tfbench.untrusted import command
+from tfbench.untrusted import command, plural
 from tfbench.versions import bisect, matrix
 from tfbench.versions.changes import RACED, Causes, ChangeFinder
 from tfbench.versions.defaults import CASES, ImportLauncher
@@ -100,13 +100,13 @@ def run_versions(arguments: argparse.Namespace) -> int:
     console.print(matrix.terminal(raced, saved, console.width))
     for note in notes:
         console.print(note)
-    size = f"{len(raced.rows)} cases on {len(raced.sides)} sides"
+    size = f"{plural(len(raced.rows), 'case')} on {len(raced.sides)} sides"
     console.print(f"{size} in {raced.seconds:.0f} s (policy {policy.name})")
     content = matrix.as_json(raced, saved, policy.as_json())
     texts = {arguments.report_json: json.dumps(content, indent=1, allow_nan=False) + "\n"}
     texts[arguments.report_markdown] = matrix.markdown(raced, saved)
     if arguments.html is not None:
-        texts[arguments.html] = page_of(content, "the result")
+        texts[arguments.html] = matrix.page(raced, saved)
     for path, text in texts.items():
         if path is not None:
             write_whole(path, text)

@@ -34,18 +34,11 @@ class VersionTimes:
     ratios: Mapping[str, Sequence[float | None]]
     """Name of a case -> a ratio for each label; ``None`` without a time."""
     caption: str
-    changes: Sequence[Sequence[str]] = ()
-    """What changed, a row each: see `CHANGE_COLUMNS`."""
 
     def rows(self) -> Iterator[list[str]]:
         """Yield each case with its ratios in words."""
         for name, ratios in self.ratios.items():
             yield [name, *("-" if ratio is None else f"{ratio:.3f}" for ratio in ratios)]
-
-
-CHANGE_COLUMNS = ("case", "version", "what", "metric", "before", "now", "ratio", "cause")
-VERSIONS_SCHEMA = "tfbench-versions/1"
-"""The schema of the results of `tfbench versions`."""
 
 
 def approximate(one: CaseFinding) -> str:

@@ -9,6 +9,7 @@ import hashlib
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,12 +30,12 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.report.comment import differences
+from tfbench.report.html.page import render_page
 from tfbench.report.screen import add_columns, add_row, break_name, table
-from tfbench.report.summary import VERSIONS_SCHEMA
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
 from tfbench.sides.spec import TENSORFLOWS, Side, of_version
-from tfbench.untrusted import brief, command
+from tfbench.untrusted import brief, command, plural
 from tfbench.versions.changes import CaseChange, ChangeFinder
 from tfbench.versions.repro import Extracted
 
@@ -410,11 +411,13 @@ def _tensorflow(environment: JSON) -> str:
 # Report cases by versions: tables for the terminal, Markdown, JSON
 
 
+SCHEMA = "tfbench-versions/1"
 Saved = Mapping[str, Mapping[str, float]]
 """Name of an earlier run -> case -> median seconds."""
 _STYLE = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green", Outcome.INCONCLUSIVE: "yellow"}
 _SIGNS = {Outcome.REGRESSED: "+", Outcome.IMPROVED: "-", Outcome.UNCHANGED: " "}
 _WORDS = {"slower": Outcome.REGRESSED, "faster": Outcome.IMPROVED, "the same": Outcome.UNCHANGED}
+_HEADINGS = {"times": "Time", "changes": "What changed", "variants": "Variants", "sides": "All cases together"}
 _CASE, _CELL, _SAVED = 40, 24, 16
 """Characters that a column takes."""
 
@@ -440,7 +443,9 @@ def terminal(matrix: Matrix, saved: Saved, width: int) -> RenderableType:
     short = _CASE + _CELL * len(matrix.sides) + _SAVED * len(saved) > width
     legend = "+ slower, - faster, ? inconclusive; reports and wider terminals show the intervals"
     after = [Text(line, "dim") for line in [*[legend] * short, *_notes(matrix)]]
-    raced, *others = (_drawn(listing, _CASE // 2 if short else _CASE) for listing in _listings(matrix, saved, short))
+    raced, *others = (
+        _drawn(listing, _CASE // 2 if short else _CASE) for listing in _listings(matrix, saved, short).values()
+    )
     return Group(*before, raced, *after, *others)
 
 
@@ -459,34 +464,55 @@ def _drawn(listing: Listing, width: int) -> Table:
 def markdown(matrix: Matrix, saved: Saved) -> str:
     """Return the same tables as Markdown."""
     lines = [f"- differs: {line}" for line in differences(matrix.sides)]
-    for number, listing in enumerate(_listings(matrix, saved)):
+    for name, listing in _listings(matrix, saved).items():
         rule = ["---", *["---:" if listing.numbers else "---"] * (len(listing.heads) - 1)]
         lines += ["", f"{listing.title}:", "", _line(listing.heads), _line(rule)]
         lines += [_line([f"`{row[0]}`", *map(_marked, row[1:])]) for row in listing.rows]
-        if number == 0:
+        if name == "times":
             lines += ["", *(f"- {note}" for note in _notes(matrix))]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
 def _marked(cell: str | Text) -> str:
     text = str(cell).replace("|", "\\|")
-    moved = isinstance(cell, Text) and cell.style in (_STYLE[Outcome.REGRESSED], _STYLE[Outcome.IMPROVED])
-    return f"**{text}**" if moved else text
+    return f"**{text}**" if _moved(cell) else text
+
+
+def _moved(cell: str | Text) -> str:
+    """Return ``regressed`` or ``improved`` for the cell of such a result, ``""`` for others."""
+    moved = {_STYLE[outcome]: str(outcome) for outcome in (Outcome.REGRESSED, Outcome.IMPROVED)}
+    return moved.get(str(cell.style), "") if isinstance(cell, Text) else ""
+
+
+def page(matrix: Matrix, saved: Saved) -> str:
+    """Return the same tables as a page.
+
+    Raises:
+        UsageError: The chart library is not installed.
+    """
+    tables = _listings(matrix, saved)
+    counts = Counter(str(outcome or Outcome.NEW) for outcome in matrix.outcomes)
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "nothing was compared"
+    return render_page(
+        "versions.html", {name: _HEADINGS[name] for name in tables}, {},
+        title=f"Versions since {matrix.labels[0]}", subtitle=f"{plural(len(matrix.rows), 'case')}: {counted}",
+        tables=tables, notes=_notes(matrix), differences=differences(matrix.sides), moved=_moved,
+    )  # fmt: skip
 
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _listings(matrix: Matrix, saved: Saved, short: bool = False) -> list[Listing]:
-    """Return the tables: times, what changed, variants, and all cases together."""
+def _listings(matrix: Matrix, saved: Saved, short: bool = False) -> dict[str, Listing]:
+    """Return the tables: ``times``, ``changes`` and ``variants`` if there are any, and ``sides``, all cases together."""
     reference, *others = matrix.labels
     rows: list[list[str | Text]] = [
         [row.case.short_name, *(_cell(entry, short) for entry in row.entries), *_saved_cells(row, saved)]
         for row in matrix.by_slowdown
     ]
     heads = ["case", *matrix.labels, *(f"{name}, not raced" for name in saved)]
-    listings = [Listing(f"time, ratio to {reference}", heads, rows)]
+    listings = {"times": Listing(f"time, ratio to {reference}", heads, rows)}
     rows = [
         [row.case.short_name, *([side] if len(others) > 1 else []), kind, *_told(changes, short)]
         for row in matrix.by_slowdown
@@ -495,16 +521,16 @@ def _listings(matrix: Matrix, saved: Saved, short: bool = False) -> list[Listing
     if rows:
         told = ["change"] if short else ["before", "now", "ratio", "cause"]
         heads = ["case", *(["version"] if len(others) > 1 else []), "what", *told]
-        listings.append(Listing(f"what changed since {reference}", heads, rows, numbers=False))
+        listings["changes"] = Listing(f"what changed since {reference}", heads, rows, numbers=False)
     if matrix.variants:
         rows = [
             [name.rpartition("::")[2], *(_cell(on[label], short) if label in on else "-" for label in matrix.labels)]
             for name, on in matrix.variants.items()
         ]
-        listings.append(Listing("variants, ratio to the reference variant", ["case", *matrix.labels], rows))
+        listings["variants"] = Listing("variants, ratio to the reference variant", ["case", *matrix.labels], rows)
     columns = [_of_side(index, side, matrix.rows) for index, side in enumerate(matrix.sides.values())]
     facts: list[list[str | Text]] = [[name, *(column.get(name, "-") for column in columns)] for name in columns[-1]]
-    return [*listings, Listing("all cases together", ["", *matrix.labels], facts)]
+    return {**listings, "sides": Listing("all cases together", ["", *matrix.labels], facts)}
 
 
 def _cell(entry: Entry, short: bool) -> Text:
@@ -588,7 +614,7 @@ def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> JSON:
     """Return all results as the content of a JSON file."""
     entries = [list(map(_entry_as_json, row.entries)) for row in matrix.rows]
     return {
-        "schema": VERSIONS_SCHEMA,
+        "schema": SCHEMA,
         "policy": policy,
         "reference": matrix.labels[0],
         "sides": dict(matrix.sides),

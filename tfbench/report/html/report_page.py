@@ -24,7 +24,6 @@ from tfbench.report.html.page import (
     roofline,
 )
 from tfbench.report.summary import (
-    CHANGE_COLUMNS,
     Group,
     Summary,
     VersionTimes,
@@ -91,7 +90,6 @@ def render(report: Report, context: PageContext | None = None) -> str:
         "metrics": ("Other metrics", others and _metrics("Changes of other metrics, and of the graphs.", changed, named=True), ""),
         "roofline": ("Roofline", roofline(report.variant_results), "needs cases with flops and bytes, and the ceilings of the machine (test_ceilings)."),
         "versions": ("Versions", _versions(context.versions), "add a file of tfbench versions --report-json to tfbench report."),
-        "changes": ("What changed", _changes(context.versions), ""),
         "cases": ("All cases", _all_cases(report, summary, Counter(one.case.name for one in changed)), ""),
     }  # fmt: skip
     absent = [f"{title}: {need}" for title, content, need in parts.values() if need and not content]
@@ -336,13 +334,6 @@ def _versions(versions: VersionTimes | None) -> DataGrid | None:
         return None
     columns = [("case", "text"), *((label, "heat") for label in versions.labels)]
     return DataGrid(versions.caption, columns, [[name, *ratios] for name, ratios in versions.ratios.items()])
-
-
-def _changes(versions: VersionTimes | None) -> DataGrid | None:
-    if versions is None or not versions.changes:
-        return None
-    columns = [(name, "text") for name in CHANGE_COLUMNS]
-    return DataGrid("What changed since the first version, with the cause.", columns, versions.changes)
 
 
 def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> DataGrid:
