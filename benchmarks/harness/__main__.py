@@ -14,10 +14,8 @@ from tfbench.model import Case, Plan
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
-from tfbench.race.interfaces import Entrant
-from tfbench.race.process_launch import ProcessLaunch
-from tfbench.race.process_launcher import ProcessLauncher, processors
-from tfbench.race.schedule import make_plan, orders
+from tfbench.race.launch import Entrant, make_plan, orders
+from tfbench.race.process_launcher import ProcessLaunch, ProcessLauncher, processors
 from tfbench.race.workers import Suite
 from tfbench.sides.spec import Side
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.policy import preset
 from tfbench.profiles.xplane import load, steps_of
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Profiler, ProfilerConfig
 from tfbench.session.profiling import BASELINE, CONTENDER, take
 

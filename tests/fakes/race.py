@@ -12,7 +12,7 @@ from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import JSON, WAITED, Case, Plan, SlowCalls
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
-from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
+from tfbench.race.launch import Entrant, EntrantFailed, Failure, OpenLaunch
 from tfbench.race.timer import Stopwatch
 from tfbench.sides.spec import Side
 

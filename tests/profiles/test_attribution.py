@@ -4,12 +4,12 @@ import pytest
 
 from tests.fakes.profiles import Built
 from tfbench.policy import preset
-from tfbench.profiles.attribution import attribute
-from tfbench.profiles.step_breakdown import (
+from tfbench.profiles.attribution import (
     Key,
     StepBreakdown,
     StepSlice,
     TimeCategory,
+    attribute,
     faster_half,
     step_slices,
     trimmed,

@@ -1,7 +1,7 @@
 """Sampled Python profiles of two sides."""
 
 from tfbench.policy import preset
-from tfbench.profiles.step_breakdown import PythonProfile, describe, grown, memory_lines
+from tfbench.profiles.attribution import PythonProfile, describe, grown, memory_lines
 
 MIB = 1 << 20
 

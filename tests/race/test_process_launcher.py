@@ -15,11 +15,10 @@ from tests.fakes.suites import one_file
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, WorkerDied, WorkerHung
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
-from tfbench.race.interfaces import Entrant, EntrantFailed
+from tfbench.race.launch import Entrant, EntrantFailed, make_plan, orders
 from tfbench.race.prober import Prober, Profiler
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.race import Race, RaceConfig
-from tfbench.race.schedule import make_plan, orders
 from tfbench.sides.spec import Side
 
 POLICY = replace(preset("quick"), launch_seconds=0.01)

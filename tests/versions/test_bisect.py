@@ -10,7 +10,7 @@ from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import TIME, Case, Outcome
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.sides.spec import Side
 from tfbench.versions import bisect
 from tfbench.versions.bisect import Bisection, Point

@@ -12,7 +12,7 @@ from tests.fakes.race import Clock, ScriptedLauncher, steady
 from tests.versions.test_difference import launch
 from tfbench.model import TIME, Case, Outcome, Ratio, Reason, VariantResult, Verdict
 from tfbench.policy import preset
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.race import Race, RaceConfig
 from tfbench.sides.spec import Side
 from tfbench.versions import changes, matrix

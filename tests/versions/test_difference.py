@@ -8,7 +8,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import Case, Outcome, Ratio
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.sides.spec import Side
 from tfbench.versions.changes import counted
 

@@ -10,10 +10,10 @@ import pytest
 
 from tfbench.errors import BenchmarkError
 from tfbench.model import PLAIN
+from tfbench.worker.adopted import PlainBenchmark, StatsUnavailable
 from tfbench.worker.bench import Bench
 from tfbench.worker.block import Block, PreparedBlock, PreparedStep
 from tfbench.worker.own_files import OwnFiles
-from tfbench.worker.plain_benchmark import PlainBenchmark, StatsUnavailable
 
 
 class Launch(Bench):

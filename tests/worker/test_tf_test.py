@@ -8,7 +8,7 @@ from tests.worker.test_plain_benchmark import Launch
 from tfbench.errors import BenchmarkError
 from tfbench.suite.functions import digest, function_of
 from tfbench.worker import tf_runtime
-from tfbench.worker.tf_test import run_method
+from tfbench.worker.adopted import run_method
 
 
 class Reporting(Launch):

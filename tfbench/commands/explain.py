@@ -12,7 +12,7 @@ from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
 from tfbench.policy import preset
 from tfbench.profiles.folders import named
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober, Profiler
 from tfbench.report.profile import attributed, changes_of
 from tfbench.report.profile import render as sections

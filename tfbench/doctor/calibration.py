@@ -35,7 +35,7 @@ from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Rate, RateRow, Ratio, SlowCalls
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.workers import Suite

@@ -21,7 +21,7 @@ from tfbench.policy import Policy
 from tfbench.profiles.xplane import DEVICE, load
 from tfbench.profiles.xprof import NO_KERNELS
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Profiler
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.workers import Suite

@@ -31,10 +31,9 @@ from tfbench.model import JSON, Case, Effect, Launch, Outcome, Plan, Ratio
 from tfbench.model.words import change, duration, times
 from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared
-from tfbench.race.interfaces import Clock, Entrant, Launcher
+from tfbench.race.launch import Clock, Entrant, Launcher, make_plan
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.race import run_launch
-from tfbench.race.schedule import make_plan
 from tfbench.race.workers import Suite
 from tfbench.report.screen import add_columns, add_row, table
 from tfbench.sides.spec import Side

@@ -30,7 +30,7 @@ from tfbench.gpus.selection import parse_device
 from tfbench.model import JSON, TIME, Case, Outcome, Report
 from tfbench.policy import preset
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.workers import Suite
 from tfbench.report import json_format

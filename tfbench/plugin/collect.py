@@ -75,7 +75,7 @@ def _listing(config: pytest.Config) -> JSON:
         "import_mode": config.getoption("importmode"),
         "inifile": str(config.inipath or ""),
     }
-    command = [sys.executable, "-m", "tfbench.worker.tf_test"]
+    command = [sys.executable, "-m", "tfbench.worker.adopted"]
     try:
         return run_collection(command, request, root, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     except SideError as error:

@@ -1,17 +1,339 @@
-"""Attribute a slowdown to parts of a step, and suggest fixes for a step."""
+"""Divide the steps of a profile, by kind of time and by Python function; attribute a slowdown to parts; suggest fixes.
+
+Times are covered spans, not sums of durations: concurrent work counts once.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from statistics import fmean
 from typing import NamedTuple
 
+from tfbench.model import JSON
 from tfbench.policy import Policy
 from tfbench.profiles.sections import Column, Section, Table
-from tfbench.profiles.step_breakdown import Key, Part, StepBreakdown, TimeCategory
-from tfbench.profiles.tfdata import Bottlenecks, fix, is_overhead
+from tfbench.profiles.tfdata import Bottlenecks, Input, TfDataStage, fix, is_overhead
+from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length, without
 from tfbench.profiles.xprof import Overview
+
+# Compare sampled profiles of Python functions, and memory by keeper, of two sides
+
+
+HALF = 0.5
+"""A function that holds half of a slowdown is its cause: at most one path through the stack does."""
+FEWEST = 50
+"""Samples below which a share has an error of more than 7%."""
+_GENERATED = ("autograph_generated", "importlib._bootstrap")
+"""Modules whose names do not lead to code that a user could change."""
+KEEPERS = {
+    "python": "held by Python objects",
+    "native": "held by TensorFlow and other libraries outside Python",
+    "retained": "freed, and kept by the C library's allocator",
+}
+
+
+@dataclass(frozen=True)
+class PythonProfile:
+    """The samples of one launch."""
+
+    calls: int
+    seconds: float
+    """Of all calls."""
+    samples: int
+    functions: Mapping[str, Sequence[int]]
+    """Function -> samples with it on the stack, and the sum of its depths."""
+    memory: JSON
+    """Growth in bytes by keeper, and ``types`` -> Python objects gained; empty if functions were sampled."""
+
+    @property
+    def call_seconds(self) -> float:
+        """Seconds of one call."""
+        return self.seconds / max(1, self.calls)
+
+    def inside(self, function: str) -> float:
+        """Return the seconds per call inside a function, with all that it calls."""
+        return self.call_seconds * self.functions.get(function, (0, 0))[0] / max(1, self.samples)
+
+    def depth(self, function: str) -> float:
+        """Return the mean number of functions below this one on the stack."""
+        count, depths = self.functions.get(function, (0, 0))
+        return depths / count if count else 0.0
+
+
+class Grown(NamedTuple):
+    """A function in which a call spends more time than before."""
+
+    function: str
+    before: float
+    """Seconds per call inside it."""
+    now: float
+    share: float
+    """Fraction of the slowdown. Above 1 if another function became faster."""
+    calls: tuple[float, float]
+    """Seconds of a sampled call, before and now. Sampling slows a call down, so that a raced call may be shorter."""
+
+
+def _renamed(profile: PythonProfile) -> PythonProfile:
+    """Return the profile with the modules of Keras named as before 2.13, which moved all of them into ``keras.src``."""
+    return replace(
+        profile, functions={name.replace("keras.src.", "keras."): count for name, count in profile.functions.items()}
+    )
+
+
+def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Grown | None:
+    """Return the deepest function that holds half of the slowdown, ``None`` without a slowdown or enough samples.
+
+    Args:
+        enough: The slowdown that the samples must show, as a fraction. Otherwise they do not show the raced one.
+    """
+    before, now = _renamed(before), _renamed(now)
+    slowdown = now.call_seconds - before.call_seconds
+    if slowdown <= 0 or slowdown < enough * before.call_seconds or min(before.samples, now.samples) < FEWEST:
+        return None
+    found = []
+    for function in now.functions:
+        grew = now.inside(function) - before.inside(function)
+        if grew >= HALF * slowdown and not any(part in function for part in _GENERATED):
+            inside = before.inside(function), now.inside(function)
+            calls = before.call_seconds, now.call_seconds
+            found.append((now.depth(function), Grown(function, *inside, grew / slowdown, calls)))
+    return max(found)[1] if found else None
+
+
+def describe(cause: Grown) -> str:
+    """Describe it: ``Python: a.b takes 3.1 ms of a sampled call of 4 ms, and 0.2 ms of 1 ms before; 97% of the slowdown``."""
+    (was, call_before), (takes, call) = zip((cause.before, cause.now), cause.calls, strict=True)
+    before = f", and {was * 1e3:.3g} ms of {call_before * 1e3:.3g} ms before" if was else ", and did not run before"
+    text = f"Python: {cause.function} takes {takes * 1e3:.3g} ms of a sampled call of {call * 1e3:.3g} ms{before}"
+    return f"{text}; {cause.share:.0%} of the slowdown"
+
+
+def _allocated(before: PythonProfile, now: PythonProfile) -> list[str]:
+    """Describe the lines of Python whose memory grew: ``allocated at a/b.py:12: 6.1 MiB more than before``."""
+    old = before.memory.get("lines", {})
+    found = ((size - old.get(line, 0), line) for line, size in now.memory.get("lines", {}).items())
+    most = sorted(found, reverse=True)
+    return [
+        f"allocated at {line}: {more / (1 << 20):.1f} MiB more than before" for more, line in most if more >= 1 << 20
+    ]
+
+
+def memory_lines(before: PythonProfile, now: PythonProfile) -> list[str]:
+    """Describe which keepers of memory grew, the one that grew most first, and the Python objects that came with it."""
+    sizes = {name: now.memory.get(name, 0.0) - before.memory.get(name, 0.0) for name in KEEPERS}
+    lines = []
+    for name, size in sorted(sizes.items(), key=lambda one: -one[1]):
+        if size >= 1 << 20:  # an arena of the allocator
+            was, became = (side.memory.get(name, 0.0) / (1 << 20) for side in (before, now))
+            lines.append(f"memory {KEEPERS[name]}: {became:.0f} MiB gained instead of {was:.0f} MiB")
+    lines += _allocated(before, now) if lines else []
+    old = before.memory.get("types", {})
+    more = {kind: count - old.get(kind, 0) for kind, count in now.memory.get("types", {}).items()}
+    gained = [f"{count:,} {kind}" for kind, count in more.items() if count >= FEWEST]
+    return [*lines, *([f"more Python objects than before: {', '.join(gained[:3])}"] if lines and gained else [])]
+
+
+# Break a step down into ops, kernels, stages of its input, and the rest
+
+
+_OP = re.compile(r"(?P<name>.*):(?P<kind>[A-Za-z_]\w*)$")
+_EAGER = "EagerLocalExecute: "
+_EXECUTES = "ExecutorState::Process"
+_FUNCTION = re.compile(r"__(inference|forward|backward)_|PartitionedCall$|^_?Xla(Run|Launch|Compile)|^(If|While|Case)$")
+"""Ops that only call other ops, which have their own events."""
+_INPUT = re.compile(r"Iterator|^Optional|Dataset")
+_FETCHES = "IteratorGetNext"
+_MAKES = "MakeIterator::"
+_COMPILES = re.compile(r"(XlaCompil|Compile[A-Z ]|HloPassPipeline|LLVM|BuildExecutable|CompileXlaExecutable)")
+_LAUNCHES = re.compile(r"(cu|hip|cuda)(Launch|Memcpy|Memset|Graph)\w*")
+_COPIES = re.compile(r"(?i)mem(cpy|set)")
+_DNN = re.compile(r"^_Mkl(?:Native)?")
+_NUMBERED = re.compile(r"[._]\d+$")
+
+
+class TimeCategory(str, Enum):
+    """Category of time in a step."""
+
+    HOST = "host compute"
+    DEVICE = "device compute"
+    COPY = "device copies"
+    INPUT = "waiting for input"
+    LAUNCH = "kernel launch"
+    COMPILE = "tracing and compilation"
+    OTHER = "outside of ops"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A kind of work in a step."""
+
+    category: TimeCategory
+    kind: str
+    """Type of an op, an XLA instruction without its number, a kernel, or a stage of the input."""
+    compiled: bool = False
+    """Whether it is an XLA instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The work of one kind per step."""
+
+    seconds: float
+    calls: float
+    names: tuple[str, ...]
+    """Names of its ops, the longest first."""
+
+
+@dataclass(frozen=True)
+class StepSlice:
+    """One step: the spans of each kind of work."""
+
+    seconds: float
+    spans: dict[Key, list[Span]]
+    counts: dict[Key, float]
+    names: dict[Key, dict[str, float]]
+
+
+class StepBreakdown:
+    """Mean breakdown of the steps of one program, from one or more launches."""
+
+    def __init__(self, step_slices: Sequence[StepSlice]) -> None:
+        self._slices = step_slices
+        self.seconds = _mean(step_slices)
+        """Mean per step."""
+        self.parts = {key: self._part(key) for key in dict.fromkeys(key for one in step_slices for key in one.spans)}
+
+    def _part(self, key: Key) -> Part:
+        names: dict[str, float] = defaultdict(float)
+        for one in self._slices:
+            for name, seconds in one.names.get(key, {}).items():
+                names[name] += seconds
+        calls = fmean(one.counts.get(key, 0.0) for one in self._slices)
+        return Part(self.covered([key]), calls, tuple(sorted(names, key=lambda name: -names[name])))
+
+    def covered(self, keys: Iterable[Key]) -> float:
+        """Return the mean seconds per step in which at least one of these kinds ran."""
+        wanted = list(keys)
+        return fmean(length([span for key in wanted for span in one.spans.get(key, [])]) for one in self._slices)
+
+    def spent(self, category: TimeCategory) -> float:
+        """Return the mean seconds per step of a category. `OTHER` is the time that no other category covers."""
+        if category is TimeCategory.OTHER:
+            return max(0.0, self.seconds - self.covered(self.parts))
+        return self.covered(key for key in self.parts if key.category is category)
+
+
+def trimmed(step_slices: Sequence[StepSlice], fraction: float) -> list[StepSlice]:
+    """Drop this fraction of the steps of a launch, the slowest ones."""
+    ordered = sorted(step_slices, key=lambda step_slice: step_slice.seconds)
+    return ordered[: max(1, len(ordered) - int(fraction * len(ordered)))]
+
+
+def faster_half(launches: Sequence[Sequence[StepSlice]]) -> StepBreakdown:
+    """Keep the faster half of several launches of one program, which were disturbed least."""
+    ordered = sorted(launches, key=_mean)
+    return StepBreakdown([step_slice for launch in ordered[: (len(ordered) + 1) // 2] for step_slice in launch])
+
+
+def _mean(step_slices: Iterable[StepSlice]) -> float:
+    return fmean(step_slice.seconds for step_slice in step_slices)
+
+
+def step_slices(space: Space, data: Input, steps: Sequence[Event]) -> list[StepSlice]:
+    """Collect the work in each step."""
+    found = [
+        StepSlice(step.seconds, defaultdict(list), defaultdict(float), defaultdict(lambda: defaultdict(float)))
+        for step in steps
+    ]
+    starts, ends = [step.start for step in steps], [step.end for step in steps]  # steps follow each other
+    for key, name, span, calls in _work(space, data):
+        low, high = bisect_right(ends, span[0]), bisect_left(starts, span[1])
+        for step, step_slice in zip(steps[low:high], found[low:high], strict=True):
+            (inside,) = clipped([span], step.span)
+            step_slice.spans[key].append(inside)
+            step_slice.counts[key] += calls if span[0] >= step.start else 0.0
+            step_slice.names[key][name] += inside[1] - inside[0]
+    return found
+
+
+def _work(space: Space, data: Input) -> Iterator[tuple[Key, str, Span, float]]:
+    """Yield all work of a profile: its kind, name and span, and the calls that the span stands for."""
+    for blames in data.blames.values():
+        for blame in blames:
+            stage = TfDataStage(blame.stage)
+            yield Key(TimeCategory.INPUT, stage.path), stage.kind, blame.span, 0.0
+    ends_of_ops = _op_ends(space)
+    waited = [root.span for root in data.blames]
+    for plane in space.planes:
+        read = _on_device if plane.name.startswith(DEVICE) else _on_host
+        for event in plane.events:
+            if event.end == event.start or (named := read(event)) is None:
+                continue
+            # The events of a stage of the input account for all work inside them.
+            if plane.name.startswith(HOST) and any(data.covers(one) for one in (event, *event.above)):
+                continue
+            key, name = named
+            spans = [(event.start, ends_of_ops.get(event, event.end))]
+            if key.kind.startswith(_FETCHES):  # stages account for the waiting: the op keeps only the rest of its time
+                spans = without(spans, clipped(waited, spans[0]))
+            for span in spans:
+                yield key, name, span, 1.0 / len(spans)
+
+
+def _op_ends(space: Space) -> dict[Event, int]:
+    """Extend graph ops by the executor's work after each: handing on outputs, releasing inputs, scheduling other ops."""
+    ends: dict[Event, int] = {}
+    last: dict[Event, Event] = {}
+    for event in space.on_host:
+        if event.parent is not None and event.parent.name.startswith(_EXECUTES) and _OP.match(event.name):
+            if (before := last.get(event.parent)) is not None:
+                ends[before] = max(before.end, event.start)
+            last[event.parent] = event
+            ends[event] = event.parent.end
+    return ends
+
+
+def _on_device(event: Event) -> tuple[Key, str] | None:
+    if _COPIES.match(event.name):
+        return Key(TimeCategory.COPY, event.name), event.name
+    op = str(event.stats.get("tf_op") or event.stats.get("hlo_op") or "")
+    kind = op.rpartition(":")[2] or _NUMBERED.sub("", op.rpartition("/")[2]) or event.name
+    return Key(TimeCategory.DEVICE, kind), op.rpartition(":")[0] or op or event.name
+
+
+def _on_host(event: Event) -> tuple[Key, str] | None:
+    name, above = event.name, event.parent.name if event.parent else ""
+    if "hlo_op" in event.stats and not name.startswith("end: "):
+        instruction = str(event.stats["hlo_op"])
+        return Key(TimeCategory.HOST, _NUMBERED.sub("", instruction), True), instruction
+    if _LAUNCHES.match(name):
+        return Key(TimeCategory.LAUNCH, name), name
+    if str(event.stats.get("tf_function_call", "")).startswith("traced-"):
+        return Key(TimeCategory.COMPILE, "tracing"), name
+    if name.startswith(_MAKES) and not above.startswith(_MAKES):
+        return Key(TimeCategory.INPUT, "MakeIterator"), name
+    if _COMPILES.match(name):
+        return Key(TimeCategory.COMPILE, "compilation"), name
+    if name == "EagerKernelExecute" and above.startswith(_EAGER):
+        kind = name = above.removeprefix(_EAGER)
+    elif (found := _OP.match(name)) is not None and event.kind == found["kind"]:
+        kind, name = found["kind"], found["name"]
+    else:
+        return None
+    if _FUNCTION.search(kind):
+        return None
+    # oneDNN's ops count as the ops that they replace: _MklMatMul as MatMul, _MklNativeFusedMatMul as _FusedMatMul.
+    kind = _DNN.sub(lambda found: "_" if kind.startswith("Fused", found.end()) else "", kind)
+    return Key(TimeCategory.INPUT if _INPUT.search(kind) else TimeCategory.HOST, kind), name
+
 
 # Attribute a slowdown to its causes: compare the step breakdowns of two sides
 

@@ -18,7 +18,7 @@ from tfbench.metrics import exact
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.model import NATIVE, TIME, Note, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, Verdict, because
 from tfbench.policy import Policy, Thresholds
-from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
+from tfbench.race.launch import Clock, Entrant, Failure, Launcher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.timer import Phase
 from tfbench.sides.spec import Side

@@ -20,10 +20,10 @@ from tfbench.metrics.graphs import of_module
 from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import JSON, LEAKS, Case
 from tfbench.policy import Policy
+from tfbench.profiles.attribution import PythonProfile
 from tfbench.profiles.folders import RUNS
-from tfbench.profiles.step_breakdown import PythonProfile
 from tfbench.protocol import XLA_FOLDER, Done
-from tfbench.race.interfaces import Entrant, Failure
+from tfbench.race.launch import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
 

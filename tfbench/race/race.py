@@ -25,8 +25,19 @@ from tfbench.model import (
 )
 from tfbench.policy import Policy, Thresholds
 from tfbench.protocol import Prepared
-from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, Launcher, OpenLaunch
-from tfbench.race.schedule import make_plan, one_sample, orders, planned_seconds, with_even_slices
+from tfbench.race.launch import (
+    Clock,
+    Entrant,
+    EntrantFailed,
+    Failure,
+    Launcher,
+    OpenLaunch,
+    make_plan,
+    one_sample,
+    orders,
+    planned_seconds,
+    with_even_slices,
+)
 from tfbench.race.timer import Phase, Stopwatch
 from tfbench.stats.alpha_spending import policy_of
 from tfbench.stats.rounds import best_rounds, log_items_ratio

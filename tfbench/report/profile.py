@@ -14,9 +14,8 @@ from rich.text import Text
 from tfbench.metrics.graph_diff import MetricChange
 from tfbench.model import JSON
 from tfbench.model.words import percent, size, time
-from tfbench.profiles.attribution import Attribution, Cause
+from tfbench.profiles.attribution import Attribution, Cause, TimeCategory
 from tfbench.profiles.sections import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
-from tfbench.profiles.step_breakdown import TimeCategory
 from tfbench.report.screen import add_columns, add_row, table
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs

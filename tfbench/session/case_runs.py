@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
-from tfbench.race.interfaces import Clock
+from tfbench.race.launch import Clock
 from tfbench.race.process_launcher import Environment
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter

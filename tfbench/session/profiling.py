@@ -18,10 +18,18 @@ from tfbench.metrics.graph_diff import GRAPH, RESULT, XLA, MetricChange, explain
 from tfbench.metrics.parity import ProbeOutput, compare
 from tfbench.model import JSON, TIME, Case, Note, Outcome
 from tfbench.policy import Policy
-from tfbench.profiles.attribution import Attribution, attribute
+from tfbench.profiles.attribution import (
+    HALF,
+    Attribution,
+    StepBreakdown,
+    TimeCategory,
+    attribute,
+    describe,
+    grown,
+    memory_lines,
+)
 from tfbench.profiles.folders import Kept, Profile, folder_of, read, step_breakdown, write_about, write_read
-from tfbench.profiles.step_breakdown import HALF, StepBreakdown, TimeCategory, describe, grown, memory_lines
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report

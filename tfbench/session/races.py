@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tfbench.model import TIME, Case, Outcome, Ratio, Reason, Verdict
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.interfaces import Entrant, Launcher
+from tfbench.race.launch import Entrant, Launcher
 from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.race.timer import Phase
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest

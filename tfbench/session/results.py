@@ -45,7 +45,7 @@ from tfbench.model import (
 )
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.interfaces import Entrant, Failure
+from tfbench.race.launch import Entrant, Failure
 from tfbench.race.prober import Prober
 from tfbench.race.race import Race
 from tfbench.session.request import CaseResult

@@ -15,7 +15,7 @@ from tfbench.errors import ReportError, SideError
 from tfbench.facts import machine, settings
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Reason, ReasonCode, Sample, because
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.report.json_format import rows_of
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.environments import distributions

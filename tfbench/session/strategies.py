@@ -27,7 +27,7 @@ from tfbench.model import (
     because,
 )
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.races import RaceResults, Races

@@ -19,7 +19,7 @@ from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.model import JSON, TIME, Case, Outcome, Ratio
 from tfbench.model.words import duration, times
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report.profile import changes_of

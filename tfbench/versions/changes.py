@@ -17,7 +17,7 @@ from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, Reason
 from tfbench.model.words import SECONDS, amount
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.interfaces import Entrant, Failure
+from tfbench.race.launch import Entrant, Failure
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race

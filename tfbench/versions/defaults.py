@@ -18,7 +18,7 @@ from tfbench.errors import BenchmarkError, SideError, WorkerHung
 from tfbench.model import ONCE, Case, Plan, Ratio
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
-from tfbench.race.interfaces import Entrant, Failure, OpenLaunch
+from tfbench.race.launch import Entrant, Failure, OpenLaunch
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.workers import check_threads, worker_environment
 from tfbench.sides.spec import Side

@@ -25,7 +25,7 @@ from tfbench.fs import write_whole
 from tfbench.model import JSON, Case, Outcome, Ratio, VariantResult
 from tfbench.model.words import duration, size, times
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of

@@ -23,7 +23,7 @@ from tfbench.fs import scratch_dir
 from tfbench.model import JSON, TIME, Case, Outcome, Ratio
 from tfbench.model.words import times
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Profiler
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.session.profiling import BASELINE, CONTENDER, take

@@ -31,12 +31,11 @@ from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartA
 from tfbench.suite.axes import Variant, add_scale
 from tfbench.suite.claims import CALLS, MARKERS, STATS
 from tfbench.worker import isolation, tf_runtime
+from tfbench.worker.adopted import Collection, PlainBenchmark
 from tfbench.worker.bench import Bench, TimingLaunch
 from tfbench.worker.launches import ProbingLaunch, ProfilingLaunch, SamplingLaunch
 from tfbench.worker.own_files import OwnFiles
-from tfbench.worker.plain_benchmark import PlainBenchmark
 from tfbench.worker.shared import Shared, collecting, declare_ini
-from tfbench.worker.tf_test import Collection
 
 # What a zygote inherits from its ancestor, and whether its benchmarks would have imported the same
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes.race import sides_of, variants_of
 from tfbench.model import Case
 from tfbench.policy import Policy
-from tfbench.race.schedule import followers, make_plan, orders, starting_places, with_even_slices
+from tfbench.race.launch import followers, make_plan, orders, starting_places, with_even_slices
 
 POLICY = Policy()
 CASE = Case("w.py::w", "w", "w.py::w")
