@@ -131,6 +131,11 @@ class LaunchBudgets:
     of a run stay below 4 GB of private memory."""
     lane_memory: int = 4 << 30
     """Bytes of available memory for each lane under ``--lanes auto``: two launches of two processes with 1 GB each."""
+    lane_error: float = 1.15
+    """How much larger the error of a launch may be beside other lanes. More would cost a third more launches."""
+    lane_launches: int = 60
+    """Launches of each step by which ``tfbench doctor --lanes`` measures that. The standard error of a ratio of two
+    standard deviations is then at most 13%."""
     alone_launches: int = 3
     """Launches of a case that has nothing to race against. An interval over the launches of a saved run needs three."""
     repro_launches: int = 5
@@ -163,7 +168,12 @@ class LaunchBudgets:
     """Of a long step, up to this many rounds may take as long as the preparation took. More launches instead would each
     prepare anew."""
     rounds_min: int = 7
-    """A median of fewer rounds is too coarse, however long an iteration takes."""
+    """A median of fewer rounds is too coarse if they take less than `rounds_min_seconds`."""
+    rounds_min_seconds: float = 4.0
+    """Rounds of long steps scatter little, because a second averages the bursts of other programs. So `rounds_min` rounds
+    may take so long, and steps above 0.3 s have fewer, at least `rounds_least`."""
+    rounds_least: int = 4
+    """The range of four rounds still tells the error of their median, and that of three a third too little."""
     rounds_allocated: tuple[float, float] = (0.5, 2.0)
     """Fewest and most rounds of later launches, as factors of the usual number. Within them, a launch has the number that
     lowers the error most per second by what the launches so far show. More only after the first look, which decides most
@@ -389,6 +399,8 @@ class TimeLimits:
     case_seconds: float = 120.0
     """Time limit for the race of a group, for each pair of entrants, whether looks are left or not. Launches of 50 ms steps
     take 1.2 s, and where they differ by 1.4%, 43 of them find 68% of the slowdowns of 2%, and 96 find 95%."""
+    case_launches: int = 6
+    """The launches of long steps may take more than `case_seconds`, until there are so many: those of the third look."""
 
 
 class Thresholds(NamedTuple):
@@ -424,11 +436,20 @@ class Policy(
         looks = self.looks and self.looks[0] >= 2 and list(self.looks) == sorted(set(self.looks))
         first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
         probes = min(self.probe_calls, self.probes_at_once, self.probe_launches)
-        counts = min(probes, self.memory_launches, self.alone_launches, self.suite_passes)
+        counts = min(
+            probes,
+            self.lane_launches - 1,
+            self.case_launches,
+            self.rounds_least,
+            self.memory_launches,
+            self.alone_launches,
+            self.suite_passes,
+        )
         limits = min(self.lane_memory, self.overrun, self.output_bytes, self.file_bytes, self.block_longest)
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
             "0 < tail_effect < tail_tolerance < 1 must hold": 0 < self.tail_effect < self.tail_tolerance < 1,
+            "lane_error must be at least 1": self.lane_error >= 1,
             "tail_alpha must lie between 0 and 1": 0 < self.tail_alpha < 1,
             "tail_rounds must be at least 1, and tail_launch_seconds 0": self.tail_rounds >= 1
             and self.tail_launch_seconds >= 0,
@@ -559,7 +580,7 @@ class Policy(
 # Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, tail_tolerance=0.06, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
-    floor_launches=3, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
+    floor_launches=3, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
 )  # fmt: skip
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit
 # among the live zygotes and serve one case after another. Any other graph counts.

@@ -63,6 +63,11 @@ def test_a_long_step_that_is_expensive_to_prepare_has_more_rounds(preparation, r
     assert plan.rounds == rounds
 
 
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.28, 7), (0.4, 5), (0.55, 4), (5.0, 4)])
+def test_steps_above_three_tenths_of_a_second_have_fewer_rounds(seconds, rounds):
+    assert make_plan(sides_of(CASE), {0: seconds, 1: seconds}, POLICY).rounds == rounds
+
+
 def test_long_steps_that_can_be_sliced_have_blocks_of_the_same_length_without_priming():
     plan = make_plan(variants_of("a", "b"), {0: 0.025, 1: 0.1}, POLICY, sliceable=True)
     assert plan.sliced

@@ -78,6 +78,14 @@ def test_the_budget_of_seconds_ends_a_race():
     assert race.wall_seconds == pytest.approx(5.6)
 
 
+def test_the_launches_of_a_long_step_may_take_more_than_the_budget_of_seconds():
+    policy = replace(POLICY, case_seconds=1.0, case_launches=4, hopeless=math.inf)
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.3), steady(1e-4, 0.3)], policy=policy)
+    assert race.decisions[1].outcome is Outcome.INCONCLUSIVE
+    assert len(race.launches) in (4, 5)
+    assert race.limit == pytest.approx(4 * race.wall_seconds / len(race.launches))
+
+
 def test_launches_come_from_the_pairs_in_turn():
     race, launcher = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], pairs=range(4, 8))
     assert launcher.pairs[:5] == [4, 5, 6, 7, 4]

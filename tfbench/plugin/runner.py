@@ -228,6 +228,8 @@ class Display:
 def race_summary(race: Race) -> str:
     """Summarise a race: its launches, and the interval of the first undecided comparison."""
     words = f"launch {len(race.all_launches)}/{race.policy.looks[-1]}"
+    if race.limit > race.policy.case_seconds * max(1, len(race.entrants) - 1):
+        words += f", {race.wall_seconds:.0f} s of at most {race.limit:.0f} s"
     known = [(index, race.decisions[index]) for index in race.undecided if index in race.decisions]
     if known:
         index, decision = known[0]
@@ -381,8 +383,7 @@ class Runner:
         if option("changed_only") and not option("against"):
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
         self._processors = worker_processors(option("cpus"), listing=config.getoption("collectonly"))
-        file = Layout.of(config.rootpath).lanes
-        self._lanes, note = choose(option("lanes"), self._processors, option("cpus"), self.policy, file)
+        self._lanes, note = choose(option("lanes"), self._processors, option("cpus"), self.policy)
         self._notes += [note] if note else []
 
     # Collection

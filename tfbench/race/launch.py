@@ -129,7 +129,7 @@ def make_plan(
 
     Where long steps leave room for few rounds, they may take as long as the preparation took, up to ``rounds_long``.
     In sampling of two stages, the best number of samples within a unit grows with the cost of a unit (Cochran 1977,
-    Sampling Techniques, section 10.6).
+    Sampling Techniques, section 10.6). The fewest rounds of steps above 0.3 s are fewer, see ``rounds_min_seconds``.
 
     Entrants of the same case get blocks of equally many iterations, so that the fixed cost of a block has the same
     weight on both sides. A side that is far slower limits their number, see `block_longest`.
@@ -168,9 +168,10 @@ def make_plan(
     launch_seconds = policy.ahead_launch_seconds if works_on else policy.launch_seconds
     budget = launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
     rounds, more = (math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
-    rounds = max(rounds, min(more, policy.rounds_long))
+    long = math.floor(policy.rounds_min_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS) / max(turn, 1e-9))
+    least = max(policy.rounds_least, min(policy.rounds_min, long))
     return Plan(
-        rounds=min(policy.rounds_max, max(policy.rounds_min, rounds)),
+        rounds=min(policy.rounds_max, max(least, rounds, min(more, policy.rounds_long))),
         iterations=tuple(iterations),
         primes=tuple(primes),
         extra=tuple(extra),

@@ -231,6 +231,12 @@ class Race:
         """Wall time of all launches, without the start of zygotes."""
         return sum(launch.wall_seconds for launch in self.all_launches)
 
+    @property
+    def limit(self) -> float:
+        """Seconds that the launches may take: `case_seconds`, or what `case_launches` of a long step take."""
+        each = self.wall_seconds / max(1, len(self.all_launches))
+        return max(self.policy.case_seconds, self.policy.case_launches * each) * max(1, len(self.entrants) - 1)
+
     def rounds(self, entrant: int) -> int:
         """Return the number of rounds of this entrant so far."""
         return sum(len(run.seconds) for run in self.runs(entrant))
@@ -251,12 +257,11 @@ class Race:
         Args:
             progress: Called after every launch.
         """
-        limit = self.policy.case_seconds * max(1, len(self.entrants) - 1)
         try:
             while len(self.working) >= self._least and not self._finished() and not self.abort_reason:
                 if launch := self._launch(sorted({self.working[0], *self.undecided})):
                     self.launches.append(launch)
-                self._look(limit)
+                self._look(self.limit)
                 progress(self)
         finally:
             if self._ahead:
@@ -420,7 +425,7 @@ class Race:
         if len(self.launches) < self.policy.looks[0]:
             least, most = max(least, min(1.0, self._rounds_wanted / plan.rounds)), 1.0
         wanted = min(max(max(best, default=plan.rounds), least * plan.rounds), most * plan.rounds)
-        return replace(plan, rounds=max(self.policy.rounds_min, round(wanted)))
+        return replace(plan, rounds=max(min(self.policy.rounds_min, plan.rounds), round(wanted)))
 
     def _look(self, limit: float) -> None:
         """Decide the open comparisons, finally if the race has taken ``limit`` seconds."""

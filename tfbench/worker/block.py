@@ -279,7 +279,7 @@ def gc_disabled() -> Iterator[None]:
 def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[float, float]:
     """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
 
-    Two windows take ``seconds``. Returns the median seconds of an iteration in the last window, and the median of the
+    Two windows take ``seconds``. A step that takes longer than ``limit`` runs once. Returns the median seconds of an iteration in the last window, and the median of the
     time in which the process did not run, as a fraction of its processor time.
 
     Raises:
@@ -293,7 +293,7 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[
     while True:
         window = clock()
         times: list[float] = []
-        while len(times) < 2 or clock() - window < seconds * 5e8:
+        while not times or (len(times) < 2 and clock() - window < limit * 1e9) or clock() - window < seconds * 5e8:
             used = time.process_time_ns()
             start, end = block(size)
             used = time.process_time_ns() - used
