@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tfbench import __version__
 from tfbench.commands.setup import progress_bar
-from tfbench.doctor import calibration, checks, machine, noise
+from tfbench.doctor import calibration, checks, lanes, machine, noise
 from tfbench.doctor.calibration import SLOWDOWNS, Journal, Plan, Selection
 from tfbench.doctor.checks import COLOURS
 from tfbench.doctor.gpu_check import GpuCheck
@@ -28,8 +28,11 @@ from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import Policy, preset
+from tfbench.race.lanes import keep_measured
+from tfbench.race.process_launcher import Processors
 from tfbench.report.screen import Screen
 from tfbench.storage.baselines import Layout
+from tfbench.untrusted import plural
 
 SCHEMA = "tfbench-doctor/1"
 _SECONDS = (1.0, 3600.0)
@@ -40,6 +43,8 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     option("--seconds", type=float, default=noise.SECONDS, metavar="N", help="time for the races (default %(default)s)")
     option("--no-race", action="store_true", help="only read the system, which takes about two seconds")
     option("--cpus", default="", metavar="LIST", help="processors for the workers (default: the last one)")
+    text = "measure instead how many cases may race at the same time, which pytest --benchmark --lanes auto uses"
+    option("--lanes", action="store_true", help=text)
     option("--report-json", type=Path, metavar="PATH", help="write the findings as JSON")
 
 
@@ -59,6 +64,8 @@ def run_doctor(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--seconds {arguments.seconds:g} must lie from {_SECONDS[0]:g} to {_SECONDS[1]:g}")
     limits, console = Limits(), Screen()
     where = worker_processors(arguments.cpus)
+    if arguments.lanes:
+        return _measure_lanes(where, console)
     found = machine.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
     measured = noise.Measured()
     if not arguments.no_race:
@@ -88,6 +95,24 @@ def run_doctor(arguments: argparse.Namespace) -> int:
         write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
         console.print(f"findings written: {arguments.report_json}")
     return code
+
+
+def _measure_lanes(where: Processors, console: Screen) -> int:
+    """Measure how many lanes the machine bears, keep that for later runs, and return the exit code."""
+    policy = preset("standard")
+    tried = lanes.counts(where)
+    if not tried:
+        console.print(f"one case races at a time: {len(where.every)} processors have no room for two lanes")
+        return checks.FIT
+    with progress_bar(console) as bar:
+        task = bar.add_task("", total=None)
+        tests = lanes.measure(tried, where, policy, lambda text, done: bar.update(task, description=text))
+    console.print(lanes.table_of(tests, policy))
+    count = lanes.borne(tests, policy)
+    kept = keep_measured(where, count)
+    cases = plural(count, "case")
+    console.print(f"{cases} may race at the same time here; --lanes auto does that from now on ({kept})")
+    return checks.FIT
 
 
 def add_calibrate(parser: argparse.ArgumentParser) -> None:

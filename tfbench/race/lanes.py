@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -9,6 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from platformdirs import user_cache_path
 
 from tfbench.errors import UsageError
 from tfbench.facts import machine, read_proc
@@ -21,8 +24,6 @@ from tfbench.untrusted import parse_json, render_json
 # Divide the processors into lanes
 
 
-FEWEST = 4
-"""Processors from which several lanes pay. On two, one lane already uses both for two thirds of the wall time."""
 _SYSTEM = Path("/sys/devices/system/cpu")
 
 
@@ -117,29 +118,34 @@ AUTO = "auto"
 _SCHEMA = "tfbench-lanes/1"
 
 
-def keep_measured(file: Path, whole: Processors, count: int) -> None:
-    """Note how many lanes these processors bear, as `tfbench doctor --lanes` has measured it.
+def keep_measured(whole: Processors, count: int) -> Path:
+    """Note how many lanes these processors bear, as `tfbench doctor --lanes` has measured it, and return the file.
 
     Raises:
         OSError: The file cannot be written.
     """
-    write_whole(file, render_json({"schema": _SCHEMA, **_here(whole), "lanes": count}) + "\n")
+    file, here = _kept(whole)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, render_json({**here, "lanes": count}) + "\n")
+    return file
 
 
-def _here(whole: Processors) -> JSON:
-    return {"machine": machine(), "processors": list(whole.every)}
+def _kept(whole: Processors) -> tuple[Path, JSON]:
+    """Return the file of this user for these processors of this machine, and what it must contain."""
+    here = {"schema": _SCHEMA, "machine": machine(), "processors": list(whole.every)}
+    key = hashlib.sha256(render_json(here).encode()).hexdigest()[:16]
+    return user_cache_path("tfbench", appauthor=False) / "lanes" / f"{key}.json", here
 
 
-def measured(file: Path, whole: Processors) -> int | None:
+def measured(whole: Processors) -> int | None:
     """Return how many lanes these processors bear; ``None`` if that was not measured on this machine."""
+    file, here = _kept(whole)
     try:
         content = parse_json(file.read_text(encoding="utf-8"))
-        known = {key: content[key] for key in ("schema", "machine", "processors")}
-        count = content["lanes"]
-    except (OSError, ValueError, KeyError, TypeError):
+        count = content.pop("lanes")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    here = {"schema": _SCHEMA, **_here(whole)}
-    return count if known == here and isinstance(count, int) and count >= 1 else None
+    return count if content == here and isinstance(count, int) and count >= 1 else None
 
 
 def available_memory(root: Path = Path("/")) -> int:
@@ -152,16 +158,13 @@ def available_memory(root: Path = Path("/")) -> int:
     return min(free)
 
 
-def choose(
-    text: str, whole: Processors, cpus: str | None, policy: Policy, file: Path
-) -> tuple[tuple[Processors, ...], str]:
+def choose(text: str, whole: Processors, cpus: str | None, policy: Policy) -> tuple[tuple[Processors, ...], str]:
     """Return the processors of each lane of a run, and what the user should know about them.
 
     Args:
         text: The option ``--lanes``: a number, or ``auto`` for as many as the machine was measured to bear.
         whole: The processors of a run of one lane.
         cpus: The option ``--cpus``.
-        file: What `keep_measured` wrote.
 
     Raises:
         UsageError: The option is invalid, or there are fewer cores than lanes.
@@ -176,7 +179,7 @@ def choose(
     room = 1 if cpus else min(max(1, len(places(known))), max(1, available_memory() // policy.lane_memory))
     if text != AUTO:
         return lanes(whole, int(text), known), ""
-    count = measured(file, whole)
+    count = measured(whole)
     note = ""
     if count is None and room > 1:
         note = (

@@ -64,7 +64,6 @@ _UNSHARED = (
     "profiles/",
     "trees/",
     "journal.*",
-    "lanes.json",
 )
 """Patterns that git ignores. Baselines may be shared."""
 
@@ -86,8 +85,6 @@ class Layout:
         self.fleets = folder / "fleets"
         """Folders of plans, jobs and reports of `tfbench fleet`."""
         self.journal = folder / JOURNAL
-        self.lanes = folder / "lanes.json"
-        """How many lanes this machine bears, as measured."""
 
     @staticmethod
     def of(root: Path) -> Layout:

@@ -1,0 +1,65 @@
+"""How many cases the doctor lets race at the same time."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.race.test_lanes import machine
+from tfbench import cli
+from tfbench.commands import machine as command
+from tfbench.doctor import lanes
+from tfbench.doctor.lanes import LaneTest, borne
+from tfbench.policy import Policy
+from tfbench.race.lanes import measured
+from tfbench.race.process_launcher import Processors
+
+POLICY = Policy()
+TWO, FOUR, EIGHT = (
+    LaneTest(count, {"matmul": 0.006, "elementwise": 0.01}, {"matmul": matmul, "elementwise": elementwise}, 60)
+    for count, matmul, elementwise in [(2, 0.0061, 0.0099), (4, 0.0069, 0.0114), (8, 0.0062, 0.0117)]
+)
+
+
+def test_the_worse_step_decides():
+    assert TWO.larger == pytest.approx(0.0061 / 0.006)
+    assert EIGHT.larger == pytest.approx(1.17)
+
+
+def test_a_machine_bears_the_most_lanes_whose_error_is_at_most_fifteen_percent_larger():
+    assert borne([TWO, FOUR, EIGHT], POLICY) == 4
+    assert borne([EIGHT], POLICY) == 1
+    assert borne([], POLICY) == 1
+
+
+@pytest.mark.parametrize(("cores", "tried"), [(2, []), (4, []), (5, [2]), (9, [2, 4]), (16, [2, 4, 7])])
+def test_numbers_of_lanes_double_up_to_the_room(cores, tried, monkeypatch):
+    monkeypatch.setattr(lanes, "topology", lambda numbers: machine(cores))
+    assert lanes.counts(Processors((0,), (0,))) == tried
+
+
+def test_the_result_is_kept_for_later_runs(monkeypatch, tmp_path, capsys):
+    where = Processors((1,), (0, 1))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(command, "worker_processors", lambda cpus: where)
+    monkeypatch.setattr(lanes, "counts", lambda where: [2, 4, 8])
+    monkeypatch.setattr(lanes, "measure", lambda *arguments: [TWO, FOUR, EIGHT])
+    assert cli.main(["doctor", "--lanes"]) == 0
+    assert measured(where) == 4
+    text = capsys.readouterr().out
+    assert "4 cases may race at the same time here" in " ".join(text.split())
+    assert "1.17" in text
+
+
+def test_a_machine_without_room_is_not_measured(monkeypatch, capsys):
+    monkeypatch.setattr(lanes, "counts", lambda where: [])
+    assert cli.main(["doctor", "--lanes"]) == 0
+    assert "have no room for two lanes" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.tensorflow
+def test_two_forced_lanes_are_measured_with_real_processes():
+    policy = replace(POLICY, lane_launches=2, lane_error=1e9)
+    (test,) = lanes.measure([2], Processors((1,), (0, 1), (1, 0)), policy, lambda text, done: None)
+    assert test.count == 2
+    assert set(test.alone) == set(test.beside) == {"matmul", "elementwise"}
+    assert all(0 < error < 1 for error in (*test.alone.values(), *test.beside.values()))
