@@ -17,8 +17,8 @@ from tfbench.doctor.noise import FILE, NUMPY, Progress, SelfRace, noise_of
 from tfbench.errors import BenchmarkError
 from tfbench.model import Case
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Clock, Entrant
 from tfbench.race.lanes import lanes, places, topology
+from tfbench.race.launch import Clock, Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.workers import Suite
 from tfbench.report.screen import add_columns, add_row, table
