@@ -23,7 +23,7 @@ from tfbench.untrusted import command, plural
 from tfbench.versions import bisect, matrix
 from tfbench.versions.changes import RACED, Causes, ChangeFinder
 from tfbench.versions.defaults import CASES, ImportLauncher
-from tfbench.versions.matrix import FindingsFolder, Writer, ordered, race, sides_of
+from tfbench.versions.matrix import Findings, ordered, race, sides_of
 from tfbench.versions.repro import reproduce
 
 
@@ -93,10 +93,11 @@ def run_versions(arguments: argparse.Namespace) -> int:
         raced = race(cases, sides, launcher, policy, random.Random(), status.update, finder, variants)
         notes = setup.notes
         if arguments.findings is not None and not arguments.imports:
-            by_label = dict(zip(labels, sides, strict=True))
-            folder, collected = FindingsFolder(arguments.findings), setup.collected
-            writer = Writer(folder, collected.functions, collected.root, launcher, policy, by_label, status.update)
-            notes = [*notes, *writer.write(raced)]
+            findings = Findings(
+                arguments.findings, setup.collected.functions, setup.collected.root, launcher, policy,
+                dict(zip(labels, sides, strict=True)), status.update,
+            )  # fmt: skip
+            notes = [*notes, *findings.write(raced)]
     console.print(matrix.terminal(raced, saved, console.width))
     for note in notes:
         console.print(note)

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tfbench.errors import BenchmarkSkipped, SideError, TfbenchError, UsageError
 from tfbench.fs import write_whole
-from tfbench.model import JSON, Case, Outcome, Ratio, VariantResult
+from tfbench.model import JSON, Case, Outcome, VariantResult
 from tfbench.model.words import duration, size, times
 from tfbench.policy import Policy
 from tfbench.race.launch import Entrant
@@ -300,69 +300,25 @@ _SLUG = 60
 """Characters of a case that the name of a finding keeps; a digest follows, as names of cases are longer."""
 
 
-@dataclass(frozen=True)
-class Regression:
-    """A case that is slower on a side than on the reference."""
-
-    case: Case
-    side: str
-    """Label of the side."""
-    ratio: Ratio
-    launches: int
-
-
-class FindingsFolder:
-    """The findings of earlier runs: for each a report ``NAME.md``, written last, and the file ``NAME.py``."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def name(self, found: Regression, released: str) -> str:
-        """Return the name of a finding, which is the same in every run against the same release.
-
-        Args:
-            released: The TensorFlow of the reference. A slowdown against the next release is another finding.
-        """
-        key = "\n".join([found.case.name, found.side, released])
-        slug = re.sub(r"\W+", "-", found.case.short_name).strip("-")[:_SLUG]
-        return f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
-
-    def has(self, name: str) -> bool:
-        """Whether an earlier run wrote this finding."""
-        return self.report(name).exists()
-
-    def report(self, name: str) -> Path:
-        return self.folder / f"{name}.md"
-
-    def write(self, name: str, code: str, report: str) -> None:
-        """Write both files, the report last, so that an interrupted finding counts as not written."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / f"{name}.py", code)
-        write_whole(self.report(name), report)
-
-
-def regressions(matrix: Matrix) -> list[Regression]:
-    """Return the regressions of all sides against the reference."""
-    reference = matrix.labels[0]
+def regressions(matrix: Matrix) -> list[tuple[str, VariantResult]]:
+    """Return the label of the side and the result of each regression against the reference."""
     return [
-        Regression(row.case, label, entry.ratio, entry.launches)
+        (label, entry)
         for row in matrix.rows
-        for label, entry in zip(matrix.labels, row.entries, strict=True)
-        if label != reference
-        and isinstance(entry, VariantResult)
-        and entry.outcome is Outcome.REGRESSED
-        and entry.ratio
+        for label, entry in zip(matrix.labels[1:], row.entries[1:], strict=True)
+        if isinstance(entry, VariantResult) and entry.outcome is Outcome.REGRESSED
     ]
 
 
 @dataclass(frozen=True)
-class Writer:
-    """Makes the files of new findings.
+class Findings:
+    """Writes the files of new findings: for each a report ``NAME.md``, and the file ``NAME.py``.
 
     A finding whose file does not show the slowdown on both interpreters is not written: the file is its confirmation.
     """
 
-    folder: FindingsFolder
+    folder: Path
+    """It has the findings of earlier runs."""
     functions: Mapping[str, pytest.Function]
     """The pytest item of each case, by name."""
     root: Path
@@ -374,38 +330,47 @@ class Writer:
 
     def write(self, matrix: Matrix) -> list[str]:
         """Write the new findings, and return a line on each regression."""
-        labels = list(self.sides)
-        released = _tensorflow(matrix.sides[labels[0]])
+        reference = matrix.labels[0]
+        packages = matrix.sides[reference]["packages"]
+        released = next((f"{name}=={packages[name]}" for name in TENSORFLOWS if name in packages), "")
         lines = []
-        for found in regressions(matrix):
-            name = self.folder.name(found, released)
-            about_it = f"{found.case.short_name} on {found.side}"
-            if self.folder.has(name):
-                lines.append(f"finding of an earlier run: {about_it}: {self.folder.report(name)}")
-                continue
-            try:
-                self._write(name, found, labels[0])
-            except TfbenchError as error:
-                lines.append(f"no finding: {about_it}: {brief(error)}")
-            else:
-                lines.append(f"new finding: {about_it}: {self.folder.report(name)}")
+        for label, result in regressions(matrix):
+            report = self.folder / f"{_finding(result.case, label, released)}.md"
+            word = "finding of an earlier run"
+            if not report.exists():
+                try:
+                    self._write(report, (reference, label), result)
+                except TfbenchError as error:
+                    lines.append(f"no finding: {result.case.short_name} on {label}: {brief(error)}")
+                    continue
+                word = "new finding"
+            lines.append(f"{word}: {result.case.short_name} on {label}: {report}")
         return lines
 
-    def _write(self, name: str, found: Regression, reference: str) -> None:
-        sides, labels = (self.sides[reference], self.sides[found.side]), (reference, found.side)
-        function = self.functions[found.case.name]
-        extracted = Extracted.of(function, found.case, sides, labels, self.root, self.policy)
-        self.tell(f"running the file of {found.case.short_name}")
-        shown = extracted.confirmed("repro.py", found.ratio.center, self.policy)
-        made = command("tfbench", "versions", reference, found.side, found.case.name)
-        ratio = found.ratio, found.launches
-        report = extracted.report(Path(f"{name}.py"), self.launcher, self.policy, ratio, shown, made)
-        self.folder.write(name, extracted.code, report)
+    def _write(self, report: Path, labels: tuple[str, str], result: VariantResult) -> None:
+        """Write both files, the report last, so that an interrupted finding counts as not written."""
+        assert result.ratio is not None
+        case, sides = result.case, (self.sides[labels[0]], self.sides[labels[1]])
+        extracted = Extracted.of(self.functions[case.name], case, sides, labels, self.root, self.policy)
+        self.tell(f"running the file of {case.short_name}")
+        shown = extracted.confirmed("repro.py", result.ratio.center, self.policy)
+        made, file = command("tfbench", "versions", *labels, case.name), report.with_suffix(".py")
+        raced = result.ratio, result.launches
+        text = extracted.report(Path(file.name), self.launcher, self.policy, raced, shown, made)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(file, extracted.code)
+        write_whole(report, text)
 
 
-def _tensorflow(environment: JSON) -> str:
-    packages = environment["packages"]
-    return next((f"{name}=={packages[name]}" for name in TENSORFLOWS if name in packages), "")
+def _finding(case: Case, label: str, released: str) -> str:
+    """Return the name of a finding, which is the same in every run against the same release.
+
+    Args:
+        released: The TensorFlow of the reference. A slowdown against the next release is another finding.
+    """
+    key = "\n".join([case.name, label, released])
+    slug = re.sub(r"\W+", "-", case.short_name).strip("-")[:_SLUG]
+    return f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
 # Report cases by versions: tables for the terminal, Markdown, JSON
