@@ -90,6 +90,22 @@ def test_each_kind_of_change_has_the_first_line_of_its_cause(found, monkeypatch)
     ]
 
 
+def test_what_is_faster_is_explained_by_what_is_slower_on_the_reference(found, monkeypatch):
+    asked = []
+
+    def causes(launcher, policy, sides, metric, explanation, slowdown, tell):
+        asked.append(([entrant.side.name for entrant in sides], round(slowdown, 1)))
+        return ["op: Cast +1 ms"]
+
+    monkeypatch.setattr(changes, "causes", causes)
+    monkeypatch.setattr(ScriptedLauncher, "ready", lambda *given: None, raising=False)
+    changed, *_ = found(0.5, ["Mul"], ["Mul"], Causes(ScriptedLauncher(Clock(), []), POLICY, race_defaults=False))
+    assert [(change.verdict.outcome, change.cause) for change in changed] == [
+        (Outcome.IMPROVED, "on 2.20: op: Cast +1 ms")
+    ]
+    assert asked == [(["2.21", "2.20"], 1.0)]
+
+
 def test_one_table_lists_what_changed_by_case_and_kind():
     def change(metric, *values, unit="", ratio=None, cause=""):
         verdict = Verdict(CASE, Outcome.REGRESSED, Reason("slower", ""), metric, ratio, values=values, unit=unit)

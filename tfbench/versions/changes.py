@@ -161,8 +161,12 @@ class Causes:
             ratio: The raced ratio, if the metric is raced.
         """
         self.launcher.ready([(entrant.side, entrant.case.env) for entrant in sides], [0])
-        if ratio and ratio.center < 1:  # profiles explain slowdowns
+        if ratio and ratio.center < 1:
             lines = [*result_changed(found), *xla_changed(found), *ops_changed(found)]
+            if not lines:  # profiles explain slowdowns, so they tell what is slower on the first side
+                back = sides[1], sides[0]
+                slower = causes(self.launcher, self.policy, back, metric, found, 1 / ratio.center - 1, self.tell)
+                lines = [f"on {sides[0].side.name}: {line}" for line in slower]
         else:
             slowdown = ratio.center - 1 if ratio else None
             lines = causes(self.launcher, self.policy, sides, metric, found, slowdown, self.tell)
