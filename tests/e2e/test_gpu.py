@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.project import Project
-from tests.fakes.nvml import Device, library
+from tests.fakes.nvml import Device, Replay, library
 from tfbench.commands import machine
 from tfbench.doctor.gpu_check import GpuCheck
 from tfbench.doctor.machine import State
 from tfbench.gpus.monitor import GpuSession
-from tfbench.gpus.nvml import Nvml, Replay
+from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.selection import has_driver
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset

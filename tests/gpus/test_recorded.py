@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.nvml import UUIDS, Device, library
+from tests.fakes.nvml import UUIDS, Device, Replay, library
 from tfbench.errors import GpuError, UsageError
 from tfbench.gpus.monitor import GpuMonitor, disturbance
-from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml, Recording, Replay
+from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml, Recording
 from tfbench.policy import preset
 
 POLICY = preset("standard")
