@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tfbench.metrics.graph_diff import Change, explain, graph_changes, metric_changes, result_changes, xla_changes
+from tfbench.metrics.exact import explain, metric_changes
+from tfbench.metrics.graphs import Change, graph_changes, result_changes, xla_changes
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import MetricValues
 from tfbench.policy import Policy

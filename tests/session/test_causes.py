@@ -1,6 +1,6 @@
 """The first line of a cause."""
 
-from tfbench.metrics.graph_diff import MetricChange
+from tfbench.metrics.exact import MetricChange
 from tfbench.profiles.attribution import Attribution, Cause, TimeCategory
 from tfbench.session.profiling import Explanation, op_lines, ops_changed, result_changed, traced_again, xla_changed
 

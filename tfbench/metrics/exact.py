@@ -1,15 +1,16 @@
-"""Judge metrics that are exact or sampled."""
+"""Judge metrics that are exact or sampled, and list what differs between the evidence of two sides."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median, stdev
 
 from tfbench.metrics import catalog
 from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS, PEAK_HOST_MEMORY, Metric, Worse
+from tfbench.metrics.graphs import Change, graph_changes, lost_and_gained, result_changes, xla_changes
+from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
 from tfbench.model.words import BYTES, amount, exchanged
 from tfbench.policy import Policy
@@ -108,10 +109,44 @@ def differing(launches: Collection[MetricValues], policy: Policy) -> dict[str, s
     return found
 
 
-def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Return the entries of a count that are ``lost`` and ``gained``; a key without entries is left out."""
-    old, new = Counter(before), Counter(now)
-    return {word: dict(some) for word, some in (("lost", old - new), ("gained", new - old)) if some}
+@dataclass(frozen=True)
+class MetricChange:
+    """A metric that differs between two sides."""
+
+    metric: str
+    unit: str
+    before: float | None
+    now: float | None
+    counts: Mapping[str, Mapping[str, int]]
+    """The entries ``lost`` and ``gained`` by a metric that counts."""
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """Its name, both values, and the entries lost and gained, in words."""
+        values = amount(self.before, self.unit), amount(self.now, self.unit)
+        return self.metric, *values, exchanged(**self.counts)
+
+
+def metric_changes(before: MetricValues, now: MetricValues, policy: Policy) -> list[MetricChange]:
+    """List each metric that differs by more than the policy's tolerance for it."""
+    changes = []
+    for metric in catalog.PROBED:
+        old, new = before.value(metric.name), now.value(metric.name)
+        counts = lost_and_gained(before.counts.get(metric.name, {}), now.counts.get(metric.name, {}))
+        if old is not None and new is not None and same(metric, before, now, policy):
+            continue
+        if (old or 0) != (new or 0) or counts:  # an absent metric equals 0: a side without a graph has no casts
+            changes.append(MetricChange(metric.name, metric.unit, old, new, counts))
+    return changes
+
+
+def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
+    """List every change of the executed graphs, of XLA's modules, and of the types of the result."""
+    return [
+        *graph_changes(before.executed, now.executed),
+        *xla_changes(before.modules, now.modules),
+        *result_changes([one.dtype for one in before.outputs], [one.dtype for one in now.outputs]),
+    ]
 
 
 # Compare the metrics that every timed launch samples: the first call and the peak of host memory

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tfbench.metrics.graph_diff import MetricChange
+from tfbench.metrics.exact import MetricChange
 from tfbench.model import JSON
 from tfbench.model.words import percent, size, time
 from tfbench.profiles.attribution import Attribution, Cause, TimeCategory

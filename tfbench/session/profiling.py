@@ -14,7 +14,8 @@ from tfbench.fs import atomic_dir, scratch_dir
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.catalog import read as read_metrics
-from tfbench.metrics.graph_diff import GRAPH, RESULT, XLA, MetricChange, explain, metric_changes
+from tfbench.metrics.exact import MetricChange, explain, metric_changes
+from tfbench.metrics.graphs import GRAPH, RESULT, XLA
 from tfbench.metrics.parity import ProbeOutput, compare
 from tfbench.model import JSON, TIME, Case, Note, Outcome
 from tfbench.policy import Policy
