@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tfbench.errors import ReportError, TfbenchError
-from tfbench.model import Outcome, Ratio, Reason, Report, Verdict
 from tfbench.suite.axes import Axis, Level, Variant, across
 from tfbench.suite.claims import as_accurate, as_fast, faster, no_leak, smaller
+
+if TYPE_CHECKING:
+    from tfbench.model import Outcome, Ratio, Reason, Report, Verdict
 
 __all__ = [
     "Axis", "Bench", "Level", "Outcome", "Ratio", "Reason", "Report", "ReportError", "Shared", "TfbenchError", "Variant",
     "Verdict", "across", "as_accurate", "as_fast", "faster", "load_report", "no_leak", "smaller",
 ]  # fmt: skip
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import the types of a report at their first use: they need more packages than the worker has."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tfbench import model
+
+    return getattr(model, name)
 
 
 def load_report(path: str | PathLike[str]) -> Report:

@@ -39,6 +39,7 @@ from tfbench.model import (
     Verdict,
     because,
 )
+from tfbench.model.formats import plain
 from tfbench.model.words import duration
 from tfbench.model.words import times as formatted
 from tfbench.report import json_format
@@ -518,8 +519,8 @@ class FileComparison:
             "first_median_seconds": self.first and self.first.median,
             "second_median_seconds": self.second and self.second.median,
             "ratio": self.ratio,
-            "interval": self.interval and self.interval.as_json(),
-            "reason": self.reason.as_json(),
+            "interval": self.interval and plain(self.interval),
+            "reason": json_format.content_of(self.reason),
         }
 
 

@@ -26,7 +26,7 @@ from typing import NoReturn
 import tfbench.commands
 from tests.fakes import preloaded
 
-IMPORTED = ("jinja2", "jsonschema", "pytest", "tfbench.session.session", "tfbench.sides.environments")
+IMPORTED = ("jinja2", "msgspec", "pytest", "tfbench.session.session", "tfbench.sides.environments")
 """What runs import besides the commands."""
 
 

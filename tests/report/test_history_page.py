@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from tests.fakes.histories import ANCHOR, commit, session
-from tfbench.model import RATIO, IndexedRun, IndexedSeries, SeriesPoint
+from tfbench.model import RATIO, Series, SeriesPoint, SeriesRun
 from tfbench.report.html.history_page import render
 from tfbench.report.trends import TrendLine
 from tfbench.stats.change_points import Trend, TrendState
 
-RUNS = [IndexedRun(session(number), commit(number), False, (), "tensorflow 2.21.0", "x") for number in range(100)]
+RUNS = [SeriesRun(session(number), commit(number), False, (), "tensorflow 2.21.0", "x") for number in range(100)]
 
 
 def steady(number, logs):
@@ -21,7 +21,7 @@ def steady(number, logs):
         SeriesPoint(run, math.exp(log), math.exp(log - 0.01), math.exp(log + 0.01), "unchanged")
         for run, log in zip(RUNS, logs, strict=True)
     ]
-    series = IndexedSeries(number, f"b/test_x.py::test_x[size={number}]", RATIO, ANCHOR.label, "")
+    series = Series(number, f"b/test_x.py::test_x[size={number}]", RATIO, ANCHOR.label, "")
     return [TrendLine(Trend(series, len(points), 0, (), 0, "", None, TrendState.STEADY), points)]
 
 

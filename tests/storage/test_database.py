@@ -15,14 +15,11 @@ from tests.fakes.histories import nightly
 from tests.fleet.clusters import PASSWORD, WITHOUT_POSTGRES, postgres
 from tests.storage.test_history import ACCEPTED, FULL, LATER
 from tfbench.cli import main
-from tfbench.errors import HistoryError
-from tfbench.storage.database import HEAD, opened
+from tfbench.storage.database import TABLE, opened
 from tfbench.storage.history import History
-from tfbench.storage.history_index import HistoryIndex
 
-LIBRARIES = [name for name in ("sqlalchemy", "psycopg", "alembic") if importlib.util.find_spec(name) is None]
 WITHOUT = WITHOUT_POSTGRES or (
-    f"{LIBRARIES[0]} is missing; pip install 'pytest-tfbench[postgres]'" if LIBRARIES else ""
+    "" if importlib.util.find_spec("psycopg") else "psycopg is missing; pip install 'pytest-tfbench[postgres]'"
 )
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WITHOUT), reason=WITHOUT)]
 
@@ -34,13 +31,12 @@ def server():
 
 
 @pytest.fixture
-def url(server, tmp_path, monkeypatch):
+def url(server):
     """Return the URL of an empty database."""
     import psycopg
 
-    monkeypatch.setattr("tfbench.storage.database.user_cache_path", lambda name: tmp_path / name)
     with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("DROP TABLE IF EXISTS tfbench_document, tfbench_version")
+        connection.execute(f"DROP TABLE IF EXISTS {TABLE}")
     return server.url
 
 
@@ -50,12 +46,8 @@ def test_a_database_reads_back_what_a_folder_does(url, tmp_path):
         one.record(LATER)
         one.record(FULL)
         one.accept(ACCEPTED)
-    assert database.read() == folder.read()
-    indices = [HistoryIndex(place) for place in (url, tmp_path / "history")]
-    assert indices[0].series() == indices[1].series()
-    assert indices[0].accepted(ACCEPTED.case) == indices[1].accepted(ACCEPTED.case)
-    for index in indices:
-        index.close()
+    assert database.content().once() == folder.content().once() == [FULL, LATER]
+    assert database.content().accepted == [ACCEPTED]
 
 
 def test_many_writers_write_a_run_once_and_lose_none(url):
@@ -78,7 +70,7 @@ def test_many_writers_write_a_run_once_and_lose_none(url):
     for writer in writers:
         writer.join()
     assert not failures
-    assert len(opened(url).stamps()) == 20
+    assert len(opened(url).content().runs) == 20
 
 
 def test_a_run_is_recorded_while_the_database_restarts(server, url):
@@ -88,37 +80,13 @@ def test_a_run_is_recorded_while_the_database_restarts(server, url):
     starter.start()
     history.record(FULL)
     starter.join()
-    assert len(history.read()[0]) == 1
-
-
-def test_the_newest_migration_is_the_one_that_opening_looks_for(url):
-    import psycopg
-
-    opened(url)
-    with psycopg.connect(url) as connection:
-        assert connection.execute("SELECT version_num FROM tfbench_version").fetchone() == (HEAD,)
-
-
-def test_older_tables_are_updated_and_newer_ones_refused(url):
-    import sqlalchemy
-
-    engine = sqlalchemy.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sqlalchemy.NullPool)
-    opened(url).record(FULL)
-    with engine.begin() as connection:
-        connection.execute(sqlalchemy.text("ALTER TABLE tfbench_document DROP COLUMN written"))
-        connection.execute(sqlalchemy.text("UPDATE tfbench_version SET version_num = '0001'"))
-    assert len(opened(url).read()[0]) == 1
-    with engine.begin() as connection:
-        assert connection.execute(sqlalchemy.text("SELECT count(written) FROM tfbench_document")).scalar() == 1
-        connection.execute(sqlalchemy.text("UPDATE tfbench_version SET version_num = '9999'"))
-    with pytest.raises(HistoryError, match="a newer one has changed them, so update tfbench"):
-        opened(url)
+    assert len(history.content().runs) == 1
 
 
 def test_the_command_shows_a_database(url, tmp_path, capsys):
     nightly(tmp_path / "history", {"b/t.py::x": [0.0] * 9 + [0.1] * 8})
     database = opened(url)
-    for record in History(tmp_path / "history").read()[0]:
+    for record in History(tmp_path / "history").content().once():
         database.record(record)
     assert main(["history", "--folder", url]) == 1
     printed = capsys.readouterr()

@@ -8,7 +8,8 @@ import pytest
 
 from tests.storage.test_baselines import CONTEXT
 from tfbench.model import AcceptedChange, Outcome, Ratio
-from tfbench.storage.baselines import Layout, context_json
+from tfbench.model.formats import plain
+from tfbench.storage.baselines import Layout
 from tfbench.storage.history import Anchor, Content, History, SessionRecord, read_file
 
 CASE = "b/x.py::x"
@@ -46,7 +47,7 @@ def test_a_file_has_a_line_for_the_run_and_one_per_case(tmp_path):
     assert path == tmp_path / "2026-01-01T000000+0000-a.jsonl"
     head, *cases = map(json.loads, path.read_text().splitlines())
     assert head == {
-        "schema": "tfbench-history/1", "kind": "run", **context_json(CONTEXT), "releases": ["v1.1"],
+        "schema": "tfbench-history/1", "kind": "run", **plain(CONTEXT), "releases": ["v1.1"],
         "anchor": {"label": "git:v1.0", "key": "0123456789abcdef"}, "cases": 2,
     }  # fmt: skip
     assert cases == [
@@ -201,7 +202,7 @@ def test_hostile_names_lose_what_a_terminal_would_obey(tmp_path):
 
 def earlier(**change):
     cases = {CASE: {"source": "abc", "floors": [1e-5, 1.1e-5]}}
-    return json.dumps({"schema": "tfbench-session/1", **context_json(CONTEXT), "cases": cases, **change}, indent=1)
+    return json.dumps({"schema": "tfbench-session/1", **plain(CONTEXT), "cases": cases, **change}, indent=1)
 
 
 def test_runs_of_the_earlier_schema_are_read(tmp_path):

@@ -28,6 +28,7 @@ from tfbench.doctor import checks, machine
 from tfbench.doctor.machine import Finding, Limits, Machine, ObservationWindow, State
 from tfbench.errors import BenchmarkError, TfbenchError
 from tfbench.model import JSON, Case, Effect, Launch, Outcome, Plan, Ratio
+from tfbench.model.formats import plain
 from tfbench.model.words import change, duration, times
 from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared
@@ -74,7 +75,7 @@ class DetectionLimit:
         return {
             "launch_deviation": self.noise.launch_deviation,
             "zygote_deviation": self.noise.zygote_deviation,
-            "itself": self.itself.as_json(),
+            "itself": plain(self.itself),
             "smallest_found": self.smallest,
             "launches": self.launches,
             "unchanged_launches": self.unchanged_launches,

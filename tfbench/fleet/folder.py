@@ -12,13 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import Annotated
+
+from msgspec import Meta
 
 from tfbench.errors import JobError, ReportError, UsageError
 from tfbench.fleet.job import Job, load
 from tfbench.fs import atomic_dir, read_text, write_whole
 from tfbench.model import JSON, Case
+from tfbench.model.formats import Name, Number, Text, check_schema, convert, line, plain, read
 from tfbench.suite.shards import digest
-from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, parse_json, render_json
+from tfbench.untrusted import brief, parse_json, render_json
 
 # Name the files of a fleet: its plan, and the job, report, log and attempts of each number
 
@@ -34,19 +38,37 @@ _HOST = re.compile(r"[^A-Za-z0-9_.-]")
 class Plan:
     """What all jobs of a fleet have in common."""
 
-    jobs: int
-    cases: int
-    suite: str
-    machine_class: str
-    root: str
+    jobs: Number
+    cases: Number
+    suite: Text
+    machine_class: Text
+    root: Text
     """pytest's root, where each machine finds the benchmarks."""
-    seconds: float
+    seconds: Annotated[float, Meta(ge=0)]
     """Expected machine time of all jobs, in seconds."""
-    missing: tuple[str, ...] = ()
+    missing: tuple[Name, ...] = ()
     """Names of the cases that the other side would run under the same options, and that are in no job."""
 
     def render(self) -> str:
-        return render_json({"schema": SCHEMA, **vars(self)}, 1) + "\n"
+        return render_json({"schema": SCHEMA, **plain(self)}, 1) + "\n"
+
+
+@dataclass(frozen=True)
+class _Aside:
+    """A machine that was set aside."""
+
+    host: Name
+    reason: Text
+    time: float
+
+
+@dataclass(frozen=True)
+class _Event:
+    """What each line about an attempt has. Events have more of their own."""
+
+    event: Name
+    host: Name
+    time: float
 
 
 class FleetFolder:
@@ -71,24 +93,12 @@ class FleetFolder:
             JobError: There is none, or it has another schema.
         """
         try:
-            content = an_object(parse_json(read_text(self.plan_file)), "the plan")
-            if content["schema"] != SCHEMA:
-                raise JobError(
-                    f"{brief(self.plan_file)} has the schema {brief(content['schema'])}, and this tfbench reads {SCHEMA}: "
-                    "plan again with this tfbench, or install the tfbench that planned it"
-                )
-            return Plan(
-                an_integer(content["jobs"], "jobs", 1),
-                an_integer(content["cases"], "cases", 1),
-                a_text(content["suite"], "suite"),
-                a_text(content["machine_class"], "machine_class"),
-                a_text(content["root"], "root"),
-                a_number(content["seconds"], "seconds", 0),
-                tuple(a_text(name, "missing") for name in a_list(content["missing"], "missing")),
-            )
-        except (ValueError, KeyError, ReportError) as error:
+            content = parse_json(read_text(self.plan_file))
+            check_schema(content, SCHEMA)
+            return convert(Plan, content)
+        except (ValueError, ReportError) as error:
             fix = "tfbench fleet plan writes one"
-            raise JobError(f"{brief(self.path)} is no folder of a fleet ({described(error)}); {fix}") from None
+            raise JobError(f"{brief(self.path)} is no folder of a fleet ({brief(error)}); {fix}") from None
 
     def job_file(self, index: int) -> Path:
         return self._numbered("jobs", index, ".json")
@@ -146,7 +156,7 @@ class FleetFolder:
         Raises:
             OSError: The disk is full.
         """
-        write_whole(self._aside(host), render_json({"host": host, "reason": reason, "time": time.time()}) + "\n")
+        write_whole(self._aside(host), f"{line(_Aside(host, reason, time.time()))}\n")
 
     def why_aside(self, host: str) -> str:
         """Return why a machine was set aside, ``""`` if it was not."""
@@ -156,10 +166,10 @@ class FleetFolder:
         """Yield each machine that was set aside, and the reason."""
         for path in sorted((self.path / "aside").glob("*.json")):
             try:
-                row = an_object(parse_json(read_text(path)), "the line")
-                yield a_text(row["host"], "host"), a_text(row["reason"], "reason")
-            except (ReportError, ValueError, KeyError) as error:
-                yield path.stem, f"its file cannot be read: {described(error)}"
+                row = read(_Aside, read_text(path).rstrip())
+                yield row.host, row.reason
+            except (ReportError, ValueError) as error:
+                yield path.stem, f"its file cannot be read: {brief(error)}"
 
     def _aside(self, host: str) -> Path:
         return self.path / "aside" / f"{_HOST.sub('_', host)[:100]}.json"
@@ -170,13 +180,11 @@ def node_name() -> str:
     return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
-def _event(line: str) -> JSON | None:
+def _event(text: str) -> JSON | None:
     try:
-        row = an_object(parse_json(line), "the line")
-        a_text(row["event"], "event")
-        a_text(row["host"], "host")
-        a_number(row["time"], "time")
-    except (ValueError, KeyError):
+        row: JSON = parse_json(text)
+        convert(_Event, row)
+    except ValueError:
         return None
     return row
 

@@ -11,17 +11,19 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Annotated, TypedDict
+
+from msgspec import Meta
 
 from tfbench.errors import JobError, NodeError, UsageError
 from tfbench.facts import packages
 from tfbench.fs import hold, read_text
 from tfbench.gpus.selection import opened, shared_folder
 from tfbench.model import JSON, Report
-from tfbench.report.json_format import Validator
+from tfbench.model.formats import Digest, Name, Number, Seconds, Texts, check_schema, convert, exactly, json_schema
+from tfbench.model.report import PolicyContent
 from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
 from tfbench.sides.spec import of_version
 from tfbench.suite.shards import SuitePart
@@ -66,35 +68,49 @@ def sides_of(spec: str, root: Path) -> dict[str, JSON]:
 
 
 SCHEMA = "tfbench-job/1"
-_FAMILY = "tfbench-job/"
+
+if TYPE_CHECKING:
+    PlannedSides = Mapping[str, JSON]
+else:
+
+    class _PlannedSide(TypedDict):
+        spec: Name
+        tree: Annotated[str, exactly("[0-9a-f]{0,64}")]
+        python: Annotated[str, Meta(max_length=40)]
+        packages: Texts
+
+    class PlannedSides(TypedDict):
+        """What both sides of a plan are: specification, git tree, Python and packages."""
+
+        baseline: _PlannedSide
+        contender: _PlannedSide
 
 
 @dataclass(frozen=True)
 class Job:
     """What one machine has to race, and what the machine must have for the results to count."""
 
-    index: int
+    index: Number
     """Number of the job, from 1."""
-    of: int
-    suite: str
+    of: Number
+    suite: Digest
     """Digest of the names of all cases of the suite, see `tfbench.suite.shards.digest`."""
-    suite_cases: int
+    suite_cases: Number
     """Number of cases of all jobs, which share the policy's alpha."""
-    cases: tuple[str, ...]
-    policy: JSON
+    cases: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=100_000)]
+    policy: PolicyContent
     """Every threshold, with lists as JSON has them. A machine whose tfbench has others refuses the job."""
-    sides: Mapping[str, JSON]
-    """``baseline`` and ``contender`` -> recipe: specification, git tree, Python and packages."""
-    machine_class: str
+    sides: PlannedSides
+    machine_class: Annotated[str, exactly("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")]
     """Name under which the engine knows machines that are alike."""
-    driver: str
+    driver: Annotated[str, exactly("[0-9.]{0,32}")]
     """Version of the GPU driver that the machine must have, ``""`` for any."""
-    device: str
-    scale: str
-    seed: int
-    session: str
+    device: Annotated[str, Meta(max_length=200)]
+    scale: Annotated[str, exactly("small|medium|large")]
+    seed: Annotated[int, Meta(ge=0, lt=2**32)]
+    session: Annotated[str, exactly("[0-9TZ:+-]{10,40}-[0-9a-f]{8}")]
     """Identity of the run in a history. A repeated job has the same, so a history has it once."""
-    seconds: float
+    seconds: Seconds
     """Expected time on the machine, in seconds."""
 
     @property
@@ -137,17 +153,14 @@ def read(text: str, name: str) -> Job:
     """Build a job from the text of its file; ``name`` is for errors. Raises `JobError`, see `load`."""
     try:
         content = parse_json(text)
+        check_schema(content, SCHEMA)
+        job = convert(Job, content)
+        if unknown := sorted(set(content) - {"schema", "digest", *(field.name for field in fields(Job))}):
+            raise ValueError(f"at the top, the key {unknown[0]!r} is unknown")
     except ValueError as error:
-        raise JobError(f"{brief(name)} is not JSON: {brief(error)}") from None
-    found = content.get("schema") if isinstance(content, dict) else None
-    if isinstance(found, str) and found != SCHEMA and found.startswith(_FAMILY):
         fix = "plan again with this tfbench, or install the tfbench that planned it"
-        raise JobError(f"{brief(name)} has the schema {brief(found)}, and this tfbench reads {SCHEMA}: {fix}")
-    if why := _validator().violation(content):
-        raise JobError(f"{brief(name)} is not a job of the schema {SCHEMA}: {why}")
-    values = {field.name: content[field.name] for field in fields(Job)}
-    job = Job(**{**values, "cases": tuple(values["cases"])})
-    if job.digest != content["digest"]:
+        raise JobError(f"{brief(name)} is not a job of the schema {SCHEMA}: {brief(error)}; {fix}") from None
+    if job.digest != content.get("digest"):
         raise JobError(f"{brief(name)} was edited: its content does not match its digest; run tfbench fleet plan again")
     if not job.index <= job.of or len(job.cases) > job.suite_cases:
         raise JobError(f"{brief(name)} contradicts itself: job {job.index} of {job.of}, {len(job.cases)} cases")
@@ -177,9 +190,9 @@ def check_report(job: Job, report: Report, name: str) -> None:
         raise JobError(f"{brief(name)} has no row for {min(missing)}, a case of its job")
 
 
-@cache
-def _validator() -> Validator:
-    return Validator(json.loads(resources.files("tfbench.fleet").joinpath("job.schema.json").read_bytes()))
+def schema() -> JSON:
+    """Return the JSON Schema of jobs, which ``docs/schemas`` publishes."""
+    return json_schema(Job, SCHEMA, "A part of a suite for one machine, as tfbench fleet plan writes it.")
 
 
 # Lease the host for one measurement at a time, across all engines, services and users of the host

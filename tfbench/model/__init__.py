@@ -3,6 +3,9 @@
 Times are seconds, ratios are contender / baseline, effects are natural logarithms of ratios.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tfbench.model.case import (
     JSON,
     LEAK_KINDS,
@@ -20,32 +23,46 @@ from tfbench.model.case import (
     Claim,
     own_thresholds,
 )
-from tfbench.model.history import FLOOR, RATIO, AcceptedChange, IndexedRun, IndexedSeries, SeriesPoint
-from tfbench.model.measurement import (
-    STATISTICS,
-    Calls,
-    Effect,
-    Launch,
-    MetricValues,
-    OutputSketch,
-    Plan,
-    Ratio,
-    Run,
-    Sample,
-    SlowCalls,
-    Statistic,
-    StoredRounds,
-)
-from tfbench.model.reasons import Note, Reason, ReasonCode, because
-from tfbench.model.report import EnvironmentInfo, MeasurementContext, Rate, RateRow, Report
-from tfbench.model.verdict import (
-    Comparison,
-    Outcome,
-    Skip,
-    SuiteVerdict,
-    VariantResult,
-    Verdict,
-)
+
+if TYPE_CHECKING:
+    from tfbench.model.history import FLOOR, RATIO, AcceptedChange, Series, SeriesPoint, SeriesRun
+    from tfbench.model.measurement import (
+        STATISTICS,
+        Calls,
+        Effect,
+        Launch,
+        MetricValues,
+        OutputSketch,
+        Plan,
+        Ratio,
+        Run,
+        Sample,
+        SlowCalls,
+        Statistic,
+        StoredRounds,
+    )
+    from tfbench.model.reasons import Note, Reason, ReasonCode, because
+    from tfbench.model.report import EnvironmentInfo, MeasurementContext, Rate, RateRow, Report
+    from tfbench.model.verdict import (
+        Comparison,
+        Outcome,
+        Skip,
+        SuiteVerdict,
+        VariantResult,
+        Verdict,
+    )
+
+_MODULES = ("history", "measurement", "verdict", "reasons", "report")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the types of files at their first use: workers need none of them, and have no msgspec."""
+    if name in __all__:
+        for module in _MODULES:
+            if hasattr(found := import_module(f"{__name__}.{module}"), name):
+                return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "FLOOR",
@@ -70,8 +87,6 @@ __all__ = [
     "Comparison",
     "Effect",
     "EnvironmentInfo",
-    "IndexedRun",
-    "IndexedSeries",
     "Launch",
     "MeasurementContext",
     "MetricValues",
@@ -87,7 +102,9 @@ __all__ = [
     "Report",
     "Run",
     "Sample",
+    "Series",
     "SeriesPoint",
+    "SeriesRun",
     "Skip",
     "SlowCalls",
     "Statistic",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from tfbench.model.formats import Name, Text
 
 RATIO, FLOOR = "ratio", "floor"
 """Metrics of a series: time relative to the anchor's in the same race, and seconds of the fastest block."""
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedSeries:
+class Series:
     """A case followed in one way: relative to one anchor on any machine, or in seconds on one machine."""
 
-    id: int
     case: str
     metric: str
     """`RATIO` or `FLOOR`."""
@@ -21,11 +22,13 @@ class IndexedSeries:
     """Specification of the anchor, ``""`` for floors."""
     machine: str
     """Label of the machine, ``""`` for ratios."""
+    points: tuple[SeriesPoint, ...] = field(default=(), repr=False)
+    """In time order."""
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedRun:
-    """A run of a history."""
+class SeriesRun:
+    """A run of a history, as far as its series tell."""
 
     session: str
     commit: str
@@ -39,7 +42,7 @@ class IndexedRun:
 class SeriesPoint(NamedTuple):
     """A run of a series: a ratio, or seconds."""
 
-    run: IndexedRun
+    run: SeriesRun
     value: float
     low: float
     """Lower end of the interval, 0 if unbounded or unknown."""
@@ -47,12 +50,12 @@ class SeriesPoint(NamedTuple):
     outcome: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AcceptedChange:
     """An accepted change of level; the history of the case restarts there."""
 
-    case: str
-    reason: str
-    when: str
-    session: str
+    case: Name
+    reason: Text
+    when: Text
+    session: Name
     """The first run that counts again."""

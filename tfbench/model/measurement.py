@@ -9,11 +9,14 @@ import math
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import median
+from typing import Annotated
+
+from msgspec import Meta
 
 from tfbench.model.case import JSON, Case
-from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, texts
+from tfbench.model.formats import Count, Name, Number, Share, Text, Time, Unbounded, Unknown, exactly
 
 # Records of launches: times in seconds, effects as natural logarithms of ratios, other metrics
 
@@ -22,40 +25,23 @@ from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, t
 class Ratio:
     """A ratio of times, contender / baseline, with its confidence interval."""
 
-    center: float
-    low: float
-    high: float
-    confidence: float
-
-    def as_json(self) -> JSON:
-        """Return the ``ratio`` object of the report. An unbounded end is ``null``, as JSON has no infinity."""
-
-        def finite(value: float) -> float | None:
-            return value if math.isfinite(value) else None
-
-        return {
-            "center": finite(self.center),
-            "low": finite(self.low),
-            "high": finite(self.high),
-            "confidence": self.confidence,
-        }
+    center: Unknown
+    low: Annotated[float, Meta(ge=0)]
+    high: Unbounded
+    confidence: Share
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
     """The times of the calls of one side in a race, in seconds."""
 
-    mean: float
-    p50: float
-    p90: float | None
+    mean: Time
+    p50: Time
+    p90: Time | None
     """``None`` if there are too few rounds, or rounds of several calls, whose means hide it."""
-    slow: float
+    slow: Share
     """Share of the calls that take more than 1.3 medians of their launch."""
-    rounds: int
-
-    def as_json(self) -> JSON:
-        """Return the object of the report."""
-        return asdict(self)
+    rounds: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,50 +139,23 @@ class Effect:
 class OutputSketch:
     """What is kept of an output of a step, see `tfbench.metrics.parity`."""
 
-    name: str
+    name: Text
     """Its place in the result, such as ``['loss']`` or ``[1]``; empty if it is the result."""
-    dtype: str
-    shape: tuple[int, ...]
-    finite: int
+    dtype: Text
+    shape: tuple[Count, ...]
+    finite: Count
     """How many of its numbers are finite. A complex number counts twice."""
-    norm: float
+    norm: Annotated[float, Meta(ge=0)]
     """Of the finite numbers."""
     sums: tuple[float, ...]
     """Sums of the finite numbers with random signs, one for each bucket."""
-
-    def as_json(self) -> JSON:
-        return {
-            "name": self.name,
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            "finite": self.finite,
-            "norm": self.norm,
-            "sums": list(self.sums),
-        }
-
-    @staticmethod
-    def of_json(content: JSON) -> OutputSketch:
-        """Parse the result of `as_json`.
-
-        Raises:
-            KeyError, ValueError: The content has another form.
-        """
-        found = an_object(content, "sketch")
-        return OutputSketch(
-            a_text(found["name"], "name"),
-            a_text(found["dtype"], "dtype"),
-            tuple(an_integer(one, "shape", 0) for one in a_list(found["shape"], "shape")),
-            an_integer(found["finite"], "finite", 0),
-            a_number(found["norm"], "norm", 0),
-            tuple(a_number(one, "sums") for one in a_list(found["sums"], "sums")),
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class MetricValues:
     """Metrics other than time of one launch. Each metric is in ``counts``, ``numbers`` or ``absent``."""
 
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, Count]] = field(default_factory=dict)
     """Metric -> counted thing, such as an op -> count. The metric's value is the sum."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -213,35 +172,6 @@ class MetricValues:
         if metric in self.counts:
             return sum(self.counts[metric].values())
         return self.numbers.get(metric)
-
-    def as_json(self) -> JSON:
-        return {
-            "counts": {metric: dict(counts) for metric, counts in self.counts.items()},
-            "numbers": dict(self.numbers),
-            "absent": dict(self.absent),
-            "setting": dict(self.setting),
-            "sketch": [output.as_json() for output in self.sketch],
-            **({"unstable": dict(self.unstable)} if self.unstable else {}),
-        }
-
-    @staticmethod
-    def of_json(content: JSON) -> MetricValues:
-        """Parse the result of `as_json`.
-
-        Raises:
-            KeyError, ValueError: The content has another form.
-        """
-        found = an_object(content, "reading")
-        counts = {
-            metric: {what: an_integer(count, metric, 0) for what, count in an_object(counts, metric).items()}
-            for metric, counts in an_object(found["counts"], "counts").items()
-        }
-        numbers = {
-            metric: a_number(number, metric) for metric, number in an_object(found["numbers"], "numbers").items()
-        }
-        absent, setting, unstable = (texts(found.get(key, {}), key) for key in ("absent", "setting", "unstable"))
-        sketch = tuple(map(OutputSketch.of_json, a_list(found["sketch"], "sketch")))
-        return MetricValues(counts, numbers, absent, setting, sketch, unstable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,16 +210,15 @@ _REACH = (1 << 15) - 1
 class StoredRounds:
     """The rounds of one case on one side, in time order."""
 
-    case: str
-    side: str
-    """``baseline`` or ``contender``."""
-    median_seconds: float
+    case: Name
+    side: Annotated[str, exactly("baseline|contender")]
+    median_seconds: Time
     """Median of all rounds, before they were thinned."""
-    launches: tuple[int, ...]
+    launches: Annotated[tuple[Annotated[int, Meta(ge=0, le=LARGEST)], ...], Meta(max_length=1000)]
     """Stored rounds of each launch."""
-    every: int
+    every: Number
     """One of so many rounds is stored. It is the same on both sides, so stored rounds of both sides were paired."""
-    steps: str
+    steps: Annotated[str, Meta(max_length=300_000)]
     """The distances to the median in steps, zigzag-coded as 16-bit integers, all low bytes before all high bytes,
     compressed with zlib, as base64."""
 
@@ -337,16 +266,6 @@ class StoredRounds:
         if len(planes) != size:
             raise ValueError(f"it has not the {size // 2} rounds that it states")
         return planes
-
-    def as_json(self) -> JSON:
-        return {
-            "case": self.case,
-            "side": self.side,
-            "median_seconds": self.median_seconds,
-            "launches": list(self.launches),
-            "every": self.every,
-            "steps": self.steps,
-        }
 
 
 def _zigzag(step: int) -> int:

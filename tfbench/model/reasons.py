@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfbench.model.case import JSON, OUTSIDE_PYTHON
+from tfbench.model.case import OUTSIDE_PYTHON
 from tfbench.model.measurement import Ratio
 from tfbench.model.words import (
     BYTES,
@@ -297,13 +297,6 @@ class Reason:
         more = tuple(note for note in notes if note is not None)
         stored = "; ".join((self.stored, *map(str, more))) if self.stored else ""
         return replace(self, stored=stored, notes=(*self.notes, *more))
-
-    def as_json(self) -> JSON:
-        """Return the ``reason`` object of the report."""
-        facts = {name: fact.as_json() if hasattr(fact, "as_json") else fact for name, fact in self.facts.items()}
-        notes = [note.as_json() for note in self.notes]
-        optional = {"facts": facts, "notes": notes}
-        return {"code": str(self.code), "message": self.message} | {key: some for key, some in optional.items() if some}
 
     def __str__(self) -> str:
         return self.message

@@ -2,134 +2,196 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+
+from msgspec import Meta
 
 from tfbench.model.case import JSON, TIME
+from tfbench.model.formats import Count, Digest, Free, Name, Number, Seconds, Text, Texts, exactly
 from tfbench.model.measurement import StoredRounds
-from tfbench.model.verdict import Skip, SuiteVerdict, VariantResult, Verdict
-from tfbench.untrusted import a_flag, a_list, a_text, an_integer, an_object, brief, texts
+from tfbench.model.verdict import Outcome, Skip, SuiteVerdict, VariantResult, Verdict
 
 # The environment of a side, and the conditions under which a run measured it
+
+
+_Package = Annotated[str, exactly(r"[A-Za-z0-9][A-Za-z0-9_.-]*")]
+_Version = Annotated[str, exactly(r"[A-Za-z0-9_.!+-]+")]
+"""What may be passed on to the installer: a name and a version, and neither an option nor an address."""
+_Variable = Annotated[str, exactly("[A-Za-z_][A-Za-z0-9_]*")]
+_Value = Annotated[str, exactly(r"[^\0]*")]
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentInfo:
     """The environment of a side, complete enough to recreate it."""
 
-    python: str
+    python: Text
     """Version of the interpreter, such as ``3.11.7``."""
-    executable: str
-    packages: Mapping[str, str]
+    executable: Text
+    packages: Mapping[_Package, _Version]
     """Distribution -> version, of the packages that can change a time."""
-    commit: str
+    commit: Text
     """Commit of the benchmarks' checkout, ``""`` outside version control."""
     dirty: bool
     """Whether the checkout had uncommitted changes."""
-    settings: Mapping[str, str]
+    settings: Mapping[_Variable, _Value]
     """Environment variables that change TensorFlow's behaviour."""
-    cpus: tuple[int, ...]
-    threads: int
-    machine: Mapping[str, str]
+    cpus: tuple[Count, ...]
+    threads: Count
+    machine: Texts
     """Processor, digest of its flags, cores, devices."""
-
-    def as_json(self) -> JSON:
-        return asdict(self) | {"cpus": list(self.cpus)}
-
-    @staticmethod
-    def of_json(content: JSON) -> EnvironmentInfo:
-        """Parse the result of `as_json`.
-
-        Raises:
-            ValueError, KeyError: The content has another form.
-        """
-        found = an_object(content, "recipe")
-        packages, settings, machine = (texts(found[name], name) for name in ("packages", "settings", "machine"))
-        for name, form, words in (
-            ("package", _PACKAGE, (f"{package}=={version}" for package, version in packages.items())),
-            ("setting", _SETTING, (f"{key}={value}" for key, value in settings.items())),
-        ):
-            if odd := next((word for word in words if not form.fullmatch(word)), None):
-                raise ValueError(f"{brief(odd)!r} is no {name}")
-        return EnvironmentInfo(
-            python=a_text(found["python"], "python"),
-            executable=a_text(found["executable"], "executable"),
-            packages=packages,
-            commit=a_text(found["commit"], "commit"),
-            dirty=a_flag(found["dirty"], "dirty"),
-            settings=settings,
-            cpus=tuple(an_integer(cpu, "cpus", 0) for cpu in a_list(found["cpus"], "cpus")),
-            threads=an_integer(found["threads"], "threads", 0),
-            machine=machine,
-        )
-
-
-_PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+", re.ASCII)
-"""What may be passed on to the installer: a name and a version, and neither an option nor an address."""
-_SETTING = re.compile(r"[A-Za-z_]\w*=[^\0]*", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurementContext:
     """The conditions of a run. Times of two sessions are comparable only under the same conditions."""
 
-    session: str
+    session: Name
     """Unique name of the run: its start time and random letters."""
     environment: EnvironmentInfo
-    tree: str
-    """git's hash of the source tree, ``""`` outside version control."""
-    policy: str
-    way: str
+    tree: Annotated[str, exactly("[0-9a-z]{0,64}")]
+    """git's hash of the source tree, ``""`` outside version control. It names a folder, and an argument of git."""
+    policy: Text
+    way: Text
     """``variants`` or ``sides``: the entrants of the races. A block's time depends on the blocks before it."""
 
 
 # The report of a run, and the error rates that a calibration measures
 
 
+if TYPE_CHECKING:
+    PolicyContent = JSON
+    SideInfo = JSON
+    Shard = JSON
+    Machine = JSON
+    ProfileEntry = JSON
+else:
+    PolicyContent = dict[
+        Annotated[str, Meta(max_length=200)],
+        int
+        | float
+        | bool
+        | Annotated[str, Meta(max_length=2000)]
+        | Annotated[list[int | float], Meta(max_length=1000)]
+        | None,
+    ]
+    _Commit, _Sha256 = "[0-9a-f]{40}|[0-9a-f]{64}", "[0-9a-f]{64}"
+
+    class _Code(TypedDict):
+        spec: Text
+        commit: Annotated[str, exactly(f"({_Commit})?")]
+        """The commit that is checked out; empty without one."""
+        dirty: bool
+        """Whether the tree is another one than the commit's."""
+        tree: Annotated[str, exactly(f"{_Commit}|sources:{_Sha256}|session:.{{1,200}}")]
+        """What was raced: git's hash of the tree. Without git, a SHA-256 of the files of code; of a baseline that was
+        saved without git, the run that measured it."""
+
+    class _Side(_Code, total=False):
+        root: Text
+        python: Text
+        executable: Text
+        slowdown: float
+        import_seconds: Seconds | None
+        packages: Texts
+        settings: Texts
+        defaults: Texts
+        machine: Texts
+
+    class SideInfo(Free):
+        """What a side was: its specification and code, and of a started one its Python, packages and machine."""
+
+        fields = _Side
+
+    class _Part(TypedDict):
+        index: Number
+        of: Number
+        suite: Digest
+        suite_cases: Count
+        cases: Annotated[tuple[Name, ...], Meta(max_length=100_000)]
+
+    class Shard(_Part, total=False):
+        """The part of a suite that was measured. ``suite`` is a digest of the names of all its cases."""
+
+        job: Digest
+        """Of the job of a fleet."""
+
+    class _Canary(TypedDict):
+        unchanged: Outcome
+        slowed: Outcome
+        slowdown: Annotated[float, Meta(ge=0, le=10)]
+        seconds: Seconds
+        failure: Text
+
+    class Machine(
+        TypedDict(
+            "_Machine",
+            {"host": Name, "class": Name, "jobs": Count, "seconds": Seconds, "facts": Texts, "canary": _Canary},
+        ),
+        total=False,
+    ):
+        """A machine of a fleet: its properties, the canary of its last job, and its number of jobs."""
+
+        aside: Text
+        """Why it was set aside."""
+
+    class ProfileEntry(TypedDict):
+        """What was read of the profiles of one side of a case: a section per tool, with tables."""
+
+        schema: Literal["tfbench-profile/1"]
+        case: Name
+        side: Annotated[str, exactly("baseline|contender")]
+        folder: Text
+        why: Annotated[tuple[Text, ...], Meta(max_length=5)]
+        sections: Annotated[list[Free], Meta(max_length=20)]
+
+
+_Rows = Meta(max_length=100_000)
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The complete results of a run."""
+    """The complete results of a run: what ``--report-json`` writes.
 
-    policy: JSON
-    sides: Mapping[str, JSON]
-    verdicts: tuple[Verdict, ...] = ()
-    variant_results: tuple[VariantResult, ...] = ()
-    skips: tuple[Skip, ...] = ()
-    wall_seconds: float = 0.0
-    seconds_by_phase: Mapping[str, float] = field(default_factory=dict)
-    """What the wall time was spent on, see `tfbench.race.timer`; summed over the shards of a merged report.
-
-    Empty in a report of a version that did not tell.
+    Times are seconds, ratios are contender / baseline.
     """
-    seconds_by_case: Mapping[str, float] = field(default_factory=dict)
+
+    policy: PolicyContent
+    sides: Mapping[Annotated[str, exactly("baseline|contender")], SideInfo]
+    verdicts: Annotated[tuple[Verdict, ...], _Rows] = ()
+    variant_results: Annotated[tuple[VariantResult, ...], _Rows] = ()
+    skips: Annotated[tuple[Skip, ...], _Rows] = ()
+    wall_seconds: Seconds = 0.0
+    seconds_by_phase: Mapping[Name, Seconds] = field(default_factory=dict)
+    """What the wall time was spent on, see `tfbench.race.timer`; summed over the shards of a merged report."""
+    seconds_by_case: Mapping[Name, Seconds] = field(default_factory=dict)
     """Name of a case -> wall time that it cost, from its race to its profiles and without the start of zygotes.
 
     Variants that race each other share their cost equally. A case that was taken from an interrupted run is absent.
     """
     seed: int = 0
     interrupted: bool = False
-    due: tuple[str, ...] = ()
+    due: Annotated[tuple[Name, ...], _Rows] = ()
     """Names of the cases that the run had to measure, fixed before it measured anything, and of missing ones."""
-    complete: bool | None = None
-    """Whether the run wrote this report at its end. ``None`` in a report of a version that did not tell."""
-    shard: JSON | None = None
+    complete: bool = False
+    """Whether the run wrote this report at its end. No decision is made from a report without true here."""
+    shard: Shard | None = None
     """The part of the suite, see `tfbench.suite.shards`. ``None`` for the whole suite."""
     suite: SuiteVerdict | None = None
     """The verdict on the mean of all cases; ``None`` if the run was not asked for it."""
-    profiles: tuple[JSON, ...] = ()
+    profiles: Annotated[tuple[ProfileEntry, ...], Meta(max_length=10_000)] = ()
     """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
-    rounds: tuple[StoredRounds, ...] = ()
-    """The rounds of each case and side that was raced live. Empty in a report of a version that did not keep them."""
-    machines: tuple[JSON, ...] = ()
+    rounds: Annotated[tuple[StoredRounds, ...], Meta(max_length=200_000)] = ()
+    """The rounds of each case and side that was raced live."""
+    machines: Annotated[tuple[Machine, ...], _Rows] = ()
     """The machines of a fleet: facts, canary, number of jobs. Empty in a report of a run without a job."""
 
     @property
     def gap(self) -> str:
         """Why this report is incomplete; ``""`` if each case that was due has one row on time or a skip."""
-        if self.complete is None:
-            return "it does not tell which cases were due; measure again with this version of tfbench"
         if not self.complete:
             return "the run did not come to its end"
         rows = [row.case.name for row in self.verdicts if row.metric == TIME]

@@ -155,7 +155,7 @@ def store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:
         fixture.group = fixture.group or case.group.rpartition("::")[2]
         fixture.params = {**(fixture.params or {}), **case.levels}
         fixture.params.pop("variant", None)
-    verdict = result.verdict.as_json() if result.verdict else None
+    verdict = json_format.content_of(result.verdict) if result.verdict else None
     fixture.extra_info["tfbench"] = {"verdict": verdict, "facts": sample.runs[0].facts}
     iterations = sample.runs[0].iterations
     stats = fixture._make_stats(iterations)

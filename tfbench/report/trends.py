@@ -13,15 +13,15 @@ from statistics import median
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tfbench import __version__
 from tfbench.errors import HistoryError
-from tfbench.model import JSON, RATIO, AcceptedChange, IndexedSeries, SeriesPoint
+from tfbench.model import RATIO, AcceptedChange, Series, SeriesPoint
 from tfbench.model.words import duration
 from tfbench.policy import Policy
 from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.stats.change_points import Trend, TrendState, judge
 from tfbench.storage.baselines import now
-from tfbench.storage.history_index import HistoryIndex, json_digest
+from tfbench.storage.database import opened
+from tfbench.storage.history import series_of
 from tfbench.untrusted import some
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -229,34 +229,37 @@ FOUND, UNREADABLE = 1, 5
 
 
 class Trends:
-    """The trends of a history.
+    """The trends of a history. A trend is computed when it is asked for.
 
     Args:
         place: Its folder, or the URL of its database.
-        rebuild: Whether to read all files again, instead of the new ones.
+
+    Raises:
+        OSError: The folder cannot be listed.
+        HistoryError: The database cannot be used.
     """
 
-    def __init__(self, place: str | Path, policy: Policy, *, rebuild: bool = False) -> None:
-        self.index = HistoryIndex(place, rebuild=rebuild)
+    def __init__(self, place: str | Path, policy: Policy) -> None:
+        self.history = opened(place)
         self._policy = policy
-        key = json_digest({"version": __version__, "policy": policy.as_json()})
-        known, new = self.index.trends(key), dict[int, JSON]()
-        self.all: list[Trend] = []
-        """Every series, see `HistoryIndex.series`."""
-        for series in self.index.series():
-            if series.id not in known:
-                known[series.id] = new[series.id] = self._judge(series).as_json()
-            self.all.append(Trend.of_json(series, known[series.id]))
-        if new:
-            self.index.keep_trends(key, new)
-        self.problems = self.index.problems()
-        self._by_case: dict[str, list[Trend]] = defaultdict(list)
-        for trend in self.all:
-            self._by_case[trend.series.case].append(trend)
-        self._followed = {case: _followed(trends) for case, trends in self._by_case.items()}
+        content = self.history.content()
+        self.problems = content.problems
+        runs = content.once()
+        self.runs = len(runs)
+        self._by_case: dict[str, list[Series]] = defaultdict(list)
+        for series in series_of(runs):
+            self._by_case[series.case].append(series)
+        self._accepted: dict[str, dict[AcceptedChange, None]] = defaultdict(dict)
+        """Case -> its accepted changes, each once."""
+        for change in content.accepted:
+            self._accepted[change.case][change] = None
+        self._judged: dict[int, Trend] = {}
 
-    def _judge(self, series: IndexedSeries) -> Trend:
-        return judge(series, self.index.points(series), self.index.accepted(series.case), self._policy)
+    def _judge(self, series: Series) -> Trend:
+        if id(series) not in self._judged:
+            accepted = tuple(self._accepted[series.case])
+            self._judged[id(series)] = judge(series, series.points, accepted, self._policy)
+        return self._judged[id(series)]
 
     @property
     def followed(self) -> list[Trend]:
@@ -264,7 +267,13 @@ class Trends:
 
         A new anchor is followed as soon as it has enough runs. Until then, the one before it is.
         """
-        return list(self._followed.values())
+        return [self._followed(case) for case in self._by_case]
+
+    def _followed(self, case: str) -> Trend:
+        first, *others = self._by_case[case]
+        alike = (series for series in (first, *others) if series.metric == first.metric)
+        enough = (trend for trend in map(self._judge, alike) if trend.state is not TrendState.SHORT)
+        return next(enough, self._judge(first))
 
     @property
     def exit_code(self) -> int:
@@ -283,19 +292,15 @@ class Trends:
         for matches in (str.__eq__, str.endswith, str.__contains__):
             if found := [trend for trend in cases if matches(trend.series.case, text)]:
                 return found
-        folder = self.index.history.place
+        folder = self.history.place
         if not cases:
             raise HistoryError(f"no run in {folder}; add one with pytest --benchmark --against SPEC --history {folder}")
         raise HistoryError(f"no case in {folder} has {text!r} in its name; `tfbench history` lists all")
 
     def of_case(self, case: str) -> list[Trend]:
         """Return every trend of a case, the followed one first."""
-        followed = self._followed[case]
-        return [followed, *(trend for trend in self._by_case[case] if trend is not followed)]
-
-    def points(self, trend: Trend) -> list[SeriesPoint]:
-        """Return the points of a trend in time order."""
-        return self.index.points(trend.series)
+        followed = self._followed(case)
+        return [followed, *(trend for trend in map(self._judge, self._by_case[case]) if trend is not followed)]
 
     def accept(self, name: str, reason: str) -> AcceptedChange:
         """Accept the newest change of a case: its window restarts with the first run of the new level.
@@ -310,18 +315,8 @@ class Trends:
             cases = some([trend.series.case for trend in found], 3)
             raise HistoryError(f"{name!r} names {len(found)} cases: {cases}")
         (trend,) = found
-        points = self.points(trend)
+        points = trend.series.points
         first = trend.open_change.index if trend.open_change else len(points) - 1
         accepted = AcceptedChange(trend.series.case, reason, now(), points[first].run.session)
-        self.index.history.accept(accepted)
+        self.history.accept(accepted)
         return accepted
-
-    def close(self) -> None:
-        """Close the index."""
-        self.index.close()
-
-
-def _followed(trends: Sequence[Trend]) -> Trend:
-    """Choose among the trends of a case; the first has the newest anchor, if any."""
-    alike = (trend for trend in trends if trend.series.metric == trends[0].series.metric)
-    return next((trend for trend in alike if trend.state is not TrendState.SHORT), trends[0])

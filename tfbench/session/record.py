@@ -201,10 +201,9 @@ class BaselineStore:
         The deviation is ``None`` for fewer than two sessions.
         """
         context = baseline.context
-        records, _ = self.history.read()
         floors = [
             min(found)
-            for record in records
+            for record in self.history.content().once()
             if (found := record.floors_of_same_code(case))
             and (record.context.policy, record.context.way) == (context.policy, context.way)
         ]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfbench.model import JSON, Case, MetricValues, Outcome, Reason, Sample, VariantResult, Verdict
+from tfbench.model import Case, MetricValues, Outcome, Reason, Sample, VariantResult, Verdict
+from tfbench.model.report import ProfileEntry
 from tfbench.policy import Policy
 from tfbench.race.prober import ProfilerConfig
 from tfbench.race.process_launcher import Processors
@@ -146,7 +147,7 @@ class CaseResult:
     metric_values: MetricValues | None = None
     output: str = ""
     """Last output of the process that failed."""
-    profiles: tuple[JSON, ...] = ()
+    profiles: tuple[ProfileEntry, ...] = ()
     """Profiles of the sides, in the format of a report."""
     why: tuple[str, ...] = ()
     """Causes of a slowdown according to the profiles, or why there are none; at most five lines."""

@@ -10,22 +10,24 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
 from tfbench.errors import ReportError, SideError
 from tfbench.facts import machine, settings
+from tfbench.fs import read_text, try_lock, write_whole
 from tfbench.metrics.parity import ProbeOutput
-from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Reason, ReasonCode, Sample, because
+from tfbench.model import JSON, TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
+from tfbench.model.formats import Name, Record, convert, plain, visible
 from tfbench.race.launch import Entrant
-from tfbench.report.json_format import rows_of
+from tfbench.report.json_format import named_case
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.environments import distributions
 from tfbench.sides.source_tree import code_digest
 from tfbench.sides.spec import Side
-from tfbench.storage.baselines import Layout, run_json, run_of
-from tfbench.storage.history_index import json_digest
-from tfbench.storage.journal import Journal
+from tfbench.storage.baselines import Layout
+from tfbench.storage.history import json_digest
 from tfbench.suite.shards import digest
-from tfbench.untrusted import a_list, a_text, render_json
+from tfbench.untrusted import a_text, an_object, brief, described, parse_json, render_json
 
 # Find the cases that run the same code on both sides, whose race ``--changed-only`` spares
 
@@ -211,42 +213,106 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     return found
 
 
+RESULT = Record(CaseResult, {"case": (Name, lambda case: case.name)}, lambda row: named_case(row.case))
+"""An entry of the journal."""
+
+
 def entry_of(result: CaseResult) -> JSON:
     """Return the entry of a finished case."""
-    return {
-        "case": result.case.name,
-        "skip": result.skip,
-        "verdict": result.verdict.as_json() if result.verdict else None,
-        "metrics": [row.as_json() for row in result.metrics],
-        "standing": result.variant_result.as_json() if result.variant_result else None,
-        "launches": [run_json(run) for run in result.sample.runs] if result.sample else None,
-        "baseline": [run_json(run) for run in result.baseline.runs] if result.baseline else None,
-        "reading": result.metric_values.as_json() if result.metric_values else None,
-        "profiles": list(result.profiles),
-        "why": list(result.why),
-    }
+    content: JSON = plain(RESULT.to_file(result))
+    return content
 
 
 def result_of(case: Case, entry: JSON) -> CaseResult | None:
     """Build the result of a case from its entry, ``None`` if the entry is damaged."""
     try:
-        given = [row for row in (entry["verdict"], *a_list(entry["metrics"], "metrics")) if row]
-        read = rows_of(given, [entry["standing"]] if entry["standing"] else [], entry["profiles"])
-        rows = [replace(row, case=replace(case, thresholds=row.case.thresholds)) for row in read.verdicts]
-        launches, baseline = (
-            a_list(entry[key], key) if entry[key] is not None else [] for key in ("launches", "baseline")
-        )
-        return CaseResult(
-            case,
-            verdict=rows[0] if entry["verdict"] else None,
-            skip=a_text(entry["skip"], "skip"),
-            variant_result=replace(read.variant_results[0], case=case) if read.variant_results else None,
-            sample=Sample(case, tuple(map(run_of, launches))) if launches else None,
-            baseline=Sample(case, tuple(map(run_of, baseline))) if baseline else None,
-            metrics=tuple(rows[1:] if entry["verdict"] else rows),
-            metric_values=MetricValues.of_json(entry["reading"]) if entry["reading"] else None,
-            profiles=read.profiles,
-            why=tuple(a_text(line, "why") for line in a_list(entry["why"], "why")),
-        )
-    except (KeyError, ValueError, ReportError):
+        read: CaseResult = RESULT.of_file(convert(RESULT.struct, visible(entry)))
+    except ValueError:
         return None
+
+    def own(row: Verdict) -> Verdict:
+        return replace(row, case=replace(case, thresholds=row.case.thresholds))
+
+    return replace(
+        read,
+        case=case,
+        verdict=own(read.verdict) if read.verdict else None,
+        metrics=tuple(map(own, read.metrics)),
+        variant_result=replace(read.variant_result, case=case) if read.variant_result else None,
+        sample=replace(read.sample, case=case) if read.sample else None,
+        baseline=replace(read.baseline, case=case) if read.baseline else None,
+    )
+
+
+SCHEMA = "tfbench-journal/1"
+
+
+class Journal:
+    """A file with one line per finished case, after a first line that identifies the run.
+
+    Each case is on disk before the next one is raced. A line that was cut off when the run was killed is ignored. Only
+    one run at a time has the journal of a folder; a second run goes without.
+
+    Args:
+        identity: What must be equal for a case to be used again, by the name that messages use.
+        resume: Whether to use the cases of an earlier run. Otherwise they are deleted.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
+
+    def __init__(self, path: Path, identity: JSON, resume: bool) -> None:
+        self.entries: dict[str, JSON] = {}
+        """Name of a case -> its entry, of an earlier run with the same identity."""
+        self.note = ""
+        """What became of the earlier run, if resuming."""
+        self._path = path
+        self._file: IO[str] | None = None
+        self._lock = try_lock(path.with_suffix(".lock"))
+        if self._lock is None:
+            self.note = "another run is using this folder, so this run cannot be resumed"
+            return
+        if resume:
+            self._take_over(identity)
+        lines = [{"schema": SCHEMA, "identity": identity}, *self.entries.values()]
+        write_whole(path, "".join(f"{render_json(entry)}\n" for entry in lines))
+        self._file = path.open("a", encoding="utf-8")
+
+    def _take_over(self, identity: JSON) -> None:
+        try:
+            if not self._path.exists():
+                self.note = "--resume: there is no interrupted run, so every case is measured"
+                return
+            first, *rest = read_text(self._path).splitlines()
+            head = an_object(parse_json(first), "the first line")
+            before = an_object(head["identity"], "identity") if head["schema"] == SCHEMA else {}
+        except (ReportError, ValueError, KeyError) as error:
+            self.note = f"--resume: {brief(self._path)} cannot be read ({described(error)}), so every case is measured"
+            return
+        if changed := [name for name, value in identity.items() if before.get(name) != value]:
+            self.note = f"--resume: {' and '.join(changed)} changed since that run, so every case is measured"
+            return
+        for line in rest:
+            try:
+                entry = an_object(parse_json(line), "the line")
+                self.entries[a_text(entry["case"], "case")] = entry
+            except (ValueError, KeyError):
+                break  # the run was killed while it wrote this line
+
+    def add(self, entry: JSON) -> None:
+        """Append a finished case, which ``entry["case"]`` names.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        if self._file is not None:
+            self._file.write(f"{render_json(entry)}\n")
+            self._file.flush()
+
+    def close(self, complete: bool) -> None:
+        """Release the journal; delete it after a run that came to its end."""
+        if self._file is not None and self._lock is not None:
+            self._file.close()
+            if complete:
+                self._path.unlink(missing_ok=True)
+            self._lock.close()

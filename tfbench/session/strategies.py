@@ -41,9 +41,7 @@ from tfbench.sides.spec import Side, parse
 from tfbench.stats.alpha_spending import ignored, judged, policy_of
 from tfbench.stats.verdict import decide_on_saved
 from tfbench.storage.baselines import Baseline, Layout, describe
-from tfbench.storage.database import AnyHistory
-from tfbench.storage.history import Anchor, SessionRecord
-from tfbench.storage.history_index import json_digest
+from tfbench.storage.history import Anchor, AnyHistory, SessionRecord, json_digest
 
 # Check and identify the anchor of a history: the baseline side that every run of it races against
 
@@ -633,11 +631,13 @@ class SavedBaselineStrategy(Strategy):
         return replace(raced, settled=settled, suspects=suspects)
 
     def _make_filter(self) -> SavedTimeFilter:
-        records, unreadable = self.history.read()
-        self.notes += unreadable
+        recorded = self.history.content()
+        self.notes += recorded.problems
         here, policy = self.starter.environment_info(self.contender), self.request.policy
         unmade = self.recreated if isinstance(self.recreated, Reason) else None
-        return SavedTimeFilter(self.saved, records, here, policy, self.sharing, self.baseline is not None, unmade)
+        return SavedTimeFilter(
+            self.saved, recorded.once(), here, policy, self.sharing, self.baseline is not None, unmade
+        )
 
     def replay(self, case: Case) -> RaceResults:
         assert self.baseline is not None

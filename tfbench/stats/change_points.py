@@ -14,14 +14,14 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
-from tfbench.model import JSON, RATIO, AcceptedChange, IndexedSeries, SeriesPoint
+from tfbench.model import RATIO, AcceptedChange, Series, SeriesPoint
 from tfbench.policy import HistoryThresholds
 from tfbench.stats.interval import Array, Floats
 
@@ -235,7 +235,7 @@ class TrendState(str, enum.Enum):
 class Trend:
     """A series and what it shows since its window started."""
 
-    series: IndexedSeries
+    series: Series
     runs: int
     """Number of its runs."""
     start: int
@@ -248,20 +248,6 @@ class Trend:
     drift: Drift | None
     state: TrendState
 
-    def as_json(self) -> JSON:
-        """Return everything but the series."""
-        content = {name: getattr(self, name) for name in ("runs", "start", "since", "release")}
-        changes = [asdict(change) for change in self.changes]
-        return {**content, "state": self.state.value, "changes": changes, "drift": self.drift and asdict(self.drift)}
-
-    @staticmethod
-    def of_json(series: IndexedSeries, content: JSON) -> Trend:
-        """Parse the result of `as_json`, which only the index of this version holds."""
-        drifted = Drift(**content["drift"]) if content["drift"] else None
-        changes = tuple(ChangePoint(**change) for change in content["changes"])
-        kept = {name: content[name] for name in ("runs", "start", "since", "release")}
-        return Trend(series, changes=changes, drift=drifted, state=TrendState(content["state"]), **kept)
-
     @property
     def open_change(self) -> ChangePoint | None:
         """The last change, if it made the case slower."""
@@ -269,7 +255,7 @@ class Trend:
 
 
 def judge(
-    series: IndexedSeries, points: Sequence[SeriesPoint], accepted: Sequence[AcceptedChange], policy: HistoryThresholds
+    series: Series, points: Sequence[SeriesPoint], accepted: Sequence[AcceptedChange], policy: HistoryThresholds
 ) -> Trend:
     """Find the changes of a series since its last accepted one."""
     restart = max((one.session for one in accepted), default="")

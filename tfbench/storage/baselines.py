@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, Literal
 
 import pytest_benchmark
+from msgspec import Meta
 from pytest_benchmark.stats import Stats
 
 from tfbench.errors import BaselineError, ReportError
@@ -30,19 +31,8 @@ from tfbench.model import (
     Sample,
     own_thresholds,
 )
-from tfbench.untrusted import (
-    a_list,
-    a_number,
-    a_text,
-    an_integer,
-    an_object,
-    brief,
-    described,
-    parse_json,
-    render_json,
-    texts,
-    times,
-)
+from tfbench.model.formats import FORMS, Form, Free, Name, Text, Texts, check_schema, convert, exactly, plain, visible
+from tfbench.untrusted import TIMES, a_number, brief, parse_json, render_json
 
 # Name every file and folder that tfbench keeps below a project's root
 
@@ -102,39 +92,10 @@ class Layout:
             write_whole(file, "".join(f"{name}\n" for name in _UNSHARED))
 
 
-# Store and read the conditions of a measurement, which files of histories and baselines have alike
-
-
-def check_schema(content: JSON, schema: str) -> None:
-    """Raise ValueError if the content has another schema."""
-    if (found := an_object(content, "the content")["schema"]) != schema:
-        raise ValueError(f"schema {brief(found)!r} instead of {schema!r}")
-
-
-CONTEXT = ("session", "tree", "policy", "way")
-"""Text fields of a `MeasurementContext`."""
-
-
-def context_json(context: MeasurementContext) -> JSON:
-    """Return a context as files store it."""
-    return {"recipe": context.environment.as_json(), **{name: getattr(context, name) for name in CONTEXT}}
-
-
-def context_of(content: JSON) -> MeasurementContext:
-    """Read a context from a file's content."""
-    found = {name: a_text(content[name], name) for name in CONTEXT}
-    if not _TREE.fullmatch(found["tree"]):  # it names a folder, and an argument of git
-        raise ValueError(f"{brief(found['tree'])!r} is no tree of git")
-    return MeasurementContext(environment=EnvironmentInfo.of_json(content["recipe"]), **found)
-
-
-_TREE = re.compile(r"[0-9a-z]{0,64}")
-
-
 # Save and read baselines: times, other metrics, and the environment info of the measured side
 
 
-SCHEMA = "tfbench-baseline/1"
+SCHEMA: Final = "tfbench-baseline/1"
 NUMBERS = frozenset({"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items"})
 """Facts of a launch that are numbers. Verdicts are computed from some of them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -145,10 +106,91 @@ _DESCRIPTION = re.compile(rf"baseline '({_NAME.pattern})' of [0-9T:.+-]+")
 class Acceptance:
     """A replacement of a baseline by a later run, and its reason."""
 
-    when: str
-    reason: str
-    replaced: str
+    when: Text
+    reason: Text
+    replaced: Text
     """Time at which the replaced baseline was saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLaunch:
+    """A launch of a sample, as files store it."""
+
+    iterations: Annotated[int, Meta(ge=1, le=10**15)]
+    nanoseconds: Annotated[tuple[float, ...], Meta(min_length=1)]
+    """Of the blocks. Whole numbers are the measured values, and take half the space of fractions of a second."""
+    facts: Free
+
+    def __post_init__(self) -> None:
+        low, high = TIMES
+        if not all(low <= block * 1e-9 / self.iterations <= high for block in self.nanoseconds):
+            raise ValueError("the nanoseconds are no usable times")
+        for name in NUMBERS.intersection(self.facts):
+            a_number(self.facts[name], name, 0)
+
+    @staticmethod
+    def of(run: Run) -> SavedLaunch:
+        """Return a launch in the form of files."""
+        blocks = tuple(round(second * run.iterations * 1e9) for second in run.seconds)
+        return SavedLaunch(run.iterations, blocks, run.facts)
+
+    @property
+    def run(self) -> Run:
+        """The launch, without what other processes took away."""
+        return Run(tuple(block * 1e-9 / self.iterations for block in self.nanoseconds), self.iterations, self.facts)
+
+
+FORMS[Sample] = Form(
+    tuple[SavedLaunch, ...],
+    lambda sample: tuple(map(SavedLaunch.of, sample.runs)),
+    lambda launches: Sample(Case("", "", ""), tuple(launch.run for launch in launches)),
+)
+"""The reader of a file gives a sample its case."""
+
+
+@dataclass(frozen=True)
+class _SavedCase:
+    """What a benchmark of the file has under ``extra_info/tfbench``."""
+
+    workload: Name
+    source: Text
+    launches: Annotated[tuple[SavedLaunch, ...], Meta(min_length=1)]
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    statistic: Annotated[str, exactly("|".join(("", *STATISTICS)))] = ""
+    metric_values: MetricValues | None = None
+
+
+@dataclass(frozen=True)
+class _Extra:
+    tfbench: _SavedCase
+
+
+@dataclass(frozen=True)
+class _Benchmark:
+    """A benchmark of the file, as far as it is read."""
+
+    fullname: Name
+    group: Text
+    params: Texts
+    extra_info: _Extra
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What the file has under ``tfbench`` at the top."""
+
+    schema: Literal["tfbench-baseline/1"]
+    context: MeasurementContext
+    accepted: tuple[Acceptance, ...] = ()
+
+
+@dataclass(frozen=True)
+class BaselineFile:
+    """The parts of the file that are read."""
+
+    datetime: Text
+    tfbench: _Head
+    benchmarks: tuple[_Benchmark, ...]
 
 
 @dataclass(frozen=True)
@@ -159,7 +201,7 @@ class Baseline:
     samples: Mapping[str, Sample]
     """Name of a case -> its sample."""
     metric_values: Mapping[str, MetricValues] = field(default_factory=dict)
-    """Name of a case -> its metrics other than time. Early baselines have none."""
+    """Name of a case -> its metrics other than time."""
     name: str = ""
     saved: str = ""
     accepted: tuple[Acceptance, ...] = ()
@@ -222,9 +264,9 @@ class Baselines:
             return parse(name, parse_json(read_text(path)))
         except ReportError as error:
             raise BaselineError(str(error)) from None
-        except (ValueError, KeyError) as error:
+        except ValueError as error:
             raise BaselineError(
-                f"{brief(path)} is not a baseline that tfbench can read ({described(error)}); "
+                f"{brief(path)} is not a baseline that tfbench can read ({brief(error)}); "
                 "the file stays unchanged: move it away or save under another name"
             ) from None
 
@@ -247,11 +289,7 @@ class Baselines:
             "benchmarks": [_benchmark(sample, baseline.metric_values.get(sample.case.name)) for sample in samples],
             "datetime": now(),
             "version": pytest_benchmark.__version__,
-            "tfbench": {
-                "schema": SCHEMA,
-                **context_json(baseline.context),
-                "accepted": [asdict(acceptance) for acceptance in baseline.accepted],
-            },
+            "tfbench": plain(_Head(SCHEMA, baseline.context, baseline.accepted)),
         }
         try:
             write_whole(path, render_json(content, 1))
@@ -293,40 +331,19 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _statistic(content: object) -> str:
-    if (name := a_text(content, "statistic")) and name not in STATISTICS:
-        raise ValueError(f"there is no statistic {brief(name)}")
-    return name
-
-
 def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     case, seconds = sample.case, sample.seconds
-    own: JSON = {"workload": case.workload, "source": case.source, "launches": [run_json(run) for run in sample.runs]}
-    if case.thresholds:
-        own["thresholds"] = dict(case.thresholds)
-    if case.statistic:
-        own["statistic"] = case.statistic
-    if values is not None:
-        own["reading"] = values.as_json()
+    launches = tuple(map(SavedLaunch.of, sample.runs))
+    own = _SavedCase(case.workload, case.source, launches, dict(case.thresholds), case.statistic, values)
     return {
         "group": case.group,
         "name": case.name.rpartition("::")[2],
         "fullname": case.name,
         "params": case.levels,
         "param": case.label if case.variant else None,
-        "extra_info": {"tfbench": own},
+        "extra_info": {"tfbench": plain(own)},
         "options": {},
         "stats": _stats(seconds, sample.runs[0].iterations),
-    }
-
-
-def run_json(run: Run) -> JSON:
-    """Return one launch of a sample as files store it."""
-    # Whole nanoseconds of a block are the measured values, and take half the space of fractions of a second.
-    return {
-        "iterations": run.iterations,
-        "nanoseconds": [round(second * run.iterations * 1e9) for second in run.seconds],
-        "facts": run.facts,
     }
 
 
@@ -341,50 +358,28 @@ def parse(name: str, content: JSON) -> Baseline:
     """Build a baseline from the content of its file.
 
     Raises:
-        ValueError, KeyError: tfbench did not write the content.
+        ValueError: tfbench did not write the content.
     """
-    own = an_object(an_object(content, "the content")["tfbench"], "tfbench")
-    check_schema(own, SCHEMA)
+    content = visible(content)
+    if isinstance(content, dict) and isinstance(content.get("tfbench"), dict):
+        check_schema(content["tfbench"], SCHEMA)
+    file = convert(BaselineFile, content)
     samples: dict[str, Sample] = {}
     metric_values = {}
-    for row in a_list(content["benchmarks"], "benchmarks"):
-        benchmark = an_object(row, "a benchmark")
-        extra = an_object(an_object(benchmark["extra_info"], "extra_info")["tfbench"], "tfbench")
+    for benchmark in file.benchmarks:
+        own = benchmark.extra_info.tfbench
         case = Case(
-            name=a_text(benchmark["fullname"], "fullname"),
-            workload=a_text(extra["workload"], "workload"),
-            group=a_text(benchmark["group"], "group"),
-            variant=tuple(sorted(texts(benchmark["params"], "params").items())),
-            source=a_text(extra.get("source", ""), "source"),
-            thresholds=own_thresholds(extra.get("thresholds", {})),
-            statistic=_statistic(extra.get("statistic", "")),
+            name=benchmark.fullname,
+            workload=own.workload,
+            group=benchmark.group,
+            variant=tuple(sorted(benchmark.params.items())),
+            source=own.source,
+            thresholds=own_thresholds(own.thresholds),
+            statistic=own.statistic,
         )
-        runs = tuple(run_of(run, case.name) for run in a_list(extra["launches"], "launches"))
-        if not runs or case.name in samples:
-            raise ValueError(f"{brief(case.name)} has no launch, or is there twice")
-        samples[case.name] = Sample(case, runs)
-        if "reading" in extra:
-            metric_values[case.name] = MetricValues.of_json(extra["reading"])
-    # Early baselines lack the way of racing. Their times are then never judged without a race.
-    context = context_of({**dict.fromkeys(CONTEXT, ""), **own})
-    accepted = tuple(_acceptance_of(entry) for entry in a_list(own.get("accepted", []), "accepted"))
-    return Baseline(context, samples, metric_values, name, a_text(content["datetime"], "datetime"), accepted)
-
-
-def run_of(run: Any, case: str = "a launch") -> Run:
-    """Build a launch of a sample from its JSON.
-
-    Raises:
-        ValueError, KeyError: tfbench did not write the content.
-    """
-    iterations = an_integer(an_object(run, "a launch")["iterations"], f"iterations of {case}", 1, 1e15)
-    nanoseconds = [a_number(one, case) for one in a_list(run["nanoseconds"], "nanoseconds")]
-    facts = dict(an_object(run["facts"], "facts"))
-    for name in NUMBERS.intersection(facts):
-        a_number(facts[name], name, 0)
-    return Run(times([one * 1e-9 / iterations for one in nanoseconds], case), iterations, facts)
-
-
-def _acceptance_of(entry: Any) -> Acceptance:
-    found = texts(entry, "an acceptance")
-    return Acceptance(found["when"], found["reason"], found["replaced"])
+        if case.name in samples:
+            raise ValueError(f"{brief(case.name)} is there twice")
+        samples[case.name] = Sample(case, tuple(launch.run for launch in own.launches))
+        if own.metric_values is not None:
+            metric_values[case.name] = own.metric_values
+    return Baseline(file.tfbench.context, samples, metric_values, name, file.datetime, file.tfbench.accepted)

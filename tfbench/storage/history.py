@@ -1,55 +1,58 @@
-"""Save and read the history: one file per run, with the floors of its cases and their ratios to an anchor.
+"""Save and read the history of a suite: one file per run, with the floors of its cases and their ratios to an anchor.
 
 A file has a line that describes the run, then a line per case. Files may be copied from machine to machine and
 concatenated. A file is written whole and never changed. Accepted changes of level are files of one line.
+Reading leaves nothing behind.
 """
 
 from __future__ import annotations
 
-import math
+import hashlib
+import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final, Literal, Protocol
+
+from msgspec import Meta
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text, write_whole
-from tfbench.model import JSON, AcceptedChange, MeasurementContext, Outcome, Ratio
-from tfbench.storage.baselines import check_schema, context_json, context_of
-from tfbench.untrusted import (
-    a_list,
-    a_number,
-    a_text,
-    an_integer,
-    an_object,
-    brief,
-    described,
-    parse_json,
-    printable,
-    render_json,
-    times,
+from tfbench.model import (
+    FLOOR,
+    JSON,
+    RATIO,
+    AcceptedChange,
+    EnvironmentInfo,
+    MeasurementContext,
+    Outcome,
+    Ratio,
+    Series,
+    SeriesPoint,
+    SeriesRun,
 )
+from tfbench.model.formats import Count, Name, Text, Time, check_schema, convert, line, read, visible
+from tfbench.untrusted import brief, parse_json
 
-SCHEMA = "tfbench-history/1"
-EARLIER = "tfbench-session/1"
-"""Schema of files that hold a run as one JSON object, without ratios."""
-SUFFIXES = (".jsonl", ".json")
-INDEX = "index.sqlite"
-"""The index beside the files, see `tfbench.storage.history_index`."""
+# The format
+
+
+SCHEMA: Final = "tfbench-history/1"
 _CHANGED = frozenset({Outcome.REGRESSED, Outcome.IMPROVED})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Anchor:
     """The baseline side of a run, to which the ratios of a history refer."""
 
-    label: str
+    label: Name
     """Its specification, such as ``git:v1.0``."""
-    key: str
+    key: Name
     """Digest of its source tree, Python, packages and settings. Another key starts another series."""
 
 
@@ -75,6 +78,81 @@ class SessionRecord:
         return self.floors.get(case, ()) if self.outcomes.get(case) not in _CHANGED else ()
 
 
+@dataclass(frozen=True, slots=True)
+class _RunLine:
+    """The first line of a run."""
+
+    schema: Literal["tfbench-history/1"]
+    kind: Literal["run"]
+    context: MeasurementContext
+    releases: tuple[Name, ...]
+    anchor: Anchor | None
+    cases: Count
+
+
+@dataclass(frozen=True, slots=True)
+class _CaseLine:
+    """A line per case of a run."""
+
+    case: Name
+    source: Text
+    floors: tuple[Time, ...]
+    ratio: Ratio | None
+    outcome: Outcome | None
+
+    def __post_init__(self) -> None:
+        if self.ratio is not None and not 1e-9 <= self.ratio.center <= 1e9:
+            raise ValueError("the center of a ratio is not a number from 1e-9 to 1e9")
+
+
+@dataclass(frozen=True, slots=True)
+class _AcceptLine:
+    """The line of an accepted change."""
+
+    schema: Literal["tfbench-history/1"]
+    kind: Literal["accept"]
+    accepted: AcceptedChange
+
+
+_Lines = Annotated[tuple[_CaseLine, ...], Meta(max_length=1_000_000)]
+
+
+def run_document(record: SessionRecord) -> tuple[str, str]:
+    """Return the name and the content of a run.
+
+    Raises:
+        ValueError: A number is out of the bounds of the format.
+    """
+    cases = [
+        _CaseLine(
+            case,
+            record.sources.get(case, ""),
+            tuple(record.floors.get(case, ())),
+            record.ratios.get(case),
+            record.outcomes.get(case),
+        )
+        for case in {**record.floors, **record.ratios}
+    ]
+    head = _RunLine(SCHEMA, "run", record.context, record.releases, record.anchor, len(cases))
+    lines = [line(row) for row in (head, *cases)]
+    _rows(lines[1:])
+    return f"{record.context.session.replace(':', '')}.jsonl", "".join(f"{row}\n" for row in lines)
+
+
+def accepted_document(accepted: AcceptedChange) -> tuple[str, str]:
+    """Return a new name and the content of an accepted change."""
+    name = f"{accepted.when.replace(':', '')}-accept-{secrets.token_hex(4)}.jsonl"
+    return name, f"{line(_AcceptLine(SCHEMA, 'accept', accepted))}\n"
+
+
+def json_digest(content: JSON | list[Any]) -> str:
+    """Return a short digest of JSON content, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+# Files
+
+
 @dataclass
 class Content:
     """The content of one or more files."""
@@ -90,19 +168,35 @@ class Content:
         return [known[session] for session in sorted(known)]
 
 
+class AnyHistory(Protocol):
+    """A history in a folder or a database."""
+
+    place: str
+    """The folder, or the URL without its password."""
+
+    def record(self, record: SessionRecord) -> Path | str:
+        """Add a run, unless it is there; return the place. Raises OSError or HistoryError."""
+
+    def accept(self, accepted: AcceptedChange) -> Path | str:
+        """Add an accepted change; return the place. Raises as `record`."""
+
+    def content(self) -> Content:
+        """Read everything. Raises HistoryError."""
+
+
 class History:
     """The runs of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.place = str(folder)
-        self.index_file = folder / INDEX
 
     def record(self, record: SessionRecord) -> Path:
         """Write the file of a run, and return its path.
 
         Raises:
             OSError: The folder cannot be written.
+            ValueError: A number is out of the bounds of the format.
         """
         return self._write(*run_document(record))
 
@@ -119,55 +213,19 @@ class History:
         write_whole(self.folder / name, content)
         return self.folder / name
 
-    def exists(self) -> bool:
-        """Whether the folder exists."""
-        return self.folder.is_dir()
-
     def files(self) -> list[Path]:
         """Return the files of the folder, sorted by name."""
         try:
-            return sorted(path for path in self.folder.iterdir() if path.suffix in SUFFIXES)
+            return sorted(path for path in self.folder.iterdir() if path.suffix == ".jsonl")
         except FileNotFoundError:
             return []
 
-    def stamps(self) -> dict[str, tuple[int, int]]:
-        """Return size and time of each file, by name."""
-        found = {}
-        for path in self.files():
-            with suppress(FileNotFoundError):
-                known = path.stat()
-                found[path.name] = (known.st_size, known.st_mtime_ns)
-        return found
-
-    def add_to(self, name: str, content: Content) -> None:
-        """Add a file to the content."""
-        read_file(self.folder / name, content)
-
-    def read(self) -> tuple[list[SessionRecord], list[str]]:
-        """Return every run once, oldest first, and one line per unreadable part; files stay unchanged."""
+    def content(self) -> Content:
+        """Read all files."""
         found = Content()
         for path in self.files():
             read_file(path, found)
-        return found.once(), found.problems
-
-
-def run_document(record: SessionRecord) -> tuple[str, str]:
-    """Return the name and the content of a run."""
-    head = {"schema": SCHEMA, "kind": "run", **context_json(record.context), "releases": list(record.releases)}
-    if record.anchor is not None:
-        head["anchor"] = {"label": record.anchor.label, "key": record.anchor.key}
-    cases = [_case_json(case, record) for case in {**record.floors, **record.ratios}]
-    return f"{record.context.session.replace(':', '')}.jsonl", _lines([{**head, "cases": len(cases)}, *cases])
-
-
-def accepted_document(accepted: AcceptedChange) -> tuple[str, str]:
-    """Return a new name and the content of an accepted change."""
-    name = f"{accepted.when.replace(':', '')}-accept-{secrets.token_hex(4)}.jsonl"
-    return name, _lines([{"schema": SCHEMA, "kind": "accept", **vars(accepted)}])
-
-
-def _lines(rows: list[JSON]) -> str:
-    return "".join(f"{render_json(row)}\n" for row in rows)
+        return found
 
 
 def ignore_in_git(folder: Path) -> None:
@@ -181,21 +239,12 @@ def ignore_in_git(folder: Path) -> None:
         write_whole(file, "*\n")
 
 
-# Reading
-
-
 def read_file(path: Path, into: Content) -> None:
     """Add the content of a file."""
     try:
         text = read_text(path)
     except ReportError as error:
         into.problems.append(str(error))
-        return
-    if path.suffix == ".json":
-        try:
-            into.runs.append(_earlier(parse_json(text)))
-        except (ValueError, KeyError) as error:
-            into.problems.append(f"{brief(path)} is not a session that tfbench can read ({described(error)})")
         return
     read_document(brief(path), text, into)
 
@@ -210,115 +259,99 @@ def read_document(name: str, text: str, into: Content) -> None:
 
 def _parts(text: str) -> Iterator[tuple[int, list[str]]]:
     """Split concatenated files at each object with a schema; its quotes cannot occur within a text."""
-    starts = [found.start() for found in re.finditer(r'\{"schema": "', text)]
+    starts = [found.start() for found in re.finditer(r'\{"schema":"', text)]
     for start, end in pairwise(sorted({0, *starts, len(text)})):
-        if lines := [line for line in text[start:end].split("\n") if line.strip()]:
+        if lines := [row for row in text[start:end].split("\n") if row.strip()]:
             yield text.count("\n", 0, start) + 1, lines
 
 
 def _read_part(where: str, lines: list[str], into: Content) -> None:
     """Read one run or one acceptance. A damaged line ends it, as the lines after it may be another run's."""
     try:
-        head = an_object(parse_json(lines[0]), "the line")
-        if (found := head["schema"]) != SCHEMA:
-            newer = isinstance(found, str) and found.startswith("tfbench-history/")
-            fix = "a newer tfbench wrote it, so update tfbench" if newer else f"expected {SCHEMA}"
-            raise ValueError(f"schema {brief(found)!r}: {fix}")
-        if head["kind"] == "accept":
-            into.accepted.append(_accepted(head))
+        content = visible(parse_json(lines[0]))
+        check_schema(content, SCHEMA)
+        if content.get("kind") == "accept":
+            into.accepted.append(convert(_AcceptLine, content).accepted)
             return
-        if head["kind"] != "run":
-            raise ValueError(f"the kind {brief(head['kind'])!r} is unknown")
-        context, due = context_of(head), an_integer(head["cases"], "cases", 0)
-        releases = tuple(_plain(tag) for tag in a_list(head["releases"], "releases"))
-        given = an_object(head["anchor"], "anchor") if "anchor" in head else None
-        anchor = Anchor(_plain(given["label"]), _plain(given["key"])) if given is not None else None
-    except (ValueError, KeyError) as error:
-        into.problems.append(f"{where}: not a run that tfbench can read ({described(error)})")
+        head = convert(_RunLine, content)
+    except ValueError as error:
+        into.problems.append(f"{where}: not a run that tfbench can read ({brief(error)})")
         return
-    cases = list[_Case]()
+    cases, session = list[_CaseLine](), head.context.session
     try:
-        cases.extend(_read_case(row) for row in _rows(lines[1:]))
-        if len(cases) != due:
-            into.problems.append(f"{where}: the run of {context.session} has {len(cases)} of its {due} cases")
-    except (ValueError, KeyError) as error:
-        text = f"case {len(cases) + 1} of {due} cannot be read ({described(error)})"
-        into.problems.append(f"{where}: {text}; it and the later ones are left out")
+        cases.extend(_rows(lines[1:]))
+        if len(cases) != head.cases:
+            into.problems.append(f"{where}: the run of {session} has {len(cases)} of its {head.cases} cases")
+    except ValueError:
+        cases = []
+        try:
+            for row in lines[1:]:
+                cases.append(read(_CaseLine, row))
+        except ValueError as error:
+            text = f"case {len(cases) + 1} of {head.cases} cannot be read ({brief(error)})"
+            into.problems.append(f"{where}: {text}; it and the later ones are left out")
     into.runs.append(
         SessionRecord(
-            context,
-            {one.case: one.floors for one in cases if one.floors},
-            {one.case: one.source for one in cases},
-            {one.case: one.ratio for one in cases if one.ratio},
-            {one.case: one.outcome for one in cases if one.outcome},
-            anchor,
-            releases,
+            head.context,
+            {row.case: row.floors for row in cases if row.floors},
+            {row.case: row.source for row in cases},
+            {row.case: row.ratio for row in cases if row.ratio},
+            {row.case: row.outcome for row in cases if row.outcome},
+            head.anchor,
+            head.releases,
         )
     )
 
 
-class _Case(NamedTuple):
-    case: str
-    source: str
-    floors: tuple[float, ...]
-    ratio: Ratio | None
-    outcome: Outcome | None
+def _rows(lines: Sequence[str]) -> tuple[_CaseLine, ...]:
+    """Read all lines at once, which takes a fifth of the time of a line at a time."""
+    return read(_Lines, f"[{','.join(lines)}]")
 
 
-def _rows(lines: list[str]) -> Iterable[Any]:
-    """Parse lines, all at once if none is damaged: a parser for each line takes four times as long."""
-    try:
-        return list(parse_json(f"[{','.join(lines)}]"))
-    except ValueError:
-        return map(parse_json, lines)
+# Series: a case followed over the runs
 
 
-def _read_case(content: Any) -> _Case:
-    row = an_object(content, "the line")
-    case, ratio, outcome = _plain(row["case"]), row.get("ratio"), row.get("outcome")
-    return _Case(
-        case,
-        a_text(row["source"], "source"),
-        times(a_list(row["floors"], "floors"), case) if "floors" in row else (),
-        _ratio(an_object(ratio, "ratio")) if ratio is not None else None,
-        Outcome(a_text(outcome, "outcome")) if outcome is not None else None,
-    )
+def series_of(runs: Sequence[SessionRecord]) -> list[Series]:
+    """Return every series, by case; of a case the ratios first, the one with the newest run first.
+
+    Args:
+        runs: Oldest first, each once.
+    """
+    points: dict[tuple[str, str, str], list[SeriesPoint]] = defaultdict(list)
+    labels: dict[tuple[str, str, str], tuple[str, str]] = {}
+    for record in runs:
+        environment = record.context.environment
+        machine, label = _machine(environment)
+        run = SeriesRun(
+            record.context.session, environment.commit, environment.dirty, record.releases, _side(environment), label
+        )
+        outcomes = {case: str(outcome) for case, outcome in record.outcomes.items()}
+        for case, floors in record.floors.items():
+            floor, key = min(floors), (case, FLOOR, machine)
+            labels.setdefault(key, ("", label))
+            points[key].append(SeriesPoint(run, floor, floor, floor, outcomes.get(case, "")))
+        for case, ratio in record.ratios.items():
+            key = (case, RATIO, record.anchor.key if record.anchor else "")
+            labels.setdefault(key, (record.anchor.label if record.anchor else "", ""))
+            points[key].append(SeriesPoint(run, ratio.center, ratio.low, ratio.high, outcomes.get(case, "")))
+    newest_first = sorted(points, key=lambda key: points[key][-1].run.session, reverse=True)
+    ordered = sorted(newest_first, key=lambda key: (key[0], key[1] != RATIO))
+    return [Series(*key[:2], *labels[key], tuple(points[key])) for key in ordered]
 
 
-def _case_json(case: str, record: SessionRecord) -> JSON:
-    row: JSON = {"case": case, "source": record.sources.get(case, "")}
-    if case in record.floors:
-        row["floors"] = list(record.floors[case])
-    if case in record.ratios:
-        row["ratio"] = record.ratios[case].as_json()
-    if case in record.outcomes:
-        row["outcome"] = record.outcomes[case].value
-    return row
+@cache
+def _machine_of(facts: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    known = dict(facts)
+    name = known.get("gpus") or known.get("processor") or "unknown processor"
+    return json_digest(known), f"{name}, {known.get('processors', '?')} processors"
 
 
-def _ratio(row: JSON) -> Ratio:
-    """Read a ratio whose center is known. ``null`` bounds are infinite."""
-    low, high = (None if row[key] is None else a_number(row[key], key, 0, 1e9) for key in ("low", "high"))
-    return Ratio(
-        a_number(row["center"], "center", 1e-9, 1e9),
-        0.0 if low is None else low,
-        math.inf if high is None else high,
-        a_number(row["confidence"], "confidence", 0, 1),
-    )
+def _machine(environment: EnvironmentInfo) -> tuple[str, str]:
+    """Return the key and the label of the machine of a run. Another number of threads is another machine."""
+    return _machine_of((*sorted(environment.machine.items()), ("threads", str(environment.threads))))
 
 
-def _accepted(head: JSON) -> AcceptedChange:
-    return AcceptedChange(*(_plain(head[name]) for name in ("case", "reason", "when", "session")))
-
-
-def _plain(text: object) -> str:
-    """Return a text in one line, with its invisible characters replaced."""
-    return " ".join(printable(a_text(text, "a name")).split())
-
-
-def _earlier(content: JSON) -> SessionRecord:
-    check_schema(content, EARLIER)
-    cases = {_plain(case): an_object(row, case) for case, row in an_object(content["cases"], "cases").items()}
-    floors = {case: times(a_list(row["floors"], "floors"), case) for case, row in cases.items()}
-    sources = {case: a_text(row["source"], "source") for case, row in cases.items()}
-    return SessionRecord(context_of(content), floors, sources)
+def _side(environment: EnvironmentInfo) -> str:
+    packages = environment.packages
+    tensorflow = next((name for name in ("tensorflow", "tensorflow-cpu", "tf-nightly") if name in packages), "")
+    return f"{tensorflow} {packages[tensorflow]}" if tensorflow else f"Python {environment.python}"

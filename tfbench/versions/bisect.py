@@ -17,6 +17,7 @@ from rich.text import Text
 from tfbench.errors import SideError, TfbenchError, UsageError
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.model import JSON, TIME, Case, Outcome, Ratio
+from tfbench.model.formats import plain
 from tfbench.model.words import duration, times
 from tfbench.policy import Policy
 from tfbench.race.launch import Entrant
@@ -484,7 +485,7 @@ def _case(
                 "point": points[step.point].label,
                 "outcome": step.outcome,
                 "reason": step.reason,
-                "ratio": step.ratio and step.ratio.as_json(),
+                "ratio": step.ratio and plain(step.ratio),
                 "launches": step.launches,
                 "wall_seconds": round(step.seconds, 3),
                 "again": step.again,

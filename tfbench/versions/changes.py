@@ -270,7 +270,7 @@ class CaseChange:
             "metric": self.verdict.metric,
             "outcome": self.verdict.outcome,
             "values": {"reference": before, "side": now, "unit": self.verdict.unit},
-            "ratio": self.ratio and self.ratio.as_json(),
+            "ratio": self.ratio and plain(self.ratio),
             "reason": self.verdict.reason.message,
             "cause": self.cause,
         }

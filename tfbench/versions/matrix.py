@@ -31,6 +31,7 @@ from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.report.comment import differences
 from tfbench.report.html.page import render_page
+from tfbench.report.json_format import content_of
 from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
@@ -600,4 +601,4 @@ def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> JSON:
 
 
 def _entry_as_json(entry: Entry) -> JSON:
-    return {"why": entry.why} if isinstance(entry, Untimed) else entry.as_json()
+    return {"why": entry.why} if isinstance(entry, Untimed) else content_of(entry)

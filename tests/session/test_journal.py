@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tfbench.storage.journal import Journal
+from tfbench.session.resume import Journal
 
 CODE = {"the code": "1"}
 

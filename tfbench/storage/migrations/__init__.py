@@ -1,1 +1,0 @@
-"""Migrations of the tables of a history in PostgreSQL, which Alembic runs."""

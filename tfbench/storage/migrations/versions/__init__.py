@@ -1,1 +1,0 @@
-"""One file per migration. A migration that was released is never changed."""
