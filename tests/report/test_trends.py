@@ -1,6 +1,6 @@
 """What a history shows of each case, and what accepting a change does to it."""
 
-from contextlib import closing
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 
 def opened(folder, **how):
-    return closing(Trends(folder, POLICY, **how))
+    return nullcontext(Trends(folder, POLICY))
 
 
 def test_steps_and_drift_are_found_and_fail(folder):
@@ -38,7 +38,7 @@ def test_steps_and_drift_are_found_and_fail(folder):
             assert trends.exit_code == 1
             (change,) = found[SLOW].changes
             assert abs(change.index - 50) <= 1
-            assert trends.points(found[SLOW])[change.index].run.commit == commit(change.index)
+            assert found[SLOW].series.points[change.index].run.commit == commit(change.index)
             assert all(one.effect < 0.02 for one in found[DRIFT].changes)
             assert found[DRIFT].release == "v1.1"
             assert 0.02 < found[DRIFT].drift.effect < 0.03

@@ -26,6 +26,11 @@ ACCEPTED = AcceptedChange(CASE, "a slower and safer algorithm", "2026-01-02T00:0
 LATER = replace(RECORD, context=replace(CONTEXT, session="2026-02-02T00:00:00+00:00-b"))
 
 
+def everything(history):
+    content = history.content()
+    return content.once(), content.problems
+
+
 def read(path, text=None):
     if text is not None:
         path.write_text(text)
@@ -38,7 +43,7 @@ def test_runs_come_back_oldest_first_and_whole(tmp_path):
     history = History(tmp_path)
     history.record(LATER)
     history.record(FULL)
-    assert history.read() == ([FULL, LATER], [])
+    assert everything(history) == ([FULL, LATER], [])
 
 
 def test_a_file_has_a_line_for_the_run_and_one_per_case(tmp_path):
@@ -47,12 +52,13 @@ def test_a_file_has_a_line_for_the_run_and_one_per_case(tmp_path):
     assert path == tmp_path / "2026-01-01T000000+0000-a.jsonl"
     head, *cases = map(json.loads, path.read_text().splitlines())
     assert head == {
-        "schema": "tfbench-history/1", "kind": "run", **plain(CONTEXT), "releases": ["v1.1"],
+        "schema": "tfbench-history/1", "kind": "run", "context": plain(CONTEXT), "releases": ["v1.1"],
         "anchor": {"label": "git:v1.0", "key": "0123456789abcdef"}, "cases": 2,
     }  # fmt: skip
+    ratio = {"center": 1.02, "low": 1.01, "high": 1.03, "confidence": 0.99}
     assert cases == [
-        {"case": CASE, "source": "abc", "floors": [1e-5, 1.1e-5], "ratio": RATIO.as_json(), "outcome": "regressed"},
-        {"case": "b/größer.py::y", "source": "", "floors": [2e-5]},
+        {"case": CASE, "source": "abc", "floors": [1e-5, 1.1e-5], "ratio": ratio, "outcome": "regressed"},
+        {"case": "b/größer.py::y", "source": "", "floors": [2e-5], "ratio": None, "outcome": None},
     ]
 
 
@@ -66,8 +72,8 @@ def test_unbounded_intervals_come_back_and_numbers_that_json_lacks_are_not_writt
     history = History(tmp_path)
     wide = replace(FULL, ratios={CASE: Ratio(1.0, 0.0, math.inf, 0.99)})
     history.record(wide)
-    assert history.read() == ([wide], [])
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    assert everything(history) == ([wide], [])
+    with pytest.raises(ValueError, match="floors"):
         history.record(replace(LATER, floors={"x": (math.inf,)}))
     assert len(history.files()) == 1
 
@@ -78,7 +84,7 @@ def test_files_are_merged_by_concatenation_and_a_run_counts_once(tmp_path):
     together = tmp_path / "two" / "all.jsonl"
     together.parent.mkdir()
     together.write_text("".join(path.read_text() for path in [*paths, *paths]))
-    assert History(together.parent).read() == ([FULL, LATER], [])
+    assert everything(History(together.parent)) == ([FULL, LATER], [])
     assert set(read(together).accepted) == {ACCEPTED}
 
 
@@ -93,7 +99,7 @@ def test_git_ignores_every_file_of_a_history(tmp_path):
 
 
 def test_a_missing_folder_has_no_runs(tmp_path):
-    assert History(tmp_path / "none").read() == ([], [])
+    assert everything(History(tmp_path / "none")) == ([], [])
 
 
 # Damaged files
@@ -104,7 +110,7 @@ def test_a_truncated_last_line_costs_its_case_alone(tmp_path):
     found = read(path, path.read_text()[:-20])
     assert found.runs == [FULL]
     (problem,) = found.problems
-    assert problem.startswith(f"{path}, line 1: case 2 of 2 cannot be read (JSONDecodeError: ")
+    assert problem.startswith(f"{path}, line 1: case 2 of 2 cannot be read (")
 
 
 def test_a_run_without_its_last_lines_is_named(tmp_path):
@@ -124,48 +130,47 @@ def test_a_truncated_line_does_not_swallow_the_run_after_it(tmp_path):
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"schema": "tfbench-history/2"}, "schema 'tfbench-history/2': a newer tfbench wrote it, so update tfbench"),
-        ({"schema": "x"}, "schema 'x': expected tfbench-history/1"),
-        ({"kind": "x"}, "the kind 'x' is unknown"),
-        ({"session": 1}, "session is 1 instead of a text"),
-        ({"tree": "--help"}, "'--help' is no tree of git"),
-        ({"tree": "a" * 65}, f"'{'a' * 65}' is no tree of git"),
-        ({"cases": -1}, "cases is -1 instead of a whole number of at least 0"),
-        ({"releases": 1}, "releases is 1 instead of a list"),
-        ({"anchor": []}, "anchor is a list instead of an object"),
+        ({"schema": "tfbench-history/2"}, "'tfbench-history/2': another version of tfbench wrote it"),
+        ({"schema": "x"}, "at schema, expected 'tfbench-history/1', got 'x'"),
+        ({"kind": "x"}, "at kind, "),
+        ({"context": {**plain(CONTEXT), "session": 1}}, "at context.session, Expected `str`, got `int`"),
+        ({"context": {**plain(CONTEXT), "tree": "--help"}}, "at context.tree, "),
+        ({"context": {**plain(CONTEXT), "tree": "a" * 65}}, "at context.tree, "),
+        ({"cases": -1}, "at cases, Expected `int` >= 0"),
+        ({"releases": 1}, "at releases, Expected `array`, got `int`"),
+        ({"anchor": []}, "at anchor, "),
     ],
 )
 def test_a_damaged_run_is_named_with_its_fault_and_the_others_are_read(tmp_path, change, fault):
     history = History(tmp_path)
     path = history.record(RECORD)
     head, rest = path.read_text().split("\n", 1)
-    path.write_text(f"{json.dumps({**json.loads(head), **change})}\n{rest}")
+    path.write_text(f"{json.dumps({**json.loads(head), **change}, separators=(',', ':'))}\n{rest}")
     history.record(LATER)
-    found, (problem,) = history.read()
+    found, (problem,) = everything(history)
     assert found == [LATER]
-    assert problem.startswith(f"{path}, line 1: not a run that tfbench can read (ValueError: ")
+    assert problem.startswith(f"{path}, line 1: not a run that tfbench can read (")
     assert fault in problem
 
 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"floors": [0.0]}, "b/x.py::x has no usable times: 0.0"),
-        ({"floors": []}, "b/x.py::x has no usable times"),
-        ({"floors": 1}, "floors is 1 instead of a list"),
-        ({"source": 1}, "source is 1 instead of a text"),
-        ({"ratio": {"center": 0, "low": 0, "high": 1, "confidence": 0.9}}, "center is 0 instead of a number"),
-        ({"ratio": {"center": None, "low": 0, "high": 1, "confidence": 0.9}}, "center is null instead of a number"),
-        ({"ratio": {"center": 1}}, "KeyError: 'low'"),
-        ({"outcome": "fine"}, "'fine' is not a valid Outcome"),
-        ({"case": 1}, "a name is 1 instead of a text"),
+        ({"floors": [0.0]}, "at floors[0], Expected `float` >= 1e-15"),
+        ({"floors": 1}, "at floors, Expected `array`, got `int`"),
+        ({"source": 1}, "at source, Expected `str`, got `int`"),
+        ({"ratio": {"center": 0, "low": 0, "high": 1, "confidence": 0.9}}, "the center of a ratio"),
+        ({"ratio": {"center": None, "low": 0, "high": 1, "confidence": 0.9}}, "the center of a ratio"),
+        ({"ratio": {"center": 1}}, "at ratio, Object missing required field `low`"),
+        ({"outcome": "fine"}, "at outcome, Invalid enum value 'fine'"),
+        ({"case": 1}, "at case, Expected `str`, got `int`"),
     ],
 )
 def test_a_damaged_case_is_named_with_its_fault(tmp_path, change, fault):
     path = History(tmp_path).record(RECORD)
     head, case = path.read_text().splitlines()
     path.write_text(f"{head}\n{json.dumps({**json.loads(case), **change})}\n")
-    (run,), (problem,) = History(tmp_path).read()
+    (run,), (problem,) = everything(History(tmp_path))
     assert not run.floors
     assert problem.startswith(f"{path}, line 1: case 1 of 1 cannot be read (")
     assert fault in problem
@@ -174,7 +179,7 @@ def test_a_damaged_case_is_named_with_its_fault(tmp_path, change, fault):
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "1" * 20])
 def test_numbers_that_are_none_are_refused(tmp_path, number):
     path = History(tmp_path).record(RECORD)
-    found = read(path, path.read_text().replace("1.1e-05", number))
+    found = read(path, path.read_text().replace("0.000011", number).replace("1.1e-5", number))
     assert found.runs[0].floors == {}
     assert len(found.problems) == 1
 
@@ -190,37 +195,8 @@ def test_a_file_that_is_no_history_is_named_and_left_unchanged(tmp_path, text):
 
 
 def test_hostile_names_lose_what_a_terminal_would_obey(tmp_path):
-    hostile = "b/x.py::x[\x1b[31m\u202egnp\n]"
+    hostile = "b/x.py::x[\x1b[31m\u202egnp]"
     path = History(tmp_path).record(replace(FULL, floors={hostile: (1e-5,)}, ratios={}, releases=("\u202ev1",)))
     (run,) = read(path).runs
-    assert list(run.floors) == ["b/x.py::x[\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}gnp ]"]
+    assert list(run.floors) == ["b/x.py::x[\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}gnp]"]
     assert run.releases == ("\N{REPLACEMENT CHARACTER}v1",)
-
-
-# The earlier schema
-
-
-def earlier(**change):
-    cases = {CASE: {"source": "abc", "floors": [1e-5, 1.1e-5]}}
-    return json.dumps({"schema": "tfbench-session/1", **plain(CONTEXT), "cases": cases, **change}, indent=1)
-
-
-def test_runs_of_the_earlier_schema_are_read(tmp_path):
-    (tmp_path / "old.json").write_text(earlier())
-    assert History(tmp_path).read() == ([RECORD], [])
-
-
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        ({"cases": []}, "ValueError: cases is a list instead of an object"),
-        ({"cases": {"x": {"floors": [1e-5]}}}, "KeyError: 'source'"),
-        ({"schema": "x"}, "ValueError: schema 'x' instead of 'tfbench-session/1'"),
-    ],
-)
-def test_a_damaged_file_of_the_earlier_schema_is_named(tmp_path, change, fault):
-    path = tmp_path / "old.json"
-    path.write_text(earlier(**change))
-    found, (problem,) = History(tmp_path).read()
-    assert not found
-    assert problem == f"{path} is not a session that tfbench can read ({fault})"

@@ -145,7 +145,7 @@ else:
         case: Name
         side: Annotated[str, exactly("baseline|contender")]
         folder: Text
-        why: Annotated[tuple[Text, ...], Meta(max_length=5)]
+        why: Annotated[list[Text], Meta(max_length=5)]
         sections: Annotated[list[Free], Meta(max_length=20)]
 
 
@@ -165,7 +165,7 @@ class Report:
     variant_results: Annotated[tuple[VariantResult, ...], _Rows] = ()
     skips: Annotated[tuple[Skip, ...], _Rows] = ()
     wall_seconds: Seconds = 0.0
-    seconds_by_phase: Mapping[Name, Seconds] = field(default_factory=dict)
+    seconds_by_phase: Annotated[Mapping[Name, Seconds], Meta(max_length=100)] = field(default_factory=dict)
     """What the wall time was spent on, see `tfbench.race.timer`; summed over the shards of a merged report."""
     seconds_by_case: Mapping[Name, Seconds] = field(default_factory=dict)
     """Name of a case -> wall time that it cost, from its race to its profiles and without the start of zygotes.

@@ -215,6 +215,8 @@ def _checked(file: Any, name: str) -> Report:
     try:
         _unique([f"verdicts on the {row.metric} of {row.case.name}" for row in report.verdicts])
         _unique(report.due)
+        if not isinstance(report.policy.get("name"), str):
+            raise ValueError("at policy, the name is missing")
         _unique(report.shard["cases"] if report.shard else ())
     except ValueError as error:
         raise ReportError(f"{brief(name)} is not a report of the schema {SCHEMA}: {error}") from None
