@@ -49,7 +49,6 @@ WAYS = {
     "killed before its end": (replace(GOOD, complete=False), 5),
     "written before the first case": (replace(every("error"), complete=False), 5),
     "written before the collection": (complete(complete=False), 5),
-    "of a version that did not write which cases were due": (replace(GOOD, complete=None, due=()), 5),
     "interrupted": (replace(GOOD, interrupted=True), 5),
     "interrupted without a row": (complete(interrupted=True), 5),
     "interrupted with open rows": (replace(every("inconclusive"), interrupted=True), 5),

@@ -81,24 +81,24 @@ def bad_artifacts():
         "verdict twice": changed("verdicts", to=json.dumps([json.loads(GOOD)["verdicts"][0]] * 2)),
         "long name": changed("verdicts", 0, "case", to=json.dumps("x" * 2001)),
         "long reason": changed("verdicts", 0, "reason", "message", to=json.dumps("x" * 20_001)),
-        "other schema": changed("schema", to='"tfbench-report/2"'), "unknown side": changed("sides", to='{"third": {}}'),
+        "other schema": changed("schema", to='"tfbench-report/2"'),
         "unknown outcome": changed("verdicts", 0, "outcome", to='"fine"'),
         "confidence": changed("verdicts", 0, "ratio", "confidence", to="2"), "lone surrogate": '{"schema": "\\ud800"',
     }  # fmt: skip
     for case in ("<script>alert(1)</script>::x", "a::<img src=x onerror=y>", "a`b::c", "../../etc/passwd::x", "/etc/passwd::x",
                  "a/../../b::x", "no separator", "~/x::y", "a\\b::c", "::", ""):  # fmt: skip
-        for row in ("verdicts", "standings", "skipped"):
+        for row in ("verdicts", "variant_results", "skips"):
             texts[f"name {case!r} in {row}"] = changed(row, 0, "case", to=json.dumps(case))
         texts[f"name {case!r} of a cost"] = changed("seconds_by_case", to=json.dumps({case: 1}))
     values = {"text": '"x"', "number": "1.5", "true": "true", "null": "null", "list": "[1]", "object": '{"x": 1}'}
     fields = {
-        ("policy",): "object", ("sides",): "object", ("verdicts",): "list", ("standings",): "list", ("skipped",): "list",
+        ("policy",): "object", ("sides",): "object", ("verdicts",): "list", ("variant_results",): "list", ("skips",): "list",
         ("wall_seconds",): "number", ("interrupted",): "true", ("verdicts", 0): "object", ("verdicts", 0, "case"): "text",
         ("verdicts", 0, "workload"): "text", ("verdicts", 0, "variant"): "object", ("verdicts", 0, "metric"): "text",
         ("verdicts", 0, "reason"): "object", ("verdicts", 0, "ratio"): "object null", ("verdicts", 0, "launches"): "",
-        ("verdicts", 0, "rounds"): "", ("verdicts", 0, "wall_seconds"): "number", ("standings", 0): "object",
-        ("standings", 0, "median_seconds"): "number", ("standings", 0, "facts"): "object", ("skipped", 0): "object",
-        ("skipped", 0, "reason"): "text",
+        ("verdicts", 0, "rounds"): "", ("verdicts", 0, "wall_seconds"): "number", ("variant_results", 0): "object",
+        ("variant_results", 0, "median_seconds"): "number", ("variant_results", 0, "facts"): "object", ("skips", 0): "object",
+        ("skips", 0, "reason"): "text",
     }  # fmt: skip
     for path, right in fields.items():
         for kind, value in values.items():

@@ -100,7 +100,7 @@ def read(path: Path) -> ResultFile:
     content = content_of(path)
     if "schema" in content:
         report = json_format.report_of(content, str(path))
-        if report.complete is not None and report.gap:  # earlier versions did not write which cases were due
+        if report.gap:
             raise ReportError(f"{brief(path)} cannot be compared: {brief(report.gap)}")
         return of_report(str(path), report)
     return of_content(str(path), content)
@@ -411,7 +411,7 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
 
 
 def _whole(report: Report, name: str) -> Report:
-    if report.complete is not None and report.gap:  # earlier versions did not write which cases were due
+    if report.gap:
         raise ReportError(f"{brief(name)} is incomplete: {brief(report.gap)}; measure again")
     return report
 

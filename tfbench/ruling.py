@@ -198,8 +198,6 @@ def _gap(report: Report, part: bool) -> str:
     if report.shard is not None and not part:
         index = f"{report.shard['index']} of {report.shard['of']}"
         return f"the report is shard {index} alone; combine the shards with tfbench merge"
-    if part and report.complete is None:
-        return ""
     return f"the report cannot be used: {report.gap}" if report.gap else ""
 
 

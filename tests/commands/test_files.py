@@ -16,6 +16,8 @@ from tfbench.sides.source_tree import CANDIDATES, KEPT, snapshot
 from tfbench.storage.baselines import Baseline, Baselines
 from tfbench.storage.history import History, SessionRecord
 
+WHOLE = replace(REPORT, due=(CASE.name,), skips=(), complete=True)
+
 
 def written(path, report):
     path.write_text(json_format.render(report))
@@ -96,9 +98,9 @@ def test_another_patch_version_of_python_is_named_and_compared(tmp_path, capsys)
 
 
 def test_two_reports_show_their_verdicts(tmp_path, capsys):
-    first = written(tmp_path / "a.json", REPORT)
+    first = written(tmp_path / "a.json", WHOLE)
     second = written(
-        tmp_path / "b.json", replace(REPORT, verdicts=(replace(REPORT.verdicts[0], outcome=Outcome.IMPROVED),))
+        tmp_path / "b.json", replace(WHOLE, verdicts=(replace(REPORT.verdicts[0], outcome=Outcome.IMPROVED),))
     )
     assert cli.main(["compare", first, second]) == 0
     shown = capsys.readouterr().out
@@ -127,8 +129,8 @@ def test_a_saved_baseline_is_compared_by_its_name_with_a_report_without_times(tm
 
 
 def test_a_report_of_a_run_that_did_not_end_is_not_compared(tmp_path, capsys):
-    first = written(tmp_path / "a.json", REPORT)
-    second = written(tmp_path / "b.json", replace(REPORT, complete=False))
+    first = written(tmp_path / "a.json", WHOLE)
+    second = written(tmp_path / "b.json", REPORT)
     assert cli.main(["compare", first, second]) != 0
     assert "b.json cannot be compared: the run did not come to its end" in capsys.readouterr().err
 

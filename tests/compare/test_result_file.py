@@ -82,7 +82,7 @@ def test_a_baseline_has_raw_times_and_packages(tmp_path):
 def test_a_package_that_one_side_lacks_is_a_difference(tmp_path):
     path = Baselines(tmp_path).save("first", BASELINE)
     content = json.loads(path.read_text())
-    content["tfbench"]["recipe"]["packages"] = {"tensorflow-cpu": "2.20.0"}
+    content["tfbench"]["context"]["environment"]["packages"] = {"tensorflow-cpu": "2.20.0"}
     found = differences(of_content("a", json.loads(path.read_text())), of_content("b", content))
     assert list(found) == [
         "tensorflow 2.21.0 in the first, absent in the second",

@@ -69,7 +69,7 @@ def run_report(cases: int, launches: int = 6, rounds: int = 40, hostile: bool = 
                 "tool": "ops",
                 "title": "TensorFlow stats",
                 "notes": ["MatMul dominates"],
-                "sheets": [sheet],
+                "tables": [sheet],
                 "absent": "",
             }
             profiles.append({"schema": "tfbench-profile/1", "case": case.name, "side": "contender", "folder": "p/1",

@@ -45,7 +45,7 @@ def test_an_edited_one_is_refused(folder, changes):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"schema": "tfbench-job/0"}, "has the schema tfbench-job/0, and this tfbench reads tfbench-job/1"),
+        ({"schema": "tfbench-job/0"}, "got 'tfbench-job/0': another version of tfbench wrote it; plan again"),
         ({"schema": "another"}, "is not a job of the schema"),
         ({"cases": []}, "at cases"),
         ({"extra": 1}, "at the top"),

@@ -56,5 +56,5 @@ def test_a_folder_without_a_plan(tmp_path):
     with pytest.raises(JobError, match=r"is no folder of a fleet .* tfbench fleet plan writes one"):
         FleetFolder(tmp_path).plan()
     (tmp_path / "plan.json").write_text('{"schema": "tfbench-fleet/0"}')
-    with pytest.raises(JobError, match="has the schema tfbench-fleet/0"):
+    with pytest.raises(JobError, match="got 'tfbench-fleet/0': another version of tfbench wrote it"):
         FleetFolder(tmp_path).plan()

@@ -9,11 +9,9 @@ import io
 import json
 import random
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
-from unittest.mock import patch
 
 from rich.console import Console
 
@@ -34,7 +32,6 @@ from tests.report.test_json_reader import REPORT
 from tests.storage.test_baselines import BASELINE, CASE
 from tests.storage.test_history import ACCEPTED as ACCEPTED_CHANGE
 from tests.storage.test_history import FULL as HISTORY_RECORD
-from tests.storage.test_history import earlier
 from tfbench import compare, ruling
 from tfbench.commands.ci import run_gate
 from tfbench.compare import contrast, read_inputs
@@ -162,7 +159,7 @@ def use_baseline(path: Path) -> object:
     for sample in found.samples.values():
         median(sample.seconds), min(sample.floors), clock(sample), sample.case.label
     accepted_because = [one.reason for one in found.accepted]
-    return found.environment.as_json(), found.context.policy, accepted_because
+    return found.environment, found.context.policy, accepted_because
 
 
 def use_results(path: Path) -> object:
@@ -180,16 +177,15 @@ def use_inputs(path: Path) -> object:
 
 
 def use_history(path: Path) -> object:
-    found, problems = History(path.parent).read()
-    in_memory = patch("tfbench.storage.history_index.locked", side_effect=PermissionError)
-    with in_memory, closing(Trends(path.parent, preset("quick"))) as trends:  # it fails for no file
-        lines = [TrendLine(trend, trends.points(trend)) for trend in trends.all]
-        Console(file=io.StringIO(), width=100).print(render_overview(lines, 1, 100))
-        for line in lines:
-            Console(file=io.StringIO(), width=100).print(render_case([line], 100))
-    if problems:
-        raise ReportError(problems[0])
-    return found
+    found = History(path.parent).content()
+    trends = Trends(path.parent, preset("quick"))
+    lines = [TrendLine(one, one.series.points) for case in trends.followed for one in trends.of_case(case.series.case)]
+    Console(file=io.StringIO(), width=100).print(render_overview(lines, 1, 100))
+    for line in lines:
+        Console(file=io.StringIO(), width=100).print(render_case([line], 100))
+    if found.problems:
+        raise ReportError(found.problems[0])
+    return found.once()
 
 
 def use_accepted(path: Path) -> object:
@@ -272,10 +268,6 @@ def histories(scratch: Path) -> list[str]:
     return [history.record(HISTORY_RECORD).read_text(), history.accept(ACCEPTED_CHANGE).read_text()]
 
 
-def earlier_histories(scratch: Path) -> list[str]:
-    return [earlier()]
-
-
 def jobs(scratch: Path) -> list[str]:
     plan(scratch / "fleet", 1, cases=2)
     return [FleetFolder(scratch / "fleet").job_file(1).read_text()]
@@ -329,7 +321,7 @@ until = 2027-01-31
 DOCS = Path(__file__).parents[2] / "docs" / "data"
 KEPT = {
     "schema": folders.SCHEMA, "case": CASE.name, "raced": 0.1,
-    "sides": {"contender": {"spec": "x", "recipe": {"python": "3.12", "packages": {"keras": "3"}, "machine": {"processor": "x"}}}},
+    "sides": {"contender": {"spec": "x", "environment": {"python": "3.12", "packages": {"keras": "3"}, "machine": {"processor": "x"}}}},
 }  # fmt: skip
 ENTRY = CaseResult(
     CASE, verdict=REPORT.verdicts[0], metrics=REPORT.verdicts[1:], variant_result=REPORT.variant_results[0],
@@ -362,7 +354,6 @@ READERS = (
     Reader("baseline", "first.json", baselines, JSON_FILE, use_baseline),
     Reader("baseline compared", "first.json", baselines, JSON_FILE, use_results),
     Reader("history", "session.jsonl", histories, encoded(mutated_lines), use_history),
-    Reader("earlier history", "session.json", earlier_histories, JSON_FILE, use_history),
     Reader(
         "pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_results
     ),

@@ -6,6 +6,7 @@ import pytest
 
 from tfbench.metrics.exact import ComparisonContext, compare, differing
 from tfbench.model import Case, MetricValues, Outcome, OutputSketch, Reason, Verdict
+from tfbench.model.formats import convert, plain
 from tfbench.model.words import amount, named
 from tfbench.policy import preset
 
@@ -186,4 +187,4 @@ def test_amounts_have_a_unit_that_suits_them():
 def test_metric_values_survive_a_file():
     sketch = (OutputSketch("[0]", "float32", (2, 3), 6, 1.0, (1.0, 2.0)), OutputSketch("[1]", "int64", (), 0, 0.0, ()))
     metric_values = MetricValues({"casts": {"a": 1}}, {"flops": 3.0}, {"parity": "no"}, {"onednn": "on"}, sketch)
-    assert MetricValues.of_json(metric_values.as_json()) == metric_values
+    assert convert(MetricValues, plain(metric_values)) == metric_values

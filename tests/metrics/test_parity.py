@@ -1,6 +1,5 @@
 """Errors of results, exact and estimated from sketches."""
 
-import json
 import math
 
 import numpy as np
@@ -20,6 +19,7 @@ from tfbench.metrics.parity import (
     sketched_differences,
 )
 from tfbench.model import Case, MetricValues, Note, Outcome, OutputSketch, Reason, Verdict
+from tfbench.model.formats import line, read
 from tfbench.model.words import LARGEST, difference
 from tfbench.policy import preset
 
@@ -170,7 +170,7 @@ def test_the_sketches_of_many_outputs_are_small():
     many = sketch(outputs(*np.ones((4096, 100))))
     assert [len(one.sums) for one in few] == [64] * 10
     assert [len(one.sums) for one in many] == [4] * 4096
-    assert len(json.dumps(MetricValues(sketch=many).as_json())) < 600_000
+    assert len(line(MetricValues(sketch=many))) < 600_000
 
 
 def test_an_output_of_few_numbers_is_kept_exactly():
@@ -200,7 +200,7 @@ def test_a_sketch_leaves_out_what_is_not_finite_and_takes_complex_numbers_apart(
 
 def test_a_sketch_of_huge_numbers_can_be_written():
     values = MetricValues(sketch=sketch(outputs(np.full(200, 1e308))))
-    assert MetricValues.of_json(json.loads(json.dumps(values.as_json(), allow_nan=False))) == values
+    assert read(MetricValues, line(values)) == values
 
 
 def test_sketches_of_other_lengths_are_refused():

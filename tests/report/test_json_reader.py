@@ -85,18 +85,18 @@ def test_rounds_that_do_not_fit_what_they_state_are_refused():
     row = content()["rounds"][0]
     refused(
         content(rounds=[{**row, "launches": [2, 2]}]),
-        r"r.json has damaged rounds \(ValueError: it has not the 4 rounds that it states\)",
+        r"r.json has damaged rounds at rounds\[0\]: it has not the 4 rounds that it states",
     )
     refused(content(rounds=[{**row, "steps": "AAAA"}]), "its rounds are damaged")
     for key, value in (("side", "third"), ("median_seconds", 0), ("launches", [-1]), ("every", 0), ("case", 1)):
-        refused(content(rounds=[{**row, key: value}]), "r.json has damaged rounds")
-        refused(content(rounds=[{other: row[other] for other in row if other != key}]), f"damaged .*{key}")
+        refused(content(rounds=[{**row, key: value}]), rf"at rounds\[0\]\.{key}")
+        refused(content(rounds=[{other: row[other] for other in row if other != key}]), f"missing .*`{key}`")
     refused(content(rounds={}), "at rounds")
 
 
-def test_a_report_of_an_earlier_version_has_no_rounds():
-    earlier = {key: value for key, value in content().items() if key != "rounds"}
-    assert json_format.read(json.dumps(earlier), "r.json").rounds == ()
+def test_fields_that_are_empty_are_left_out():
+    assert not {"shard", "due", "profiles", "machines"} & set(content())
+    assert json_format.read(json.dumps(content()), "r.json").due == ()
 
 
 def test_own_thresholds_are_read_back_and_must_be_fractions():
@@ -104,14 +104,7 @@ def test_own_thresholds_are_read_back_and_must_be_fractions():
     verdict = replace(REPORT.verdicts[0], case=own)
     text = json_format.render(replace(REPORT, verdicts=(verdict,)))
     assert json_format.read(text, "r.json").verdicts == (verdict,)
-    refused(json.loads(text.replace('"tolerance": 0.1', '"tolerance": 7')), "tolerance")
-
-
-def test_a_report_of_an_earlier_version_tells_no_costs():
-    earlier = {key: value for key, value in content().items() if not key.startswith("seconds_by_")}
-    found = json_format.read(json.dumps(earlier), "r.json")
-    assert (found.seconds_by_phase, found.seconds_by_case) == ({}, {})
-    assert "seconds_by_" not in json_format.render(found)
+    refused(json.loads(text.replace('"tolerance":0.1', '"tolerance":7')), "tolerance")
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1), st.sampled_from(Outcome), st.integers(0, 10**9))
@@ -123,15 +116,15 @@ def test_every_verdict_survives(center, confidence, outcome, rounds):
 
 
 def test_the_place_of_a_violation_is_named():
-    refused(content(schema="tfbench-report"), "at schema, 'tfbench-report/1' was expected")
-    refused(content(schema="tfbench-report/2"), "has the schema tfbench-report/2, and this version .*: update tfbench")
-    refused({}, "at the top, 'schema' is a required property")
+    refused(content(schema="tfbench-report"), "at schema, expected 'tfbench-report/1', got 'tfbench-report'$")
+    refused(content(schema="tfbench-report/2"), "got 'tfbench-report/2': another version of tfbench wrote it")
+    refused({}, "at schema, expected 'tfbench-report/1', got None")
     row = content()["verdicts"][0]
-    refused(content(verdicts=[{**row, "outcome": "fine"}]), "at verdicts/0/outcome")
-    refused(content(verdicts=[{**row, "ratio": {**row["ratio"], "low": "1"}}]), "at verdicts/0/ratio/low")
-    refused(content(verdicts=[{**row, "launches": -1}]), "at verdicts/0/launches")
-    refused(content(verdicts=[{k: v for k, v in row.items() if k != "reason"}]), "'reason' is a required")
-    refused([], "at the top")
+    refused(content(verdicts=[{**row, "outcome": "fine"}]), r"at verdicts\[0\]\.outcome, Invalid enum value 'fine'")
+    refused(content(verdicts=[{**row, "ratio": {**row["ratio"], "low": "1"}}]), r"at verdicts\[0\]\.ratio\.low, ")
+    refused(content(verdicts=[{**row, "launches": -1}]), r"at verdicts\[0\]\.launches, Expected `int` >= 0")
+    refused(content(verdicts=[{k: v for k, v in row.items() if k != "reason"}]), r"at verdicts\[0\], .*field `reason`")
+    refused([], "at schema")
 
 
 def test_unknown_keys_of_a_ratio_are_ignored():
@@ -142,7 +135,7 @@ def test_unknown_keys_of_a_ratio_are_ignored():
 
 def test_two_verdicts_on_one_metric_are_refused():
     row = content()["verdicts"][0]
-    refused(content(verdicts=[row, row]), "two verdicts on the time")
+    refused(content(verdicts=[row, row]), "verdicts on the time of .* is there twice")
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema": NaN}', "[" * 100_000])
@@ -202,8 +195,8 @@ def test_odd_contents_of_sides_and_policy_are_refused(changes):
     {"facts": {"peak_host_memory": [1]}}, {"facts": {"other": "x" * 20_001}}, {"facts": []}],
 )  # fmt: skip
 def test_odd_contents_of_a_variant_result_are_refused(changes):
-    standing = {**content()["standings"][0], **changes}
-    refused(content(standings=[standing]), "at standings/0")
+    row = {**content()["variant_results"][0], **changes}
+    refused(content(variant_results=[row]), r"at variant_results\[0\]\.(median_seconds|facts)")
 
 
 @pytest.mark.parametrize(
@@ -222,8 +215,10 @@ def test_a_side_that_lacks_facts_is_read_and_shown(facts):
     [{"commit": "main"}, {"commit": None}, {"dirty": "no"}, {"tree": ""}, {"tree": "sources:1"}, {"tree": "session:"}],
 )
 def test_a_side_tells_its_code(change):
-    refused(content(sides={"contender": {**SIDE, **change}}), f"at sides/contender/{next(iter(change))}")
-    refused(content(sides={"contender": {key: SIDE[key] for key in SIDE if key not in change}}), "at sides/contender")
+    refused(content(sides={"contender": {**SIDE, **change}}), rf"at sides\.contender\.{next(iter(change))}, ")
+    refused(
+        content(sides={"contender": {key: SIDE[key] for key in SIDE if key not in change}}), r"at sides\.contender, "
+    )
 
 
 @pytest.mark.parametrize("tree", ["sources:" + "a" * 64, "session:2026-11-26T18:40:06+00:00-ab12cd34", "f" * 40])

@@ -4,16 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.report import complete
 from tests.fakes.run_report import HOSTILE, run_report
 from tests.report.test_comment import HOSTILE as TEXTS
 from tests.report.test_render import verdict
-from tfbench.model import Outcome, Reason, Report
+from tfbench.model import Outcome, Reason
 from tfbench.report.comment import LONGEST
 from tfbench.report.markdown import BRIEF, render, summary_text
 
 
 def made(*verdicts, **changes):
-    return Report({"name": "standard"}, {"baseline": {"spec": "git:main"}}, verdicts, **changes)
+    return complete(verdicts, policy={"name": "standard"}, sides={"baseline": {"spec": "git:main"}}, **changes)
 
 
 def test_the_verdict_is_the_first_line_and_regressions_have_cause_and_command():
@@ -88,7 +89,7 @@ def test_ten_thousand_regressions_are_summarized_for_assistants_in_two_thousand_
         for number in range(10_000)
     ]
     sides = {name: {"spec": f"git:main{extra}"} for name in ("baseline", "contender")}
-    text = summary_text(Report({"name": f"p{extra}"}, sides, rows), [f"note {extra}"] * 9)
+    text = summary_text(complete(rows, policy={"name": f"p{extra}"}, sides=sides), [f"note {extra}"] * 9)
     assert len(text) <= BRIEF
     assert text.count("- and ") == 3
     assert "\x1b" not in text

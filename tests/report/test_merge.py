@@ -287,7 +287,6 @@ def test_profiles_of_both_jobs_are_kept():
     ("change", "reported"),
     [
         ({"complete": False}, "the run did not come to its end"),
-        ({"complete": None}, "it does not tell which cases were due; measure again with this version of tfbench"),
         ({"policy": {"name": "strict"}}, "its policy differ from those of the first"),
         ({"sides": {"contender": {**SIDES["contender"], "packages": {"numpy": "1"}}}},
          "its sides differ from those of the first"),

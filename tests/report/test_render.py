@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.report import CODE
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
+from tests.fakes.report import CODE, complete
+from tfbench.model import Case, Outcome, Ratio, Reason, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
+from tfbench.model.formats import plain
 from tfbench.model.words import duration, rate, times
 from tfbench.report import json_format, terminal
 from tfbench.report.summary import bar
@@ -45,7 +46,8 @@ VERDICT = Verdict(
 
 
 def report(**changes):
-    return Report({"name": "standard"}, {"contender": {"spec": "working tree"}}, wall_seconds=12.4, **changes)
+    sides = {"contender": {"spec": "working tree"}}
+    return complete(policy={"name": "standard"}, sides=sides, wall_seconds=12.4, **changes)
 
 
 def test_variants_stand_below_their_reference():
@@ -81,7 +83,8 @@ SIDES = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "workin
 
 
 def lines_of(width=80, **changes):
-    made = Report({"name": "standard", "minimum_effect": 0.01}, SIDES, wall_seconds=12.4, **changes)
+    policy = {"name": "standard", "minimum_effect": 0.01}
+    made = complete(policy=policy, sides=SIDES, wall_seconds=12.4, **changes)
     return [line.rstrip() for line in terminal.render(made, width=width, colour=False).splitlines()]
 
 
@@ -232,7 +235,7 @@ def test_the_report_has_the_fields_of_the_schema():
 
 def test_an_unbounded_interval_is_null_in_json():
     ratio = Ratio(1.0, 0.0, float("inf"), 0.99)
-    assert ratio.as_json()["high"] is None
+    assert plain(ratio)["high"] is None
     assert times(ratio) == "1.000 (0.000 to ∞)"
 
 

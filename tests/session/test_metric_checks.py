@@ -9,6 +9,7 @@ import pytest
 from tfbench.errors import BenchmarkError
 from tfbench.metrics.parity import LARGEST, Output, ProbeOutput
 from tfbench.model import Case, MetricValues, Outcome, Reason, Run, Sample, Verdict
+from tfbench.model.formats import convert, plain
 from tfbench.policy import preset
 from tfbench.session.request import CaseResult
 from tfbench.session.results import PROBES, BaselineValues, MetricChecker
@@ -147,7 +148,7 @@ def test_values_to_be_saved_tell_what_differs_between_launches_of_their_side():
     assert set(unstable.unstable) == {"flops"}
     _, rows, _ = judged({"contender": probe_output(13)}, BaselineValues(metric_values=unstable))
     assert (rows["flops"].outcome, rows["flops"].reason.code) == (Outcome.INCONCLUSIVE, "not-exact")
-    assert MetricValues.of_json(unstable.as_json()) == unstable
+    assert convert(MetricValues, plain(unstable)) == unstable
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from tfbench.model import (
 )
 from tfbench.policy import Policy, preset
 from tfbench.race.race import Race, RaceConfig
+from tfbench.report.json_format import content_of
 from tfbench.session.request import CaseResult
 from tfbench.session.results import (
     _typical_facts,
@@ -278,15 +279,15 @@ def test_own_thresholds_and_throughput_are_part_of_the_verdict():
     assert verdict.reason.message == (
         "5% slower; per item, as a call had 10 items and has 20 now; own thresholds: minimum effect 5.0%, tolerance 10.0%"
     )
-    assert verdict.as_json()["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
-    assert verdict.as_json()["throughput"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}
+    assert content_of(verdict)["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
+    assert content_of(verdict)["rates"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}
 
 
 def test_the_verdict_has_the_thresholds_that_were_used():
     loose = replace(CASE, thresholds=(("minimum_effect", 0.45), ("tolerance", 0.9)))
     found = of_sides(loose, SimpleNamespace(**RACE))
     assert found.case == loose  # the next baseline has what the benchmark declares
-    assert "thresholds" not in found.verdict.as_json()
+    assert "thresholds" not in content_of(found.verdict)
     assert found.verdict.reason.message == (
         "5% slower; its own thresholds (minimum effect 45.0%, tolerance 90.0%) are looser than the baseline's, "
         "so the stricter ones count"

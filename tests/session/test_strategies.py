@@ -18,6 +18,7 @@ from tfbench.session.request import CaseResult
 from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, VariantStrategy
 from tfbench.sides.counterparts import Benchmark, Selection
 from tfbench.sides.spec import Side
+from tfbench.storage.history import Content
 
 CONTENDER, RIVAL = (Side(name, "python", Path("/")) for name in ("contender", "baseline"))
 OTHER = Case("b/test_x.py::test_new", "test_new", "b/test_x.py::test_new")
@@ -70,7 +71,7 @@ def request(**changes):
 
 
 def saved_baseline(races, starter=None, recreated=RIVAL, source=None, **changes):
-    history = SimpleNamespace(read=lambda: (STEADY, ["a file could not be read"]))
+    history = SimpleNamespace(content=lambda: Content(STEADY, problems=["a file could not be read"]))
     return SavedBaselineStrategy(
         request(**changes), CONTENDER, starter or Starter(), races, SAVED, recreated, history, 1, lambda: source
     )

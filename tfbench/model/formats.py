@@ -103,6 +103,14 @@ def _to_file(value: Any) -> Any:
 # Reading and writing
 
 
+class _FormError(ValueError):
+    """Parsed JSON has another form at a place, ``""`` for the top."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(f"at {place or 'the top'}, {brief(what)}")
+        self.place, self.what = place, what
+
+
 def convert(kind: type[Typed], content: Any) -> Typed:
     """Build a typed object from parsed JSON. Keys that the class lacks are ignored.
 
@@ -112,13 +120,16 @@ def convert(kind: type[Typed], content: Any) -> Typed:
     try:
         return msgspec.convert(content, kind, dec_hook=_from_file)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(_placed(str(error))) from None
+        raise _placed(error) from None
 
 
-def _placed(message: str) -> str:
-    what, _, place = message.rpartition(" - at ")  # msgspec's own form
-    shown = place.replace("`", "").replace("key in $", "a key of $").replace("$.", "").replace("$", "the top")
-    return f"at {brief(shown or 'the top')}, {brief(what or message)}"
+def _placed(error: Exception) -> _FormError:
+    what, _, place = str(error).partition(" - at `")  # msgspec's own form; it names the top by no place
+    place = place.replace("`", "").replace("key in $", "a key of $").replace("$.", "").removeprefix("$")
+    inner = error.__cause__
+    if isinstance(inner, _FormError):  # of free JSON
+        return _FormError(".".join(part for part in (place, inner.place) if part), inner.what)
+    return _FormError(place, what)
 
 
 def plain(value: Any) -> Any:
@@ -332,4 +343,4 @@ def _empty(field: Any) -> Any:
     """Return the default of a field if it is null or empty, else MISSING."""
     if field.default_factory is not MISSING:
         return field.default_factory()
-    return field.default if field.default is None or field.default == () else MISSING
+    return field.default if field.default in (None, (), "") else MISSING

@@ -64,7 +64,7 @@ class MeasurementContext:
 
 if TYPE_CHECKING:
     PolicyContent = JSON
-    SideInfo = JSON
+    Sides = Mapping[str, JSON]
     Shard = JSON
     Machine = JSON
     ProfileEntry = JSON
@@ -106,12 +106,18 @@ else:
 
         fields = _Side
 
+    class Sides(TypedDict, total=False):
+        """The sides that the run had."""
+
+        baseline: SideInfo
+        contender: SideInfo
+
     class _Part(TypedDict):
         index: Number
         of: Number
         suite: Digest
         suite_cases: Count
-        cases: Annotated[tuple[Name, ...], Meta(max_length=100_000)]
+        cases: Annotated[list[Name], Meta(max_length=100_000)]
 
     class Shard(_Part, total=False):
         """The part of a suite that was measured. ``suite`` is a digest of the names of all its cases."""
@@ -160,7 +166,7 @@ class Report:
     """
 
     policy: PolicyContent
-    sides: Mapping[Annotated[str, exactly("baseline|contender")], SideInfo]
+    sides: Sides
     verdicts: Annotated[tuple[Verdict, ...], _Rows] = ()
     variant_results: Annotated[tuple[VariantResult, ...], _Rows] = ()
     skips: Annotated[tuple[Skip, ...], _Rows] = ()

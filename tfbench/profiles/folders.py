@@ -201,7 +201,7 @@ class Kept:
     def environment(self, side: str) -> str:
         """Describe where a side ran: ``git:main, Python 3.11.7, tensorflow 2.21.0, …``."""
         about = self.sides[side]
-        environment = about.get("recipe") or {}
+        environment = about.get("environment") or {}
         packages = environment.get("packages", {})
         parts = [str(about.get("spec", "")), f"Python {environment['python']}" if "python" in environment else ""]
         parts += [f"{name} {version}" for name, version in packages.items() if name.startswith(_SHOWN)]
@@ -297,8 +297,8 @@ def _read(about: Path) -> Kept:
 def _side(content: Any, name: str) -> JSON:
     """Check the parts of a side's description that `Kept.environment` reads."""
     found = an_object(content, name)
-    if recipe := an_object(found.get("recipe") or {}, "recipe"):
-        a_text(recipe.get("python", ""), "python")
-        texts(recipe.get("packages", {}), "packages")
-        an_object(recipe.get("machine", {}), "machine")
+    if environment := an_object(found.get("environment") or {}, "environment"):
+        a_text(environment.get("python", ""), "python")
+        texts(environment.get("packages", {}), "packages")
+        an_object(environment.get("machine", {}), "machine")
     return found

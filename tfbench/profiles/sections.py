@@ -80,7 +80,7 @@ class Section:
         return {
             "tool": self.tool,
             "title": self.title,
-            "sheets": [asdict(table) for table in self.tables],
+            "tables": [asdict(table) for table in self.tables],
             "notes": list(self.notes),
             "absent": self.absent,
         }

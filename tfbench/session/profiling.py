@@ -301,7 +301,7 @@ def take(
                 "spec": entrant.side.spec or "working tree",
                 "case": entrant.case.name,
                 "launches": launches,
-                "recipe": profiler.launcher.environment(entrant.side),
+                "environment": profiler.launcher.environment(entrant.side),
             }
             for side, entrant in entrants.items()
         }

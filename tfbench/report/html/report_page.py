@@ -225,18 +225,18 @@ def _profile(profile: JSON) -> JSON:
         if isinstance(section, dict):
             parts.append(("title", str(section.get("title", ""))))
             parts += [("text", str(note)) for note in section.get("notes") or []]
-            parts += [("grid", grid) for one in section.get("sheets") or [] if (grid := _sheet(one)) is not None]
+            parts += [("grid", grid) for one in section.get("tables") or [] if (grid := _grid(one)) is not None]
     if folder := profile.get("folder"):
         parts.append(("text", f"complete tables: {folder}"))
     return {"title": f"Profile of the {profile.get('side', '')}", "parts": parts}
 
 
-def _sheet(sheet: Any) -> DataGrid | None:
+def _grid(table: Any) -> DataGrid | None:
     kinds = {"s": "seconds", "B": "number", "1": "number", "count": "number"}
     try:
-        columns = [(str(one["name"]), kinds.get(str(one["unit"]), "text")) for one in sheet["columns"]]
-        rows = [[_cell(value) for value in row][: len(columns)] for row in sheet["rows"][:_ROWS]]
-        return DataGrid(str(sheet["title"]), columns, rows, page=_ROWS)
+        columns = [(str(one["name"]), kinds.get(str(one["unit"]), "text")) for one in table["columns"]]
+        rows = [[_cell(value) for value in row][: len(columns)] for row in table["rows"][:_ROWS]]
+        return DataGrid(str(table["title"]), columns, rows, page=_ROWS)
     except (KeyError, TypeError):
         return None
 
