@@ -1,4 +1,4 @@
-"""The command that shows, accepts and rebuilds a history."""
+"""The command that shows a history and accepts changes."""
 
 import json
 import sys
@@ -113,23 +113,14 @@ RUNS = 1000 if WHOLE else 200
 
 
 @pytest.mark.chaos
-def test_a_thousand_runs_of_500_cases_are_indexed_in_a_minute_and_queried_at_once(tmp_path, capsys):
+def test_a_thousand_runs_of_500_cases_are_read_and_judged_in_half_a_minute(tmp_path, capsys):
     """Print the seconds: ``TFBENCH_CHAOS=whole pytest -m chaos -s tests/commands/test_history.py``."""
     rng = np.random.default_rng(0)
     nightly(tmp_path, {f"b/test_x.py::test_x[size={i}]": rng.normal(0, 0.005, RUNS) for i in range(500)})
-    seconds = []
-    for words in (["rebuild"], ["test_x[size=7]"], []):
-        start, began = time.process_time(), time.perf_counter()
+    for words in (["test_x[size=7]"], []):
+        start = time.process_time()  # beside other work, it tells what an idle machine takes
         history(tmp_path, *words)
-        # Beside other work, the processor's time tells what an idle machine takes.
-        seconds.append(time.process_time() - start)
+        seconds = time.process_time() - start
         with capsys.disabled():
-            print(f"\n{' '.join(words) or 'all cases'}: {time.perf_counter() - began:.2f} s")
-    build, one, all_cases = seconds
-    with capsys.disabled():
-        print(
-            f"\n{RUNS:,} runs x 500 cases, seconds of a processor: index {build:.1f} s, one case {one:.2f} s, all cases {all_cases:.2f} s"
-        )
-    assert build < 60 * RUNS / 1000
-    assert one < 0.5
-    assert all_cases < 0.5
+            print(f"\n{RUNS:,} runs x 500 cases, {' '.join(words) or 'all cases'}: {seconds:.1f} s of a processor")
+        assert seconds < 30 * RUNS / 1000

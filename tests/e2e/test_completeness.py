@@ -53,7 +53,7 @@ def test_slow(bench): ...
     assert done.code == 1
     assert done.report["complete"] is True
     assert len(done.report["due"]) == 6
-    skipped = {row["case"].rpartition("::")[2]: row["reason"] for row in done.report["skipped"]}
+    skipped = {row["case"].rpartition("::")[2]: row["reason"] for row in done.report["skips"]}
     assert skipped == {
         "test_skip": "too slow for us",
         "test_skipif": "always",
@@ -112,7 +112,7 @@ def test_a_mark_does_not_hide_a_case_that_the_base_runs(project):
     project.git("commit", "-qam", "the mark is on both sides now")
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_good": "unchanged"}
-    assert [row["reason"] for row in done.report["skipped"]] == ["later"]
+    assert [row["reason"] for row in done.report["skips"]] == ["later"]
 
 
 def test_a_case_of_the_baseline_that_is_skipped_now_is_incomparable(project):
@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_imported_is_an_error_row(project):
         rows = {row["case"]: row["reason"] for row in done.report["verdicts"] if row["outcome"] == "error"}
         assert rows["benchmarks/test_broken.py"]["code"] == "not-collected-here"
         assert "No module named 'no_such_module'" in rows["benchmarks/test_broken.py"]["message"]
-        assert [row["case"] for row in done.report["skipped"]] == ["benchmarks/test_skipped.py"]
+        assert [row["case"] for row in done.report["skips"]] == ["benchmarks/test_skipped.py"]
         assert gate(project)[0] == 5
     assert done.outcomes()["test_good"] == "unchanged"
 
@@ -245,7 +245,7 @@ def test_options_of_a_benchmark_run_are_refused_without_it(project):
 def test_without_a_gpu_nothing_is_measured_for_it(project):
     project.write(STEP + GOOD)
     done = project.run("--against", "self", "--device", "gpu")
-    assert [row["reason"] for row in done.report["skipped"]] == ["no GPU here: there is no NVIDIA driver"]
+    assert [row["reason"] for row in done.report["skips"]] == ["no GPU here: there is no NVIDIA driver"]
     assert gate(project)[0] == 4
 
 

@@ -74,7 +74,7 @@ def test_with_cuda_initialized_launches_are_spawned_with_a_note(project: Project
         OPENED.unlink()
     assert done.code == 0, done.output
     assert "its launches are started anew instead of forked" in " ".join(done.output.split())
-    (variant_result,) = done.report["standings"]
+    (variant_result,) = done.report["variant_results"]
     assert variant_result["launches"] >= 3
 
 
@@ -110,7 +110,7 @@ def test_a_run_monitors_its_gpu(project: Project):
     assert sum(side["discarded"].values()) == 1
     assert gpu["launches"]
     assert all(launch["reasons"] == 0 for launch in gpu["launches"])
-    (variant_result,) = done.report["standings"]
+    (variant_result,) = done.report["variant_results"]
     assert variant_result["facts"]["gpu_clock"] == 1980
     # Another limit of power, and saved times say nothing any more.
     project.write(WATCHED.replace("Device(", "Device(power_limit=500_000, "), "conftest.py")

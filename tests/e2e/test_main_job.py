@@ -37,7 +37,7 @@ def test_variants_race_each_other(project):
     project.write(STEPS)
     done = project.run(f"--benchmark-json={project.root}/pb.json")
     assert done.code == 0, done.output
-    reference, large = done.report["standings"]
+    reference, large = done.report["variant_results"]
     assert reference["ratio"] is None
     assert reference["case"] == large["reference"] == "benchmarks/test_mine.py::test_sum[size=small]"
     assert 2 < large["ratio"]["center"] < 5
@@ -180,7 +180,7 @@ def test_saved_times_without_a_race_pass_no_case(project):
 
     path = project.root / ".tfbench/baselines/first.json"
     content = json.loads(path.read_text())
-    content["tfbench"]["recipe"]["packages"]["tensorflow"] = "2.20.0"
+    content["tfbench"]["context"]["environment"]["packages"]["tensorflow"] = "2.20.0"
     path.write_text(json.dumps(content))
     elsewhere = project.run("--baseline", "first")
     assert elsewhere.outcomes() == {"test_mine": "incomparable"}
@@ -202,7 +202,7 @@ def test_a_baseline_is_raced_with_its_own_packages_and_settings(project):
     assert project.run("--save-baseline", "first").code == 0
     path = project.root / ".tfbench/baselines/first.json"
     content = json.loads(path.read_text())
-    environment = content["tfbench"]["recipe"]
+    environment = content["tfbench"]["context"]["environment"]
     environment["packages"] = {"numpy": "2.1.3" if environment["packages"]["numpy"] != "2.1.3" else "2.1.2"}
     environment["settings"] = {"TF_AMOUNT": "2e-4"}
     path.write_text(json.dumps(content))

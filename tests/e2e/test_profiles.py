@@ -222,14 +222,14 @@ def test_profiling_has_a_launch_of_its_own_and_a_report(project):
     assert "profiles: prof; tfbench explain CASE --profile prof reads them" in done.output
     ran = [path.name.split(".") for path in (project.root / "benchmarks").glob("p*.*[0-9]")]
     profiled = {pid for kind, pid in ran if kind == "profiled"}
-    (variant_result,) = done.report["standings"]
+    (variant_result,) = done.report["variant_results"]
     assert len(profiled) == 1
     assert len({pid for _, pid in ran}) == variant_result["launches"] + 2  # and one in which it was probed
     (entry,) = done.report["profiles"]
     assert (entry["case"], entry["side"]) == ("benchmarks/test_mine.py::test_counted", "contender")
     tools = {section["tool"]: section for section in entry["sections"]}
     assert {"overview", "advice", "ops", "memory", "pods"} <= set(tools)
-    assert any(row[1].endswith("MatMul") for row in tools["ops"]["sheets"][0]["rows"])
+    assert any(row[1].endswith("MatMul") for row in tools["ops"]["tables"][0]["rows"])
     folder = Path(entry["folder"])
     assert (folder / "profile.md").read_text().startswith("# test\\_counted, contender")
     assert (folder / "tables" / "ops-ops.csv").read_text().startswith("op,type,where,")

@@ -54,7 +54,7 @@ def slowed(project, saved):
 
 def test_variants_race_and_are_new_without_a_baseline(saved):
     assert saved.outcomes() == {PLAIN: "new", XLA: "new"}
-    reference, other = saved.report["standings"]
+    reference, other = saved.report["variant_results"]
     assert (reference["ratio"], other["reference"]) == (None, reference["case"])
     assert 0.1 < other["ratio"]["center"] < 10
 
@@ -66,14 +66,14 @@ def test_the_report_describes_the_machine_and_its_packages(saved):
 
 
 def test_probes_see_the_graph_and_what_xla_compiles(saved):
-    facts = {row["case"].rpartition("::")[2]: row["facts"] for row in saved.report["standings"]}
+    facts = {row["case"].rpartition("::")[2]: row["facts"] for row in saved.report["variant_results"]}
     assert facts[PLAIN]["flops"] == facts[XLA]["flops"] == 2 * 96**3
     assert facts[XLA]["first_call"] > 0
 
 
 def test_a_baseline_and_the_file_of_pytest_benchmark_are_saved(project, saved):
     content = json.loads((project.root / ".tfbench/baselines/first.json").read_text())
-    assert content["tfbench"]["recipe"]["packages"]["tensorflow"].startswith("2.")
+    assert content["tfbench"]["context"]["environment"]["packages"]["tensorflow"].startswith("2.")
     rows = json.loads((project.root / "plain.json").read_text())["benchmarks"]
     assert [row["params"] for row in rows] == [{"compiler": "none"}, {"compiler": "xla"}]
 

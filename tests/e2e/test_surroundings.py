@@ -48,7 +48,7 @@ def test_every_shard_collects_the_same_broken_modules_and_their_rows_merge_into_
     errors = sorted(row["case"] for row in report["verdicts"] if row["outcome"] == "error")
     made, typo = (f"benchmarks/test_mine.py::{name}" for name in ("TestMade", "test_typo"))
     assert errors == ["benchmarks/test_broken.py", made, typo]
-    assert [row["case"] for row in report["skipped"]] == ["benchmarks/test_skips.py"]
+    assert [row["case"] for row in report["skips"]] == ["benchmarks/test_skips.py"]
     gate = project.tfbench("gate", "whole.json")
     assert gate.returncode == 5
     assert "error benchmarks/test_broken.py: pytest could not collect it" in gate.stdout

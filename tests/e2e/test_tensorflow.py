@@ -90,7 +90,7 @@ def test_the_main_job_runs_on_tensorflow(project):
     assert 0.5 < side["import_seconds"] < 60
     assert side["packages"]["tensorflow"].startswith("2.")
     assert "TF_ENABLE_ONEDNN_OPTS" not in side["settings"]
-    facts = {row["case"].rpartition("::")[2]: row["facts"] for row in done.report["standings"]}
+    facts = {row["case"].rpartition("::")[2]: row["facts"] for row in done.report["variant_results"]}
     assert facts["test_square[compiler=xla]"]["flops"] == 2 * 64**3
     assert facts["test_square[compiler=xla]"]["first_call"] > 0
 

@@ -72,7 +72,7 @@ def test_their_ops_take_turns_and_their_reported_times_are_compared_launch_by_la
     assert "regressed" not in found.values()
     assert "one time per launch" in done.reason("LoopBenchmark.benchmark_add__small")
     assert "one time per launch" not in done.reason("SessionBenchmark.benchmarkProducts")
-    (skipped,) = done.report["skipped"]
+    (skipped,) = done.report["skips"]
     assert "reported no wall_time" in skipped["reason"]
     slower = project.run("--against", "self", "--inject-slowdown", "0.3", "-k", "Products or small")
     assert slower.outcomes()["SessionBenchmark.benchmarkProducts"] == "regressed", slower.output

@@ -1,7 +1,6 @@
 """The page of a history in a real browser."""
 
 import re
-from contextlib import nullcontext
 
 import pytest
 
@@ -18,9 +17,9 @@ SLOW, SAME = "b/test_x.py::test_slow[size=1]", "b/test_x.py::test_same[</script>
 @pytest.fixture
 def page_of_history(tmp_path):
     nightly(tmp_path, {SLOW: step(60, 50), SAME: noise(60, seed=1)}, release=40)
-    with nullcontext(Trends(tmp_path, preset("standard"))) as trends:
-        cases = [[TrendLine(one, one.series.points) for one in trends.of_case(case)] for case in (SAME, SLOW)]
-        (tmp_path / "h.html").write_text(render(cases, 60, []))
+    trends = Trends(tmp_path, preset("standard"))
+    cases = [[TrendLine(one, one.series.points) for one in trends.of_case(case)] for case in (SAME, SLOW)]
+    (tmp_path / "h.html").write_text(render(cases, 60, []))
     return tmp_path / "h.html"
 
 

@@ -14,6 +14,7 @@ from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import ComparisonContext
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, ReasonCode, Verdict
+from tfbench.model.formats import plain
 from tfbench.model.words import SECONDS, amount
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
