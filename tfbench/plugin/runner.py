@@ -382,8 +382,10 @@ class Runner:
         self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, partial=partial)
         if option("changed_only") and not option("against"):
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
-        self._processors = worker_processors(option("cpus"), listing=config.getoption("collectonly"))
-        self._lanes, note = choose(option("lanes"), self._processors, option("cpus"), self.policy)
+        listing = config.getoption("collectonly")
+        self._processors = worker_processors(option("cpus"), listing=listing)
+        count = "1" if listing else option("lanes")
+        self._lanes, note = choose(count, self._processors, option("cpus"), self.policy)
         self._notes += [note] if note else []
 
     # Collection
