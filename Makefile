@@ -8,6 +8,7 @@
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy
 # make docs    create the environment and build the documentation into build/site; fails on a broken link
+# make schemas write tfbench/schemas from the classes of the file formats
 # make fuzz    create the environment and give all readers of files 100,000 mutated files, five minutes
 # make mutants  change the deciding and storing code in 4,500 ways, and list the changes that no test notices; half an hour
 # make harness create the environment and measure the overhead of the harness
@@ -41,7 +42,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test test-all test-rest chaos fuzz mutants coverage docs lint types harness gate-demo gpu-check release-check clean
+.PHONY: help bench suite test test-all test-rest chaos fuzz mutants coverage docs lint types schemas harness gate-demo gpu-check release-check clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -112,6 +113,9 @@ docs: $(VENV)/.docs
 $(VENV)/.docs: $(READY)
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet -e ".[docs]" || $(PIP) -e ".[docs]"
 	@touch $@
+
+schemas: $(READY)
+	@$(BIN)/python docs/schemas.py
 
 lint: $(READY)
 	$(info tfbench: lint: ruff check, ruff format --check)

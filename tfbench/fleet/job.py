@@ -191,8 +191,8 @@ def check_report(job: Job, report: Report, name: str) -> None:
 
 
 def schema() -> JSON:
-    """Return the JSON Schema of jobs, which ``docs/schemas`` publishes."""
-    return json_schema(Job, SCHEMA, "A part of a suite for one machine, as tfbench fleet plan writes it.")
+    """Return the JSON Schema of jobs."""
+    return json_schema(SCHEMA, "A part of a suite for one machine, as tfbench fleet plan writes it.", Job)
 
 
 # Lease the host for one measurement at a time, across all engines, services and users of the host

@@ -198,22 +198,23 @@ def check_schema(content: Any, schema: str) -> None:
     raise ValueError(f"at schema, expected {schema!r}, got {brief(repr(found))}{fix}")
 
 
-def json_schema(kind: Any, schema: str, description: str) -> JSON:
-    """Return the JSON Schema of a format, for readers other than tfbench."""
+def json_schema(schema: str, description: str, *kinds: Any) -> JSON:
+    """Return the JSON Schema of a format whose files, or lines of them, have one of the kinds."""
 
     def custom(kind: Any) -> JSON:
         if not issubclass(kind, dict):
             return {"type": ["number", "null"], "minimum": 0}
-        fields = msgspec.json.schema(kind.fields)
-        return {"type": "object", **fields.get("$defs", {}).get(kind.__name__, {})}
+        _, definitions = msgspec.json.schema_components([kind.fields])
+        return {"type": "object", **next(iter(definitions.values()), {})}
 
-    content = msgspec.json.schema(kind, schema_hook=custom)
+    roots, definitions = msgspec.json.schema_components(kinds, schema_hook=custom, ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:{schema.replace('/', ':')}",
         "title": schema,
         "description": description,
-        **content,
+        "anyOf": list(roots),
+        "$defs": definitions,
     }
 
 

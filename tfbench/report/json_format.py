@@ -247,5 +247,5 @@ def check_names(report: Report, name: str) -> None:
 
 
 def schema() -> JSON:
-    """Return the JSON Schema of reports, which ``docs/schemas`` publishes."""
-    return formats.json_schema(_REPORT.struct, SCHEMA, "What --report-json writes.")
+    """Return the JSON Schema of reports."""
+    return formats.json_schema(SCHEMA, "What --report-json writes.", _REPORT.struct)

@@ -31,7 +31,20 @@ from tfbench.model import (
     Sample,
     own_thresholds,
 )
-from tfbench.model.formats import FORMS, Form, Free, Name, Text, Texts, check_schema, convert, exactly, plain, visible
+from tfbench.model.formats import (
+    FORMS,
+    Form,
+    Free,
+    Name,
+    Text,
+    Texts,
+    check_schema,
+    convert,
+    exactly,
+    json_schema,
+    plain,
+    visible,
+)
 from tfbench.untrusted import TIMES, a_number, brief, parse_json, render_json
 
 # Name every file and folder that tfbench keeps below a project's root
@@ -383,3 +396,8 @@ def parse(name: str, content: JSON) -> Baseline:
         if own.metric_values is not None:
             metric_values[case.name] = own.metric_values
     return Baseline(file.tfbench.context, samples, metric_values, name, file.datetime, file.tfbench.accepted)
+
+
+def schema() -> JSON:
+    """Return the JSON Schema of baselines."""
+    return json_schema(SCHEMA, "What --save-baseline writes, as far as tfbench reads it.", BaselineFile)

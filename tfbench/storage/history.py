@@ -36,7 +36,7 @@ from tfbench.model import (
     SeriesPoint,
     SeriesRun,
 )
-from tfbench.model.formats import Count, Name, Text, Time, check_schema, convert, line, read, visible
+from tfbench.model.formats import Count, Name, Text, Time, check_schema, convert, json_schema, line, read, visible
 from tfbench.untrusted import brief, parse_json
 
 # The format
@@ -306,6 +306,11 @@ def _read_part(where: str, lines: list[str], into: Content) -> None:
 def _rows(lines: Sequence[str]) -> tuple[_CaseLine, ...]:
     """Read all lines at once, which takes a fifth of the time of a line at a time."""
     return read(_Lines, f"[{','.join(lines)}]")
+
+
+def schema() -> JSON:
+    """Return the JSON Schema of the lines of a history."""
+    return json_schema(SCHEMA, "A line of a file of a history.", _RunLine, _CaseLine, _AcceptLine)
 
 
 # Series: a case followed over the runs
