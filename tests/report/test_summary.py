@@ -69,6 +69,16 @@ def test_the_cause_is_that_of_the_profile_then_of_the_other_metrics():
     assert one.causes == ("a kernel", "casts 0 before, 1 now", "flops 1 before, 2 now")
 
 
+def test_a_missing_metric_comes_with_what_else_has_changed():
+    fast = verdict("a", Outcome.IMPROVED, 0.01, "100x faster")
+    gone = because(Note.METRIC, because(Note.RESULT_GONE, why="the step returns no numbers"), metric="the result")
+    fast = replace(fast, reason=fast.reason.noted(because(Note.OTHER_METRICS, gone)))
+    missing = verdict("a", Outcome.MISSING, message="unavailable now", metric="graph_ops")
+    (one,) = summarize(made(fast, missing)).findings[Group.ERRORS]
+    assert one.causes[0] == "unavailable now"
+    assert one.causes[1].startswith("the result is missing (the step returns no numbers), and the baseline's step")
+
+
 def test_old_and_new_come_from_the_rounds():
     report = made(
         verdict("a", Outcome.REGRESSED, 1.1), rounds=(rounds("a", "baseline", 1.0), rounds("a", "contender", 1.1))

@@ -194,6 +194,14 @@ def test_outputs_of_a_reference_are_compared_with_the_baselines_outputs():
     assert "the baseline's result" in rows["parity"].reason.message
 
 
+def test_a_result_that_only_the_baseline_has_is_named_beside_the_time():
+    without = replace(probe_output(outputs={}), absent={"outputs": "the step returns no numbers"})
+    del without.found["outputs"]
+    result, _, _ = judged({"contender": without}, BaselineValues(side=THERE))
+    said = "other metrics: the result is missing (the step returns no numbers), and the baseline's step returns numbers"
+    assert said in result.verdict.reason.message
+
+
 def test_a_changed_benchmark_explains_its_own_changes():
     answers = {"contender": probe_output(11, (3.0, 2.0), source="new"), "baseline": probe_output(source="old")}
     result, rows, _ = judged(answers, BaselineValues(side=THERE))

@@ -238,6 +238,7 @@ class Note(str, enum.Enum):
     CHANGE = "change"
     FEW_LAUNCHES = "few-launches"
     RESULT = "result"
+    RESULT_GONE = "result-gone"
     OUTPUTS = "outputs"
     NO_VALUE = "no-value"
     OTHER_METRICS = "other-metrics"
@@ -708,6 +709,7 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     Note.CHANGE: _values_changed,
     Note.FEW_LAUNCHES: _few_launches,
     Note.RESULT: _result,
+    Note.RESULT_GONE: "is missing ({why}), and the baseline's step returns numbers: does the step still do its work?",
     Note.OUTPUTS: _outputs,
     Note.NO_VALUE: "no value in the baseline",
     Note.OTHER_METRICS: "other metrics: ",

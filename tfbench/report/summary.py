@@ -387,13 +387,19 @@ def consistent(
 
 def _causes(report: Report, rows: Sequence[Verdict]) -> tuple[str, ...]:
     """Return the causes of a case's verdicts: those of its profiles, or the changes of its other metrics."""
+    changes = [
+        str(change)
+        for row in rows
+        if row.metric == TIME
+        for note in row.reason.notes
+        if note.code == Note.OTHER_METRICS
+        for change in note.notes
+    ]
     if rows[0].outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
-        return (rows[0].reason.message.partition("\n")[0],)
-    lines = [line.strip() for line in report.why(rows[0].case.name)]
-    for one in rows:
-        if one.metric == TIME:
-            notes = [note for note in one.reason.notes if note.code == Note.OTHER_METRICS]
-            lines += [str(change) for note in notes for change in note.notes]
-        elif one.outcome is not Outcome.INCONCLUSIVE:
-            lines.append(f"{one.metric}: {one.reason.message}".partition("\n")[0])
+        reason = rows[0].reason.message.partition("\n")[0]
+        return (reason, *(change for change in changes if change not in reason))[:_CAUSES]
+    lines = [*(line.strip() for line in report.why(rows[0].case.name)), *changes]
+    for row in rows:
+        if row.metric != TIME and row.outcome is not Outcome.INCONCLUSIVE:
+            lines.append(f"{row.metric}: {row.reason.message}".partition("\n")[0])
     return tuple(lines[:_CAUSES])

@@ -590,7 +590,11 @@ class MetricChecker:
     def _rows(
         self, case: Case, baseline: MetricValues, mine: _Probed, context: exact.ComparisonContext
     ) -> tuple[list[Verdict], list[Reason]]:
-        rows, explained = exact.compare(case, baseline, mine.metric_values, context, self._policy)
+        values = mine.metric_values
+        rows, explained = exact.compare(case, baseline, values, context, self._policy)
+        if baseline.sketch and not values.sketch:
+            gone = because(Note.RESULT_GONE, why=values.absent.get("nonfinite", "the step has no output"))
+            explained.insert(0, because(Note.METRIC, gone, metric="the result"))
         row, scattered = self._parity(case, baseline, mine, context.scatter)
         if row is not None and row.outcome is Outcome.REGRESSED:
             error = row.values[1] if row.values else None
