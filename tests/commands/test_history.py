@@ -76,6 +76,14 @@ def test_unknown_cases_and_empty_folders_have_their_codes(folder, tmp_path, caps
     assert history(folder, "one", "two") == 2
 
 
+def test_a_folder_without_runs_is_read_and_left_as_it_is(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine\n")
+    (tmp_path / "other.jsonl").write_text("{}\n")
+    assert history(tmp_path) == 5
+    assert f"no run in {tmp_path}" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "other.jsonl"]
+
+
 def test_damaged_files_are_named(folder, capsys):
     path = History(folder).files()[0]
     path.write_text(path.read_text()[:-9])
