@@ -22,6 +22,7 @@ BENCHMARKS = """
     def test_slower(bench):
         bench(taking(bench, 1e-5 if "FAST" in os.environ else 2e-5))
 """
+ONE = "from tests.fakes.steps import taking\n\n\ndef test_fine(bench):\n    bench(taking(bench, 1e-5))\n"
 SLOWER_YET = BENCHMARKS.replace("2e-5", "4e-5")
 AGAINST = ("--against", "env:FAST=1")
 PLUGINS = {
@@ -251,6 +252,30 @@ def test_a_conftest_at_the_root_applies_to_the_workers(place):
     assert (done.code, done.outcomes()) == (0, {"test_fine": "unchanged"}), done.output
 
 
+def test_a_conftest_may_use_pytests_cache_in_every_process(place):
+    place.write(
+        """
+        import pytest
+
+        def pytest_configure(config):
+            config.cache.set("theirs/started", True)
+
+        @pytest.fixture(autouse=True)
+        def everywhere(request):
+            assert request.config.cache.get("theirs/started", False)
+
+        def pytest_sessionfinish(session):
+            session.config.cache.set("theirs/ended", True)
+        """,
+        "conftest.py",
+    )
+    place.write(ONE)
+    place.write(".tfbench\n.pytest_cache\n__pycache__\n", ".gitignore")
+    place.commit()
+    done = place.run("--against", "git:HEAD")
+    assert (done.code, done.outcomes()) == (0, {"test_fine": "unchanged"}), done.output
+
+
 INI_FILES = {
     "pytest.ini": "[pytest]\nfilterwarnings = error\ntfbench_paths = speed\n",
     "pyproject.toml": "[tool.pytest.ini_options]\nfilterwarnings = ['error']\ntfbench_paths = ['speed']\n",
@@ -416,6 +441,7 @@ ROWS = {
     "another commit with another ini file, or none": test_another_commit_has_its_own_ini_file,
     "`-p no:cacheprovider`, `-p no:terminal`, `--import-mode=importlib`": test_options_of_pytest_are_respected,
     "a `conftest.py` at the root": test_a_conftest_at_the_root_applies_to_the_workers,
+    "a `conftest.py` or a plugin that uses pytest's cache": test_a_conftest_may_use_pytests_cache_in_every_process,
     "a sub-directory": test_a_run_from_a_folder_below_uses_the_project,
     "a sub-directory of a project without an ini file": test_a_folder_below_without_an_ini_file_is_named_with_the_fix,
     "the benchmarks' folder": test_the_folder_of_the_benchmarks_races_a_commit_of_the_project,

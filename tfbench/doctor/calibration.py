@@ -215,10 +215,11 @@ def measure(file: Path, slowdown: float) -> SavedRun:
     """
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     env |= {"TFBENCH_SLOWDOWN": str(slowdown), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    command = [sys.executable, "-m", "pytest", "-q", str(file), "-p", "no:tfbench.plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", str(file), "-p", "no:tfbench.plugin"]
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "saved.json")
-        command += ["-c", os.devnull, f"--rootdir={file.parent}", f"--benchmark-json={target}"]
+        command += ["-c", os.devnull, "-o", f"cache_dir={folder}"]
+        command += [f"--rootdir={file.parent}", f"--benchmark-json={target}"]
         began = time.perf_counter()
         done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT)
         if done.returncode:

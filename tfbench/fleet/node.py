@@ -320,7 +320,7 @@ def _read(job: Job, path: Path) -> Report:
 def options_of(job: Job, file: Path, work: Path, history: bool) -> list[str]:
     """Return the options of pytest that measure a job in pytest's root."""
     return [
-        "-p", "no:cacheprovider", "-q", "--benchmark",
+        "-o", f"cache_dir={work / 'cache'}", "-q", "--benchmark",
         f"--tfbench-job={file}", f"--tfbench-report-json={work / 'report.json'}", f"--tfbench-policy={job.policy['name']}",
         f"--tfbench-against={job.against}", f"--tfbench-device={job.device}", f"--tfbench-scale={job.scale}",
         *(["--tfbench-resume"] if (work / JOURNAL).exists() else []), *(["--tfbench-history"] if history else []), f"@{work / 'cases.txt'}",

@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -297,8 +298,12 @@ def collect(arguments: Sequence[str] = ()) -> Collected:
     """
     catcher = _Catcher()
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        options = ["--benchmark", "--collect-only", "-q", "-p", "tfbench.plugin", "-p", "no:cacheprovider"]
+    with (
+        tempfile.TemporaryDirectory(prefix="tfbench-cache-") as cache,  # plugins may need one, and the user's stays
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+    ):
+        options = ["--benchmark", "--collect-only", "-q", "-p", "tfbench.plugin", "-o", f"cache_dir={cache}"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this process has imported the plugin
         history = os.environ.get(HISTORY_VARIABLE)
         try:

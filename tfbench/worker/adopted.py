@@ -292,7 +292,8 @@ def main(text: str) -> None:
     request = json.loads(text)
     lister = _Lister()
     os.chdir(request["root"])
-    options = ["--collect-only", *collecting(request["root"], request["import_mode"])]
+    cache = str(Path(request["answer"]).with_name("cache"))
+    options = ["--collect-only", *collecting(request["root"], request["import_mode"], cache)]
     options += ["-c", request["inifile"]] if request["inifile"] else []
     pytest.main([*request["files"], *options], plugins=[lister])
     write_whole(Path(request["answer"]), render_json(lister.found))

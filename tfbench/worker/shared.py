@@ -36,16 +36,18 @@ def declare_ini(parser: pytest.Parser) -> None:
         parser.addini(name, "known to the controller", type="linelist", default=[])
 
 
-def collecting(root: str, import_mode: str) -> list[str]:
+def collecting(root: str, import_mode: str, cache: str) -> list[str]:
     """Return the options with which pytest collects below ``root``.
 
     The user's own pytest run reports warnings and unknown names. Here they must not fail the collection.
+
+    Args:
+        cache: Folder for what a conftest.py writes into pytest's cache, which stays as the user's own run left it.
     """
     options = [f"--rootdir={root}", "-q", "--continue-on-collection-errors", "--override-ini=addopts="]
     options += [
         f"--import-mode={import_mode}",
-        "-p",
-        "no:cacheprovider",
+        f"--override-ini=cache_dir={cache}",
         "-p",
         "no:tfbench.plugin",
         "-p",

@@ -12,6 +12,7 @@ import io
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -246,7 +247,8 @@ def _pytest_arguments(start: StartZygote) -> list[str]:
     paths = (os.path.join(start.root, file) for file in start.files)
     # A file that only the other side has is left out. Its cases are then reported as not collected.
     files = [path for path in paths if path not in start.offenders and os.path.exists(path)]
-    arguments = [*(files or [start.root]), "--capture=no", *collecting(start.root, start.import_mode)]
+    cache = os.path.join(tempfile.gettempdir(), "pytest-cache")  # in the run's own folder of temporary files
+    arguments = [*(files or [start.root]), "--capture=no", *collecting(start.root, start.import_mode, cache)]
     if start.inifile:
         top = start.tree_redirect[1] if start.tree_redirect else start.root
         own = os.path.exists(start.inifile)  # a tree of another commit may have another file
