@@ -23,8 +23,8 @@ from tfbench.sides.environments import run as uv
 pytestmark = pytest.mark.slow
 
 PLUGINS = (
-    "asyncio", "bdd", "cov", "django", "html", "mock", "playwright", "profiling", "randomly", "rerunfailures", "shard", "split",
-    "sugar", "timeout", "xdist",
+    "asyncio", "bdd", "cov", "django", "html", "mock", "playwright", "profiling", "randomly", "replay", "rerunfailures",
+    "resume", "shard", "split", "sugar", "timeout", "xdist",
 )  # fmt: skip
 """Popular plugins, as their distributions are named after ``pytest-``."""
 LARGEST = 2_000_000
@@ -115,11 +115,16 @@ def installed(built: Path, tmp_path: Path, request: pytest.FixtureRequest) -> It
         (".gitignore", ".tfbench\n__pycache__\n.cache\n"),
     ):
         (root / name).write_text(textwrap.dedent(text).lstrip("\n"))
-    identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "theirs"]):
-        subprocess.run(["git", *identity, *words], cwd=root, check=True)
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)
+    commit(root)
     yield Installed(python, root)
     shutil.rmtree(env)  # pytest keeps the folders of three runs, and this one takes 1.7 GB
+
+
+def commit(root: Path) -> None:
+    identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
+    for words in (["add", "-A"], ["commit", "-qm", "theirs"]):
+        subprocess.run(["git", *identity, *words], cwd=root, check=True)
 
 
 def test_wheel_and_sdist_have_every_file_and_nothing_else(built):
@@ -170,10 +175,15 @@ def test_help_and_collection_work_beside_popular_plugins(installed, option):
     found = {"<Function test_mine>"} if option else {"<Function test_mine>", "<Function test_theirs>"}
     assert found == set(re.findall(r"<Function \w+>", collected.stdout))
     taken = re.findall(r"tfbench: (--[\w-]+) belongs to another plugin here", collected.stdout)
-    assert sorted(taken) == (["--device", "--profile"] if option else [])
+    assert sorted(taken) == (["--device", "--profile", "--replay", "--resume"] if option else [])
     listed = re.search(r"(?m)^plugins: (.*)$", collected.stdout)
     loaded = set(re.findall(r"([a-z]+)-\d", listed[1])) if listed else set()
     assert loaded >= set(PLUGINS) - {"randomly"}
+    if option:  # the benchmarks of another commit are collected beside them too
+        commit(installed.root)
+        raced = installed.run("pytest", *option, "-p", "no:sugar", "--tfbench-policy=quick", "--against=git:HEAD")
+        assert raced.returncode == 0, raced.stdout + raced.stderr
+        assert "pass: 1 unchanged" in raced.stdout
 
 
 @pytest.mark.tensorflow

@@ -56,7 +56,9 @@ def test_a_mean_that_cannot_be_judged_is_refused(text, raced, partial, why):
 TAKEN = {
     "pytest-playwright": ("--device", "choose from cpu, gpu, all"),
     "pytest-profiling": ("--profile", "1 test collected"),
-    "another plugin": ("--policy", "no policy named 'x'"),
+    "pytest-replay": ("--replay", "--replay 'x': choose from all, suspects, never"),
+    "pytest-resume": ("--resume", "ignored explicit argument 'x'"),
+    "any other": ("--policy", "no policy named 'x'"),
 }
 """Plugin -> an option that it shares with tfbench, and what tfbench says of the value x. The reference has the same table."""
 
@@ -100,6 +102,15 @@ def test_an_option_of_the_same_name_stays_with_its_owner(folder, option, said, f
     assert f"tfbench: {option} belongs to another plugin here; use --tfbench-{option[2:]}" in output
     code, output = run_pytest(folder, "--benchmark", "--collect-only", f"--tfbench-{option[2:]}=x", file=file)
     assert said in output
+
+
+def test_the_reference_has_the_table():
+    text = (ROOT / "docs/reference.md").read_text()
+    table = text.partition("| plugin | shared option | name for tfbench |\n")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[1:]]
+    shared = {plugin: option for plugin, option, name in rows if name == option.replace("--", "--tfbench-")}
+    assert shared == {plugin: f"`{option}`" for plugin, (option, _) in TAKEN.items()} | {"any other": "`--NAME`"}
+    assert {plugin for plugin, *_ in rows} - set(shared) == {"pytest-shard"}
 
 
 def test_a_run_without_benchmarks_sees_one_option(folder):

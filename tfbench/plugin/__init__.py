@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -127,21 +127,28 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def add_options(parser: pytest.Parser) -> list[str]:
     """Add each option under both names; return the short names that belong to others, who keep them."""
-    group, taken = parser.getgroup("tfbench"), []
+    group, free = parser.getgroup("tfbench"), _free(parser)
     for option in OPTIONS:
         group.addoption(PREFIX + option.name, help=option.help, **option.attributes())
-        if _is_free(parser, f"--{option.name}"):
+        if option.name in free:
             group.addoption(f"--{option.name}", help=f"the same as {PREFIX}{option.name}", **option.attributes())
-        else:
-            taken.append(f"--{option.name}")
-    return taken
+    return [f"--{option.name}" for option in OPTIONS if option.name not in free]
+
+
+def _free(parser: pytest.Parser) -> set[str]:
+    """Return the options whose short names nobody has: pytest then does not know the arguments."""
+    names = [f"--{option.name}" for option in OPTIONS]
+    try:
+        unknown = parser.parse_known_and_unknown_args(names)[1]
+    except pytest.UsageError:  # an option of another plugin wants a value
+        unknown = [name for name in names if _is_free(parser, name)]
+    return {name.removeprefix("--") for name in names if name in unknown}
 
 
 def _is_free(parser: pytest.Parser, name: str) -> bool:
-    """Return whether nobody has an option of this name: pytest then does not know the argument."""
     try:
         return name in parser.parse_known_and_unknown_args([name])[1]
-    except pytest.UsageError:  # the option wants a value
+    except pytest.UsageError:
         return False
 
 
@@ -150,7 +157,7 @@ def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, None, None]:
     """Add the options after all plugins and the first conftest.py files had their turn, and under ``--benchmark`` only."""
-    early_config.known_args_namespace.file_or_dir = _paths(early_config, args)
+    early_config.known_args_namespace.file_or_dir = _paths(early_config, parser, args)
     yield
     if early_config.known_args_namespace.benchmark:
         early_config.stash[TAKEN] = add_options(parser)
@@ -164,13 +171,28 @@ def pytest_load_initial_conftests(
         add_options(parser)  # settings of benchmark runs, as addopts of an ini file may have them
 
 
-def _paths(early_config: pytest.Config, args: list[str]) -> list[str]:
-    """Return the paths among the arguments. pytest does not know the options yet, so it takes their values for paths."""
-    known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+class _Reader(argparse.ArgumentParser):
+    """A parser that raises an error where `argparse` would end the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def _paths(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> list[str]:
+    """Return the paths among the arguments. pytest does not know the options yet, so it takes their values for paths.
+
+    An option that another plugin has is left to it. A conftest.py that is not imported yet may have one of another form.
+    """
+    given: list[str] = early_config.known_args_namespace.file_or_dir
+    reader, free = _Reader(add_help=False, allow_abbrev=False), _free(parser)
     for option in OPTIONS:
-        known.add_argument(f"--{option.name}", PREFIX + option.name, **option.attributes())
-    _, rest = known.parse_known_args([word for word in args if word != "--"])
-    return [path for path in early_config.known_args_namespace.file_or_dir if path in rest]
+        short = [f"--{option.name}"] if option.name in free else []
+        reader.add_argument(PREFIX + option.name, *short, **option.attributes())
+    try:
+        _, rest = reader.parse_known_args([word for word in args if word != "--"])
+    except UsageError:
+        return given
+    return [path for path in given if path in rest]
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
