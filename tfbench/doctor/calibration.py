@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import random
 import re
@@ -18,9 +19,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Annotated
 
 from _pytest.mark.expression import Expression
+from msgspec import Meta
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -33,6 +35,7 @@ from tfbench.metrics.catalog import PROBED, read
 from tfbench.metrics.exact import differing
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Rate, RateRow, Ratio, SlowCalls
+from tfbench.model.formats import Count, Seconds, convert
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant
@@ -43,7 +46,7 @@ from tfbench.report import screen
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, parse
 from tfbench.storage.baselines import Layout
-from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, parse_json
+from tfbench.untrusted import an_object, brief, described, parse_json
 
 SCHEMA = "tfbench-calibration/1"
 
@@ -69,14 +72,14 @@ class CalibrationTrial:
     method: str
     policy: str
     workload: str
-    slowdown: float
-    outcome: str
-    seconds: float
-    launches: int
-    run: int
-    effects: tuple[float, ...] = ()
-    pairs: tuple[int, ...] = ()
-    errors: tuple[float, ...] = ()
+    slowdown: Annotated[float, Meta(ge=0, le=100)]
+    outcome: Outcome
+    seconds: Seconds
+    launches: Count
+    run: Count
+    effects: tuple[float, ...]
+    pairs: tuple[Count, ...]
+    errors: tuple[Annotated[float, Meta(ge=0)], ...] = ()
     intervals: tuple[Ratio, ...] = ()
     slow_calls: str = ""
     """Kind of the slow calls that the contender really made, such as ``5% x10``; empty without any."""
@@ -113,8 +116,8 @@ class Journal:
         trials = []
         for number, line in enumerate(lines[:-1], start=1):  # text after the last newline is incomplete
             try:
-                trials.append(_parsed(parse_json(line)))
-            except (ValueError, KeyError) as error:
+                trials.append(_parsed(line))
+            except ValueError as error:
                 text = f"{brief(self.path)}, line {number}: not a trial ({described(error)}); move the file away"
                 raise ReportError(text) from None
         return trials
@@ -126,33 +129,15 @@ class Journal:
             file.writelines(json.dumps(asdict(one), allow_nan=False, separators=(",", ":")) + "\n" for one in trials)
 
 
-def _parsed(content: Any) -> CalibrationTrial:
-    found = an_object(content, "the line")
-    if unknown := set(found) - {field.name for field in fields(CalibrationTrial)}:
-        raise ValueError(f"unknown field {brief(min(unknown))!r}")
-    return CalibrationTrial(
-        method=a_text(found["method"], "method"),
-        policy=a_text(found["policy"], "policy"),
-        workload=a_text(found["workload"], "workload"),
-        slowdown=a_number(found["slowdown"], "slowdown", 0, 100),
-        outcome=Outcome(a_text(found["outcome"], "outcome")).value,
-        seconds=a_number(found["seconds"], "seconds", 0, 1e9),
-        launches=an_integer(found["launches"], "launches", 0),
-        run=an_integer(found["run"], "run", 0),
-        effects=tuple(a_number(one, "effects") for one in a_list(found["effects"], "effects")),
-        pairs=tuple(an_integer(one, "pairs", 0) for one in a_list(found["pairs"], "pairs")),
-        errors=tuple(a_number(one, "errors", 0) for one in a_list(found.get("errors", []), "errors")),
-        slow_calls=a_text(found.get("slow_calls", ""), "slow_calls"),
-        intervals=tuple(_interval(one) for one in a_list(found.get("intervals", []), "intervals")),
-    )
-
-
-def _interval(content: Any) -> Ratio:
-    found = an_object(content, "an interval")
-    center, low, high = (a_number(found[name], name, 0) for name in ("center", "low", "high"))
-    if not low <= high:
-        raise ValueError(f"an interval from {low:g} to {high:g}")
-    return Ratio(center, low, high, a_number(found["confidence"], "confidence", 0, 1))
+def _parsed(line: str) -> CalibrationTrial:
+    content = an_object(parse_json(line), "the line")
+    if unknown := set(content) - {field.name for field in fields(CalibrationTrial)}:
+        raise ValueError(f"unknown field {brief(min(unknown))!r}")  # such a trial may be of another kind
+    trial = convert(CalibrationTrial, content)
+    for interval in trial.intervals:
+        if not 0 <= interval.center < math.inf or not interval.low <= interval.high < math.inf:
+            raise ValueError(f"an interval from {interval.low:g} to {interval.high:g}")
+    return trial
 
 
 # Select cases by an expression, as ``-k`` of pytest does
@@ -237,8 +222,10 @@ def compare(runs: list[SavedRun], number: int) -> list[CalibrationTrial]:
         statistic = method.rpartition(" ")[2]
         for name in [name for name in newest.stats if name in before.stats]:
             ratio = newest.stats[name][statistic] / before.stats[name][statistic]
-            outcome = (Outcome.REGRESSED if ratio > LIMIT else Outcome.UNCHANGED).value
-            trials.append(CalibrationTrial(method, "5%", name, newest.slowdown, outcome, 2 * newest.seconds, 1, number))
+            outcome = Outcome.REGRESSED if ratio > LIMIT else Outcome.UNCHANGED
+            trials.append(
+                CalibrationTrial(method, "5%", name, newest.slowdown, outcome, 2 * newest.seconds, 1, number, (), ())
+            )
     return trials
 
 
@@ -400,7 +387,7 @@ def _one_run(
             if race.decision is None or race.decision.outcome is None:
                 failure = next(iter(race.failures.values()), "the race ended without a decision")
                 raise BenchmarkError(f"{name}: {failure}")
-            outcome, seconds = race.decision.outcome.value, round(race.wall_seconds, 3)
+            outcome, seconds = race.decision.outcome, round(race.wall_seconds, 3)
             effects = [effect for stage in race.races for effect in stage.effects(1)]
             yield CalibrationTrial(
                 RACED, plan.policy.name, short, slowdown, outcome, seconds, race.launches, number,

@@ -4,7 +4,7 @@ from tfbench.doctor.calibration import CalibrationTrial, Journal, measured_false
 
 
 def trial(outcome, slowdown=0.0, method="race"):
-    return CalibrationTrial(method, "quick", "matmul", slowdown, outcome, 1.0, 3, 1)
+    return CalibrationTrial(method, "quick", "matmul", slowdown, outcome, 1.0, 3, 1, (), ())
 
 
 def test_it_counts_changes_among_races_of_unchanged_code(tmp_path):
