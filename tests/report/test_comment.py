@@ -56,7 +56,7 @@ def test_it_names_the_code_of_both_sides():
 
 def test_a_saved_baseline_is_named_as_pytest_takes_it():
     saved = Baseline(context=None, samples={}, name="first-2.1", saved=now())
-    sides = {"baseline": {"spec": describe(saved)}}
+    sides = {"baseline": {"spec": describe(saved), "saved": saved.name}}
     text = render(replace(REPORT, sides=sides), "regressed", "1 regressed", [VERDICT])
     assert "pytest --benchmark --baseline first-2.1 'b/test_x.py::test_x[a=1]'" in text
     assert "--profile-on-regression" in text

@@ -221,6 +221,11 @@ def test_a_side_tells_its_code(change):
     )
 
 
+def test_the_name_of_a_saved_baseline_can_be_an_argument():
+    for name in ("-x", "a b", "../a", ""):
+        refused(content(sides={"baseline": {**SIDE, "saved": name}}), r"at sides\.baseline\.saved, ")
+
+
 @pytest.mark.parametrize("tree", ["sources:" + "a" * 64, "session:2026-11-26T18:40:06+00:00-ab12cd34", "f" * 40])
 def test_a_tree_is_one_of_git_or_a_digest_of_sources_or_the_run_that_saved_it(tree):
     report = json_format.read(json.dumps(content(sides={"contender": {**SIDE, "tree": tree}})), "r.json")

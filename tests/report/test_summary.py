@@ -98,7 +98,11 @@ def test_a_policy_of_unknown_form_gets_the_default_threshold(policy):
         ({}, "standard", []),
         ({"baseline": {"spec": "git:main"}}, "standard", ["--against", "git:main"]),
         ({"baseline": {"spec": "git:main"}}, "quick", ["--against", "git:main", "--policy", "quick"]),
-        ({"baseline": {"spec": "baseline 'first' of 2026-01-01T00:00:00+00:00"}}, "standard", ["--baseline", "first"]),
+        (
+            {"baseline": {"spec": "baseline 'first' of 2026-01-01", "saved": "first"}},
+            "standard",
+            ["--baseline", "first"],
+        ),
         (
             {"baseline": {"spec": "self"}, "contender": {"slowdown": 0.05}},
             "standard",

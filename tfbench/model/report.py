@@ -59,6 +59,10 @@ class MeasurementContext:
     """``variants`` or ``sides``: the entrants of the races. A block's time depends on the blocks before it."""
 
 
+BASELINE_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+"""What names a saved baseline. It can be an argument in a shell."""
+BaselineName = Annotated[str, exactly(BASELINE_NAME)]
+
 # The report of a run, and the error rates that a calibration measures
 
 
@@ -91,6 +95,8 @@ else:
         saved without git, the run that measured it."""
 
     class _Side(_Code, total=False):
+        saved: BaselineName
+        """Of a side that is a saved baseline: its name."""
         root: Text
         python: Text
         executable: Text

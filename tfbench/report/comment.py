@@ -14,7 +14,6 @@ from tfbench.model import JSON, TIME, Outcome, Report, Verdict
 from tfbench.model.words import times
 from tfbench.report.summary import command_for, explanation
 from tfbench.ruling import GateDecision, Result, Ruling, result_of
-from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import plural, printable
 
 # Say what the sides were: their code, and their differences apart from the compared version
@@ -217,15 +216,15 @@ def _why(report: Report, verdicts: Sequence[Verdict]) -> str:
 
 def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
     """Say how to go on. A command is shown only where each of its parts is of a form that can do no harm."""
-    spec = str(report.sides.get("baseline", {}).get("spec", ""))
+    side = report.sides.get("baseline", {})
     cases = [one.case.name for one in verdicts if one.outcome is not Outcome.MISSING]
-    if not spec or not cases:
+    if not side or not cases:
         return ""
     accept = "If it is intended, add it to the file of accepted regressions, with a reason and an end."
     again = command_for(report, next(one for one in verdicts if one.case.name == cases[0]), shared=True)
     if not again:
         return f"To reproduce it, race the case against the other side with `pytest --benchmark --against`. {accept}"
-    if baseline_of(spec):
+    if "saved" in side:
         why = "To see the cause: add `--profile-on-regression`."
     else:
         why = "To see changes in the graph: `tfbench explain` with the same case and `--against`."

@@ -16,7 +16,6 @@ from tfbench.model.words import calls, duration, hidden
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.stats.verdict import mean_ratio
-from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import command, is_case, is_shared_spec, printable
 
 # Words about a verdict, and drawings of its interval
@@ -109,8 +108,8 @@ def command_for(report: Report, verdict: Verdict, *, shared: bool = False) -> st
     name = verdict.case.name
     if verdict.outcome is Outcome.MISSING or not is_case(name):
         return ""
-    spec = str(report.sides.get("baseline", {}).get("spec", ""))
-    baseline = baseline_of(spec)
+    side = report.sides.get("baseline", {})
+    spec, baseline = side.get("spec", ""), side.get("saved", "")
     if spec and not baseline and (not is_shared_spec(spec) if shared else printable(spec) != spec):
         return ""
     words = ["--baseline", baseline] if baseline else ["--against", spec] if spec else []

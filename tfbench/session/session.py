@@ -347,8 +347,9 @@ class Session:
             }
             for name, side in sides.items()
         }
-        if BASELINE not in found and (saved := self.saved) is not None:
-            found[BASELINE] = {"spec": describe(saved), "slowdown": 0.0, **asdict(code_of_saved(saved))}
+        if (saved := self.saved) is not None:
+            unmade = {"spec": describe(saved), "slowdown": 0.0, **asdict(code_of_saved(saved))}
+            found[BASELINE] = found.get(BASELINE, unmade) | {"saved": saved.name}
         return found
 
     def save(self) -> Path:

@@ -45,6 +45,7 @@ from tfbench.model.formats import (
     plain,
     visible,
 )
+from tfbench.model.report import BASELINE_NAME
 from tfbench.untrusted import TIMES, a_number, brief, parse_json, render_json
 
 # Name every file and folder that tfbench keeps below a project's root
@@ -111,8 +112,6 @@ class Layout:
 SCHEMA: Final = "tfbench-baseline/1"
 NUMBERS = frozenset({"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items"})
 """Facts of a launch that are numbers. Verdicts are computed from some of them."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_DESCRIPTION = re.compile(rf"baseline '({_NAME.pattern})' of [0-9T:.+-]+")
 
 
 @dataclass(frozen=True)
@@ -245,7 +244,7 @@ class Baselines:
         Raises:
             BaselineError: The name cannot.
         """
-        if not _NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
+        if not re.fullmatch(BASELINE_NAME, name) or ".." in name or name.endswith((".lock", ".")):
             raise BaselineError(f"{brief(repr(name))} cannot name a baseline: use letters, digits, '.', '_' and '-'")
 
     def check_can_save(self, name: str) -> None:
@@ -331,12 +330,6 @@ class Baselines:
 def describe(saved: Baseline) -> str:
     """Return the baseline's name and date, for messages and as the specification of its side."""
     return f"baseline {saved.name!r} of {saved.saved}"
-
-
-def baseline_of(spec: str) -> str:
-    """Return the name of the baseline that the specification of a side describes, ``""`` if it describes none."""
-    found = _DESCRIPTION.fullmatch(spec)
-    return found[1] if found else ""
 
 
 def now() -> str:
