@@ -246,7 +246,9 @@ def form_of(hint: Any) -> Form:
     origin, given = get_origin(hint), get_args(hint)
     if origin is Annotated:
         to = form_of(given[0])
-        return to._replace(kind=Annotated.__class_getitem__((to.kind, *given[1:])))
+        annotated: Any = Annotated  # from Python 3.13 on it is no class
+        parts = (to.kind, *given[1:])
+        return to._replace(kind=annotated[parts])
     if origin in (Union, types.UnionType) and type(None) in given:
         to = form_of(functools.reduce(operator.or_, [kind for kind in given if kind is not type(None)]))
         if to.of_file is _same:
