@@ -1,5 +1,8 @@
 """What a process says of itself."""
 
+import subprocess
+import sys
+
 from tfbench import cli
 from tfbench.facts import foreign_distribution
 
@@ -23,3 +26,11 @@ def test_an_older_installation_of_this_project_is_none(tmp_path, monkeypatch):
     install(tmp_path, "[pytest11]\ntfbench.plugin = tfbench.plugin\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert foreign_distribution() == ""
+
+
+def test_another_project_whose_files_have_replaced_ours_is_named_in_one_line():
+    program = "import tfbench; del tfbench.__version__; import tfbench.cli"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("tfbench: files of another project have replaced those of pytest-tfbench: pip uninstall")
+    assert done.returncode == 1

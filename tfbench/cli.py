@@ -11,11 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from tfbench import __version__
 from tfbench.errors import TfbenchError, UsageError
-from tfbench.facts import foreign_distribution
+from tfbench.facts import REPLACED, foreign_distribution
 from tfbench.report.screen import say
 from tfbench.untrusted import brief, harmless
+
+try:
+    from tfbench import __version__
+except ImportError:
+    raise SystemExit(f"tfbench: {foreign_distribution() or REPLACED}") from None
 
 USAGE, ERROR = 2, 5
 """Exit codes of a wrong command line and of a failure. `tfbench gate` has the others."""

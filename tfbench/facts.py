@@ -58,6 +58,10 @@ def packages() -> dict[str, str]:
     return versions
 
 
+_REINSTALL = "pip uninstall tfbench, then pip install --force-reinstall pytest-tfbench"
+REPLACED = f"files of another project have replaced those of pytest-tfbench: {_REINSTALL}"
+
+
 def foreign_distribution() -> str:
     """Return a warning if another project's distribution ``tfbench`` is installed, whose files replace ours; else ``""``."""
     try:
@@ -66,8 +70,7 @@ def foreign_distribution() -> str:
         return ""
     if any(entry.group == "pytest11" for entry in distribution.entry_points):
         return ""  # an older installation of this project
-    fix = "pip uninstall tfbench, then pip install --force-reinstall pytest-tfbench"
-    return f"the distribution tfbench {distribution.version} in this environment is another project, whose files mix with ours: {fix}"
+    return f"the distribution tfbench {distribution.version} in this environment is another project, whose files mix with ours: {_REINSTALL}"
 
 
 def settings() -> dict[str, str]:
