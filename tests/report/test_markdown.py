@@ -81,7 +81,7 @@ def test_the_summary_for_assistants_has_sides_counts_and_each_regression_with_it
     assert "errors and missing cases (2):" in lines
 
 
-@pytest.mark.parametrize("extra", ["", "x" * 3_000, HOSTILE * 20])
+@pytest.mark.parametrize("extra", ["", "x" * 3_000, "é語" * 30, HOSTILE * 20])
 def test_ten_thousand_regressions_are_summarized_for_assistants_in_two_thousand_tokens(extra):
     rows = [
         replace(verdict(f"{name}{number}{extra}", outcome), reason=Reason("slower", f"+9.0% {extra}"))
@@ -90,7 +90,7 @@ def test_ten_thousand_regressions_are_summarized_for_assistants_in_two_thousand_
     ]
     sides = {name: {"spec": f"git:main{extra}"} for name in ("baseline", "contender")}
     text = summary_text(complete(rows, policy={"name": f"p{extra}"}, sides=sides), [f"note {extra}"] * 9)
-    assert len(text) <= BRIEF
+    assert len(text.encode()) <= BRIEF
     assert text.count("- and ") == 3
     assert "\x1b" not in text
     assert "\u202e" not in text
