@@ -114,7 +114,7 @@ def checkout(project):
 def sessions(project, number):
     """Add this many sessions, which differ a little."""
     history = History(project.root / ".tfbench/history")
-    (first,), _ = history.read()
+    (first,) = history.content().runs
     ((case, floors),) = first.floors.items()
     for index in range(number):
         context = replace(first.context, session=f"2026-01-01T00:00:0{index}")

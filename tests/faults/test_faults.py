@@ -345,7 +345,8 @@ def test_two_runs_in_one_folder_end_like_one(run):
         done = run.ended(process, name)
         assert done.code == 0, done.output
         assert done.outcomes() == {"test_first": "new", "test_second": "new"}
-    records, problems = History(run.root / ".tfbench/history").read()
+    found = History(run.root / ".tfbench/history").content()
+    records, problems = found.once(), found.problems
     assert (len(records), problems) == (2, [])
 
 
