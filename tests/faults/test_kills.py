@@ -50,7 +50,7 @@ def save(number):
     request = RunRequest(
         root, suite, preset("quick"), Processors((0,), (0,)), "python", root / ".tfbench", (), save="main"
     )
-    cases = [Case(f"benchmarks/test_mine.py::test_{one}", "", "") for one in range(50)]
+    cases = [Case(f"benchmarks/test_mine.py::test_{one}", "w", "") for one in range(50)]
     results = [CaseResult(case, sample=Sample(case, (Run((number * 1e-3,) * 200, 1),))) for case in cases]
     RunRecorder(request).save(RunMeasurements(results, "variants", environment))
     print("saved", number, flush=True)
