@@ -158,7 +158,7 @@ def test_their_groups_and_notes_reach_pytest_benchmark(project):
 def test_without_a_side_they_behave_as_ever_and_a_baseline_has_them(project):
     project.write(MIXED)
     done = project.run("-k", "theirs")
-    assert not done.report.get("verdicts")
+    assert done.report["verdicts"] == []
     assert "2 passed" in done.output
     kept = project.run("--history", "-k", "theirs")
     assert "pytest-benchmark's own numbers are not kept in the history; add --against or --baseline" in kept.output

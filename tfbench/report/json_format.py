@@ -140,12 +140,12 @@ def _lines(content: Callable[[str], Any]) -> Iterator[str]:
             if name not in _REPORT.optional or value:
                 yield f',\n"{name}":{formats.line(value)}'
             continue
-        before = f',\n"{name}":[\n'
+        yield f',\n"{name}":['  # a list is written even if it is empty: scripts read report["verdicts"]
+        before = "\n"
         for row in value:
             yield before + formats.line(row)
             before = ",\n"
-        if before == ",\n":
-            yield "]"
+        yield "]"
     yield "}\n"
 
 
