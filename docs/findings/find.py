@@ -29,7 +29,7 @@ DATA = Path(__file__).parent / "data.jsonl"
 FIGURE = ROOT / "docs" / "figures" / "findings.svg"
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 DETAILS, DETAILS_END = "<!-- details: begin -->", "<!-- details: end -->"
-MOST = 3
+MOST = 1
 """Findings that the page shows with their commands."""
 METRICS = {TIME: "time", MEMORY: "peak of host memory", OPS: "ops of the graph"}
 POLICY = "quick"
