@@ -91,7 +91,7 @@ def probe_outputs():
     """Case -> output of its probing launch, for cases that can run on this machine."""
     collected = collect()
     side = Side("contender", sys.executable, collected.root)
-    policy = replace(preset("quick"), probe_calls=1, leak_windows=(2, 2))  # the first call has the graph
+    policy = replace(preset("quick"), probe_calls=1, leak_windows=(2, 2, 2))  # the first call has the graph
     launcher = ProcessLauncher(collected.suite, policy, processors(None, available_cpus()))
     try:
         cases = _some(collected.cases.values())

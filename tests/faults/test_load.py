@@ -108,7 +108,7 @@ def test_hundreds_of_launches_leave_descriptors_memory_and_children_as_they_were
 def watched(launcher):
     """Yield the names and folders in /proc of the controller and of the zygotes."""
     yield "controller", Path("/proc/self")
-    for (side, *_), zygote in launcher._pool._zygotes.items():
+    for (side, *_), zygote in launcher._zygotes.items():
         yield side, Path(f"/proc/{zygote.pid}")
 
 
