@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import enum
 import importlib.util
 import itertools
 import os
@@ -19,6 +18,7 @@ from pathlib import Path
 from statistics import fmean
 
 from tfbench.gpus.selection import has_driver
+from tfbench.model import Word
 
 # Readings of a machine, their limits, and findings. ``None`` means that a property could not be read
 
@@ -26,7 +26,7 @@ from tfbench.gpus.selection import has_driver
 GIB = 1 << 30
 
 
-class State(str, enum.Enum):
+class State(Word):
     """The state of a finding, in display order."""
 
     BAD = "bad"
@@ -35,9 +35,6 @@ class State(str, enum.Enum):
     """Costs launches, or makes saved times incomparable. Races compensate for it."""
     UNKNOWN = "unknown"
     OK = "ok"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True)

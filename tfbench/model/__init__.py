@@ -21,6 +21,7 @@ from tfbench.model.case import (
     WAITED,
     Case,
     Claim,
+    Word,
     own_thresholds,
 )
 
@@ -112,6 +113,7 @@ __all__ = [
     "SuiteVerdict",
     "VariantResult",
     "Verdict",
+    "Word",
     "because",
     "own_thresholds",
 ]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any
 
 from tfbench.untrusted import a_number, an_object
 
 JSON = dict[str, Any]
+
+
+class Word(str, enum.Enum):
+    """An enumeration whose members are texts, in files and in words; `enum.StrEnum` needs Python 3.11."""
+
+    def __str__(self) -> str:
+        return str(self.value)
 
 
 TIME = "time"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import enum
 import math
 import zlib
 from array import array
@@ -15,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from tfbench.model.case import JSON, Case
+from tfbench.model.case import JSON, Case, Word
 from tfbench.model.formats import Count, Name, Number, Share, Text, Time, Unbounded, Unknown, exactly
 
 # Records of launches: times in seconds, effects as natural logarithms of ratios, other metrics
@@ -101,7 +100,7 @@ class Launch:
     wall_seconds: float = 0.0
 
 
-class Statistic(str, enum.Enum):
+class Statistic(Word):
     """What a launch tells about two entrants. `tfbench.stats.verdict.effect_of` computes it."""
 
     MEDIAN = "median"
@@ -112,9 +111,6 @@ class Statistic(str, enum.Enum):
     """The ratio of the mean times."""
     P90 = "p90"
     """The ratio of the 90% quantiles of the times."""
-
-    def __str__(self) -> str:
-        return self.value
 
 
 STATISTICS = {

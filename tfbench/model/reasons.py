@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfbench.model.case import OUTSIDE_PYTHON
+from tfbench.model.case import OUTSIDE_PYTHON, Word
 from tfbench.model.measurement import Ratio
 from tfbench.model.words import (
     BYTES,
@@ -27,7 +26,7 @@ from tfbench.untrusted import plural
 # Why a verdict has its outcome: a code for programs, with facts and notes
 
 
-class ReasonCode(str, enum.Enum):
+class ReasonCode(Word):
     """The reason codes of reports. A member equals its string, so code read from a file compares with it."""
 
     # The live race
@@ -157,11 +156,8 @@ class ReasonCode(str, enum.Enum):
     STANDS_OUT = "stands-out"
     """The difference exceeds the scatter inside the two runs."""
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class Note(str, enum.Enum):
+class Note(Word):
     """Codes of notes, which say more about a reason. `_SENTENCES` has their words."""
 
     # The race
@@ -271,9 +267,6 @@ class Note(str, enum.Enum):
 
     NO_ROUNDS = "no-rounds"
     FEW_ROUNDS = "few-rounds"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from msgspec import Meta
 
-from tfbench.model.case import JSON, TIME, Case
+from tfbench.model.case import JSON, TIME, Case, Word
 from tfbench.model.formats import Amount, Count, Free, Name, Seconds, Text, Time, exactly
 from tfbench.model.measurement import Calls, Ratio
 from tfbench.model.reasons import Reason
@@ -25,7 +24,7 @@ class Comparison:
     rounds: int
 
 
-class Outcome(str, enum.Enum):
+class Outcome(Word):
     """The eight verdicts."""
 
     UNCHANGED = "unchanged"
@@ -36,9 +35,6 @@ class Outcome(str, enum.Enum):
     NEW = "new"
     MISSING = "missing"
     ERROR = "error"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True)

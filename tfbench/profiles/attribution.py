@@ -10,11 +10,10 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from statistics import fmean
 from typing import NamedTuple
 
-from tfbench.model import JSON
+from tfbench.model import JSON, Word
 from tfbench.policy import Policy
 from tfbench.profiles.sections import Column, Section, Table
 from tfbench.profiles.tfdata import Bottlenecks, Input, TfDataStage, fix, is_overhead
@@ -156,7 +155,7 @@ _DNN = re.compile(r"^_Mkl(?:Native)?")
 _NUMBERED = re.compile(r"[._]\d+$")
 
 
-class TimeCategory(str, Enum):
+class TimeCategory(Word):
     """Category of time in a step."""
 
     HOST = "host compute"
@@ -166,9 +165,6 @@ class TimeCategory(str, Enum):
     LAUNCH = "kernel launch"
     COMPILE = "tracing and compilation"
     OTHER = "outside of ops"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True)

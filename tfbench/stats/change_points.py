@@ -11,7 +11,6 @@ Values are natural logarithms, one per run, in time order.
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
-from tfbench.model import RATIO, AcceptedChange, Series, SeriesPoint
+from tfbench.model import RATIO, AcceptedChange, Series, SeriesPoint, Word
 from tfbench.policy import HistoryThresholds
 from tfbench.stats.interval import Array, Floats
 
@@ -218,7 +217,7 @@ _AROUND = 2
 """Runs on either side of a release whose mean is its level."""
 
 
-class TrendState(str, enum.Enum):
+class TrendState(Word):
     """What a series shows, the gravest first."""
 
     SLOWER = "slower"
@@ -226,9 +225,6 @@ class TrendState(str, enum.Enum):
     FASTER = "faster"
     STEADY = "steady"
     SHORT = "too few runs"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True)
