@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 
 from rich.table import Table
 
-from tfbench.doctor.noise import FILE, NUMPY, Progress, SelfRace, noise_of
+from tfbench.doctor.noise import FILE, NUMPY, Progress, SelfRace, noise_of, own_launcher, same_code, workloads
 from tfbench.errors import BenchmarkError
 from tfbench.model import Case
 from tfbench.policy import Policy
 from tfbench.race.lanes import lanes, places, topology
-from tfbench.race.launch import Clock, Entrant
+from tfbench.race.launch import Clock
 from tfbench.race.process_launcher import ProcessLauncher, Processors
-from tfbench.race.workers import Suite
 from tfbench.report.screen import add_columns, add_row, table
 from tfbench.sides.spec import Side
 
@@ -68,18 +65,15 @@ def measure(
     Raises:
         TfbenchError: No process could be started, or a launch failed.
     """
-    suite = Suite((FILE.name,), "", "importlib", made="", cpus=where.every)
-    sides = [Side(name, sys.executable, FILE.parent, env={"CUDA_VISIBLE_DEVICES": "-1"}) for name in ("a", "b")]
-    known, began, tests = topology(where.every), clock(), []
-    with closing(ProcessLauncher(suite, policy, where)) as launcher:
+    both, known, began, tests = same_code(), topology(where.every), clock(), []
+    with own_launcher(policy, where) as launcher:
         tell(f"starting {2 * PAIRS} zygotes", 0.0)
-        launcher.ready([(side, ()) for side in sides], range(PAIRS))
-        names = launcher.zygote(Entrant(Case("", "", ""), sides[0]), 0).collected.cases
-        cases = [Case(name, name, name) for name in sorted(names) for step in STEPS if _is(name, step)]
+        launcher.ready([(side, ()) for side in both], range(PAIRS))
+        cases = [case for case in workloads(launcher, both[0]) if any(_is(case.name, step) for step in STEPS)]
         if len(cases) != len(STEPS):
             raise BenchmarkError(f"{FILE.name} has {len(cases)} of the steps {', '.join(STEPS)}")
         for number in tried:
-            tests.append(_tested(cases, sides, lanes(where, number, known), launcher, policy, clock, tell, began))
+            tests.append(_tested(cases, both, lanes(where, number, known), launcher, policy, clock, tell, began))
             if tests[-1].larger > policy.lane_error:
                 break
     return tests

@@ -243,6 +243,29 @@ class NoiseTest:
         }
 
 
+def same_code() -> list[Side]:
+    """Return the same code twice. Its steps are small and run on the CPU: every process would take all of a GPU's memory."""
+    settings = {"CUDA_VISIBLE_DEVICES": "-1"}
+    return [Side(name, sys.executable, FILE.parent, env=settings) for name in ("baseline", "contender")]
+
+
+def own_launcher(policy: Policy, where: Processors) -> closing[ProcessLauncher]:
+    """Return a launcher for the workloads, which need no shared set-up; it ends with the block."""
+    return closing(ProcessLauncher(Suite((FILE.name,), "", "importlib", made="", cpus=where.every), policy, where))
+
+
+def workloads(launcher: ProcessLauncher, side: Side) -> list[Case]:
+    """Return the cases that the side's first zygote has collected.
+
+    Raises:
+        TfbenchError: It does not start, or has collected none.
+    """
+    collected = launcher.zygote(Entrant(Case("", "", ""), side), 0).collected
+    if not collected.cases:
+        raise BenchmarkError(next(iter(collected.broken.values()), f"{FILE.name} has no workload"))
+    return [Case(name, name, name) for name in sorted(collected.cases)]
+
+
 def race(
     seconds: float, policy: Policy, where: Processors, progress: Progress, clock: Clock, rng: random.Random
 ) -> NoiseTest:
@@ -251,22 +274,16 @@ def race(
     Raises:
         TfbenchError: No process could be started, or no workload could be collected.
     """
-    suite = Suite((FILE.name,), "", "importlib", made="", cpus=where.every)  # the workloads need no shared set-up
-    # Every process would take all of a GPU's memory: the steps are small and run on the CPU.
-    settings = {"CUDA_VISIBLE_DEVICES": "-1"}
-    sides = [Side(name, sys.executable, FILE.parent, env=settings) for name in ("baseline", "contender")]
-    zygotes = 2 * PAIRS
+    both, zygotes = same_code(), 2 * PAIRS
     began = clock()
     at_once = max(1, len(where.every) // 2)
-    with closing(ProcessLauncher(suite, policy, where)) as launcher:
+    with own_launcher(policy, where) as launcher:
         for first in range(0, PAIRS, at_once):
             progress(f"starting zygotes, {2 * first} of {zygotes}", 0.0)
-            launcher.ready([(side, ()) for side in sides], range(first, min(PAIRS, first + at_once)))
-        zygote = launcher.zygote(Entrant(Case("", "", ""), sides[0]), 0)
-        if not zygote.collected.cases:
-            raise BenchmarkError(next(iter(zygote.collected.broken.values()), f"{FILE.name} has no workload"))
+            launcher.ready([(side, ()) for side in both], range(first, min(PAIRS, first + at_once)))
+        cases = workloads(launcher, both[0])
         ready = clock()
-        races = tuple(SelfRace(Case(name, name, name), sides) for name in sorted(zygote.collected.cases))
+        races = tuple(SelfRace(case, both) for case in cases)
         round_robin(races, launcher, range(PAIRS), seconds, policy, progress, clock, rng)
         return NoiseTest(policy, races, clock() - ready, zygotes, ready - began)
 

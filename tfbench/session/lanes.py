@@ -33,7 +33,7 @@ class CaseLanes:
         try:
             with self._runs.noting_interrupts():
                 if len(self._request.lanes) > 1 and (group := self._groups.get(case.name)):
-                    self._lanes.wait_for(group)
+                    self._open().wait_for(group)
             return self._runs.result(case)
         except KeyboardInterrupt:
             self.close()
@@ -44,12 +44,12 @@ class CaseLanes:
         """Name of a case -> its group."""
         return {case.name: group for group in self._runs.groups for case in group}
 
-    @cached_property
-    def _lanes(self) -> Lanes[Group]:
-        timer()  # watched once, while nothing runs
-        groups, request = list(dict.fromkeys(self._groups.values())), self._request
-        waiting = self._launcher.stopwatch.waiting
-        self._opened = Lanes(groups, request.lanes, self._measure, self._apart, request.lanes_ahead, waiting)
+    def _open(self) -> Lanes[Group]:
+        if self._opened is None:
+            timer()  # watched once, while nothing runs
+            groups, request = list(dict.fromkeys(self._groups.values())), self._request
+            waiting = self._launcher.stopwatch.waiting
+            self._opened = Lanes(groups, request.lanes, self._measure, self._apart, request.lanes_ahead, waiting)
         return self._opened
 
     def _measure(self, group: Group, lane: Processors) -> None:
