@@ -56,7 +56,7 @@ class Strategy:
 
 
 class Journal:
-    """Collects what it is told to keep."""
+    """Collects the results that it has to keep."""
 
     def __init__(self, earlier=None):
         self.earlier = earlier or {}

@@ -136,7 +136,7 @@ def add_options(parser: pytest.Parser) -> list[str]:
 
 
 def _free(parser: pytest.Parser) -> set[str]:
-    """Return the options whose short names nobody has: pytest then does not know the arguments."""
+    """Return the options whose short names are free, so that pytest does not know their arguments."""
     names = [f"--{option.name}" for option in OPTIONS]
     try:
         unknown = parser.parse_known_and_unknown_args(names)[1]

@@ -211,7 +211,7 @@ class _Forker:
 
     @property
     def ended(self) -> bool:
-        """Whether the process is gone, or has sent what nobody asked for."""
+        """Whether the process is gone, or has sent a message without a request."""
         with self._asking:  # an answer that another thread waits for is no such message
             return self.channel.ended
 

@@ -210,7 +210,7 @@ class Session:
             if request.against and isinstance(baseline, Side):
                 launcher.check(baseline, cases)
 
-            # Cases that need no race: those that cannot run here, and those that an interrupted run has finished.
+            # Cases without a race: they cannot run here, or an interrupted run has finished them.
             skips = {case.name: reason for case in cases if (reason := gpus.skip_reason(case))}
             sides = [contender, *([baseline] if isinstance(baseline, Side) else [])]
             journal = Resumption(request, cases, sides, saved.saved if saved else "")

@@ -1,4 +1,4 @@
-"""The functions of benchmarks: a digest of their code, their lines, and those that stand for methods of ``tf.test``."""
+"""The functions of benchmarks: a digest of their code, their lines, and the functions that stand for methods of ``tf.test``."""
 
 from __future__ import annotations
 

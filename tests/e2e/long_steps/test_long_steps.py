@@ -1,4 +1,4 @@
-"""Steps of 0.3 to 5 s, as training steps, epochs and large products are. Run it by its path, see docs/method.md."""
+"""Steps of 0.3 to 5 s, as training steps, epochs and large products are. pytest collects it by its path alone."""
 
 import numpy as np
 import pytest
