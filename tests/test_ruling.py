@@ -213,6 +213,12 @@ def runs(draw):
 MEASURED = [one for one in Outcome if one is not Outcome.MISSING]
 
 
+@pytest.fixture(scope="module")
+def compiled_templates():
+    """The first page of a process imports Bokeh and compiles templates, which takes longer than an example may."""
+    render_page(report("unchanged", sides=SIDES), PageContext())
+
+
 def headlines(found, strict):
     """Return what each reader calls the run, which is a single word."""
     page = render_page(found, PageContext(strict=strict))
@@ -228,6 +234,7 @@ def headlines(found, strict):
     return words
 
 
+@pytest.mark.usefixtures("compiled_templates")
 @given(runs(), st.booleans())
 def test_pytest_the_gate_and_all_headlines_agree(found, strict):
     ruling = rule(found, strict=strict)
