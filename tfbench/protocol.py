@@ -303,7 +303,7 @@ class Rounds(Message):
     used: int = 0
     """Processor time of the process from its first block to its last one, in nanoseconds; 0 where that is no measure."""
     preempted: tuple[tuple[int, int], ...] = ()
-    """Blocks during which the processor was taken from the process, and the processor time of each in nanoseconds."""
+    """Blocks during which the processor was taken from the process, and the time of each without that, in nanoseconds."""
 
 
 @dataclass(frozen=True)

@@ -246,3 +246,21 @@ def test_threads_that_work_after_the_step_are_noticed(monkeypatch, used, noticed
     monkeypatch.setattr(block_module.time, "sleep", slept.append)
     assert works_on() is noticed
     assert slept == [0.002]
+
+
+def test_a_preempted_block_keeps_what_a_block_usually_waits():
+    block = Block(lambda: 1, None)
+    block.switches = [
+        (2, 0, 300, 5_000),
+        (2, 1, 310, 9_000),  # lost its processor for 4 µs
+        (2, 1, 310, 5_005),  # for nearly nothing
+        (3, 1, 300, 20_000),  # waited once more, which is a slow call
+        (2, 0, 290, 5_000),
+    ]
+    assert block.preempted == ((1, 310 + 4_705), (2, 5_005))
+
+
+def test_without_an_undisturbed_block_preempted_ones_tell_the_wait():
+    block = Block(lambda: 1, None)
+    block.switches = [(0, 1, 100, 150), (0, 1, 100, 400), (0, 2, 100, 160)]
+    assert block.preempted == ((0, 150), (1, 160), (2, 160))

@@ -81,11 +81,11 @@ class Run:
     ``dispatch_time`` in seconds and ``gpu_clock`` in MHz. Arguments of ``bench``: ``flops``, ``bytes`` and
     ``items`` of one step, ``contracts``."""
     preempted: Mapping[int, float] = field(default_factory=dict)
-    """Round during which the processor was taken from the process -> processor time of one iteration, in seconds."""
+    """Round during which the processor was taken from the process -> time of one iteration without that, in seconds."""
 
     @property
     def calm_seconds(self) -> tuple[float, ...]:
-        """The times without what other processes took away in between: processor time where that happened."""
+        """The times without what other processes took away in between."""
         return tuple(self.preempted.get(number, seconds) for number, seconds in enumerate(self.seconds))
 
 

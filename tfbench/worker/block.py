@@ -65,9 +65,9 @@ class Block:
     clock: Clock = time.perf_counter_ns
     dispatched: list[int] = field(default_factory=list, init=False)
     """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
-    switches: list[tuple[int, int, int]] = field(default_factory=list, init=False)
-    """For each block, how often the process gave up its processor, and how often it was taken from it; and its processor time in
-    nanoseconds."""
+    switches: list[tuple[int, int, int, int]] = field(default_factory=list, init=False)
+    """For each block, how often the process gave up its processor, and how often it was taken from it; its processor time and
+    its time in nanoseconds."""
 
     def __call__(
         self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0, pause: float = 0.0
@@ -97,7 +97,7 @@ class Block:
         after = getrusage(RUSAGE_SELF)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         gave, lost = after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw
-        self.switches.append((gave, lost, round(used * 1e9)))
+        self.switches.append((gave, lost, round(used * 1e9), ended - began))
         return began, ended
 
     def restart(self) -> None:
@@ -107,15 +107,21 @@ class Block:
 
     @property
     def preempted(self) -> tuple[tuple[int, int], ...]:
-        """The blocks that lost their processor to others, and the processor time of each in nanoseconds.
+        """The blocks that lost their processor to others, and the time of each without the loss, in nanoseconds.
 
-        A block that gave up its processor more often than the median block is none of them: it has waited, which processor
-        time does not show.
+        That is the block's processor time and what a block usually waits. A block that gave up its processor more often than
+        the median block is none of them: it has waited longer.
         """
         if not self.switches:
             return ()
-        usual = median(gave for gave, _, _ in self.switches)
-        return tuple((at, used) for at, (gave, lost, used) in enumerate(self.switches) if lost and gave <= usual)
+        usual = median(gave for gave, _, _, _ in self.switches)
+        waits = [time - used for gave, lost, used, time in self.switches if not lost and gave <= usual]
+        waited = max(0, round(median(waits or [time - used for _, _, used, time in self.switches])))
+        return tuple(
+            (at, min(time, used + waited))
+            for at, (gave, lost, used, time) in enumerate(self.switches)
+            if lost and gave <= usual
+        )
 
     def loop_until(self, then: float) -> int:
         """Run an empty loop until ``then``; return that time.
