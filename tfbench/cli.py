@@ -8,9 +8,11 @@ import difflib
 import importlib
 import inspect
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 
+from tfbench import commands
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import REPLACED, foreign_distribution
 from tfbench.report.screen import say
@@ -23,13 +25,26 @@ except ImportError:
 
 USAGE, ERROR = 2, 5
 """Exit codes of a wrong command line and of a failure. `tfbench gate` has the others."""
-COMMANDS = {
-    "baseline": "kept", "bisect": "versions", "calibrate": "machine", "ci": "ci", "comment": "ci", "compare": "saved",
-    "doctor": "machine", "envs": "kept", "explain": "explain", "fleet": "fleet", "gate": "ci", "gpu-check": "machine",
-    "history": "saved", "init": "init", "job": "fleet", "merge": "fleet", "report": "saved", "repro": "versions",
-    "versions": "versions",
-}  # fmt: skip
-"""Command -> its module in ``tfbench/commands/``, which has ``add_COMMAND`` for the options and ``run_COMMAND``."""
+_TOGETHER = {
+    "ci": ("ci", "comment", "gate"),
+    "fleet": ("fleet", "job", "merge"),
+    "kept": ("baseline", "envs"),
+    "machine": ("calibrate", "doctor", "gpu-check"),
+    "saved": ("compare", "history", "report"),
+    "setup": (),
+    "versions": ("bisect", "repro", "versions"),
+}
+"""Modules with several commands, or with what commands share. Any other module of ``tfbench/commands/`` is one command, with the name of the module."""
+
+
+def _commands() -> dict[str, str]:
+    found = {command: module for module, several in _TOGETHER.items() for command in several}
+    alone = {info.name for info in pkgutil.iter_modules(commands.__path__)} - set(_TOGETHER)
+    return dict(sorted((found | {module.replace("_", "-"): module for module in alone}).items()))
+
+
+COMMANDS = _commands()
+"""Command -> its module, which has ``add_COMMAND`` for the options and ``run_COMMAND``."""
 Run = Callable[[argparse.Namespace], int]
 
 
