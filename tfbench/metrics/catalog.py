@@ -84,7 +84,6 @@ PROBED: tuple[Metric, ...] = (
     Metric("float64_ops", Worse.MORE, "graph", lambda launch: graphs.float64_ops(launch.executed)),
     Metric("transposes", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed, graphs.TRANSPOSES)),
     Metric("copies", Worse.MORE, "graph", lambda launch: graphs.copies(launch.executed)),
-    Metric("constants", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed, frozenset({"Const"}))),
     Metric("variables_read", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed, graphs.READS)),
     _xla("xla_kernels", Worse.MORE, lambda launch: Counter(kernel.description for kernel in launch.xla_kernels)),
     _xla("xla_fusions", Worse.NEITHER, lambda launch: graphs.kinds(launch.xla_kernels, "fusion")),
