@@ -48,7 +48,6 @@ class Verdict:
     ratio: Ratio | None = None
     launches: Count = 0
     rounds: Count = 0
-    pairs: Count = 0
     wall_seconds: Seconds = 0.0
     values: tuple[float | None, float | None] | None = None
     """The metric's values of baseline and contender. Times have none, because they are ratios."""

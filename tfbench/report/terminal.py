@@ -207,8 +207,6 @@ def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: f
     lines += [Text(f"{_INDENT}{_rate(*rates, unit)}") for unit, rates in list(timed.rates.items())[:1]]
     if tail := calls_that_differ(timed):
         lines.append(_hanging(tail, width))
-    if timed.pairs:
-        lines.append(Text(f"{_INDENT}{timed.launches} launches from {timed.pairs} pairs of zygotes"))
     lines += [_hanging(cause, width) for cause in one.causes]
     lines += [_hanging(f"{row.outcome} {row.metric}", width) for row in one.unexplained[:_OTHERS]]
     if one.command:

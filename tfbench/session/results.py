@@ -233,7 +233,6 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
         calls=calls,
         tail=confirmed_race.tail,
         launches=confirmed_race.launches,
-        pairs=decision.comparison.pairs,
         rounds=confirmed_race.rounds,
         wall_seconds=confirmed_race.wall_seconds,
     )
