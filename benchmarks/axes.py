@@ -68,20 +68,20 @@ FUSION = Axis(
         "fused",
         setup=levels.remapping(True),
         compile=levels.without_xla,
-        proves=lambda op: levels.grappler_leaves(op, 1),
+        proves=lambda op: levels.contract_on_cpu({op: 1}, compiled=False),
     ),
     Level(
         "unfused",
         setup=levels.remapping(False),
         compile=levels.without_xla,
-        proves=lambda op: levels.grappler_leaves(op, 0),
+        proves=lambda op: levels.contract_on_cpu({op: 0}, compiled=False),
     ),
     Level("xla", compile=levels.compiled_by_xla, proves=lambda op: {"compiled": True}),
     Level(
         "autocluster",
         setup=levels.autocluster,
         compile=lambda step: tf.function(step),
-        proves=lambda op: {"compiled": True, "expect_ops": {"_XlaRun": 1}},
+        proves=lambda op: levels.contract_on_cpu({"_XlaRun": 1}, compiled=True),
         env={"TF_XLA_FLAGS": "--tf_xla_cpu_global_jit --tf_xla_min_cluster_size=1"},
     ),
 )
@@ -208,12 +208,12 @@ TF32 = Axis(
     Level("off", setup=levels.tf32(False), requires=levels.needs_gpu),
 )
 
-# How XLA selects kernels.
+# How XLA selects kernels. Its flags are set before TensorFlow lists its GPUs, so this axis comes before others that do.
 AUTOTUNING = Axis(
     "autotuning",
     Level("each", requires=levels.needs_gpu),
-    Level("cached", setup=levels.cached_autotuning, requires=levels.needs_gpu),
-    Level("off", setup=lambda: levels.add_xla_flag("--xla_gpu_autotune_level=0"), requires=levels.needs_gpu),
+    Level("cached", requires=lambda: levels.cached_autotuning() or levels.needs_gpu()),
+    Level("off", requires=lambda: levels.add_xla_flag("--xla_gpu_autotune_level=0") or levels.needs_gpu()),
 )
 
 # The allocator of GPU memory.

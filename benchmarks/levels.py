@@ -59,7 +59,7 @@ def keras_policy(name):
 
 
 def add_xla_flag(flag):
-    """Add a flag. XLA reads the flags at its first use, which comes later."""
+    """Add a flag. XLA reads the flags once: at its first use, or when TensorFlow first asks for GPUs."""
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
 
 
@@ -94,9 +94,9 @@ def without_xla(step):
     return tf.function(step, jit_compile=False)
 
 
-def grappler_leaves(op, count):
-    """Contract on the number of fused ops. On a GPU grappler fuses other patterns than on a CPU."""
-    return {} if tf.config.list_physical_devices("GPU") else {"expect_ops": {op: count}, "compiled": False}
+def contract_on_cpu(ops, compiled):
+    """Contract on the ops of a graph. On a GPU grappler fuses other patterns, and clusters leave small ops out."""
+    return {} if tf.config.list_physical_devices("GPU") else {"expect_ops": ops, "compiled": compiled}
 
 
 def fused_batchnorm(images, scale, offset, epsilon, layout="NHWC"):

@@ -52,8 +52,13 @@ def _end_with_parent() -> None:
 
 
 def reducing(size: int) -> Callable[[], tf.Tensor]:
-    """Return a step that sums a gradient over all workers of TF_CONFIG. It must be the first op of its process."""
-    reduced = summed(tf.distribute.MultiWorkerMirroredStrategy())
+    """Return a step that sums a gradient over all workers of TF_CONFIG. It must be the first op of its process.
+
+    The workers exchange it in a ring, as they do on a CPU: NCCL, the default on GPUs, refuses two workers on one GPU.
+    """
+    experimental = tf.distribute.experimental
+    ring = experimental.CommunicationOptions(implementation=experimental.CommunicationImplementation.RING)
+    reduced = summed(tf.distribute.MultiWorkerMirroredStrategy(communication_options=ring))
     gradient = tf.random.stateless_normal([size], seed=[1, 0])
     return lambda: reduced(gradient)
 

@@ -20,7 +20,7 @@ def test_tf32_product(bench, variant):
     bench(product, a, b, flops=2 * n**3, max_traces=1, parity=2e-3)
 
 
-@across(GPU, AUTOTUNING)
+@across(AUTOTUNING, GPU)  # in this order, see the axis
 def test_autotuned_layer(bench, variant):
     """XLA autotunes kernels in each process, takes the results from a cache on disk, or does not autotune."""
     batch, width = by_scale((64, 128), (4096, 4096))

@@ -12,6 +12,8 @@ def _bench_layer(bench, variant, make, gates):
     batch, length, width = by_scale((4, 16, 32), (32, 64, 128))
     tf.keras.utils.set_random_seed(1)
     layer = make(width, unroll=variant.unrolled())
+    if variant["compiler"] == "xla":
+        layer.use_cudnn = False  # Keras takes cuDNN's kernel on a GPU, which XLA cannot compile
     x = normal(batch, length, width)
     layer(x)  # creates its weights
 

@@ -47,7 +47,8 @@ class Tracing(Bench[Any]):
         }
         function = step if hasattr(step, "get_concrete_function") else tf.function(step, autograph=False)
         try:
-            self.reported["ops"] = len(function.get_concrete_function(*arguments).graph.get_operations())
+            ops = function.get_concrete_function(*arguments).graph.get_operations()
+            self.reported |= {"ops": len(ops), "cudnn": any(op.type.startswith("Cudnn") for op in ops)}
         except (AttributeError, NotImplementedError, TypeError, ValueError):
             step(*arguments)
             self.reported["ran"] = True
@@ -98,6 +99,10 @@ class Shapes(Zygote):
         gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
         tf.config.list_physical_devices = lambda kind=None: [
             *list_devices(kind), *([gpu] if kind in (None, "GPU") else [])
+        ]  # fmt: skip
+        logical, list_logical = tf.config.LogicalDevice("/device:GPU:0", "GPU"), tf.config.list_logical_devices
+        tf.config.list_logical_devices = lambda kind=None: [
+            *list_logical(kind), *([logical] if kind in (None, "GPU") else [])
         ]  # fmt: skip
         # Only shapes matter, and a gigabyte of random numbers takes seconds.
         tf.random.stateless_normal = lambda shape, *_, dtype=tf.float32, **__: tf.zeros(shape, dtype)
