@@ -11,7 +11,7 @@ import pytest
 
 from tfbench.metrics.graphs import of_module
 from tfbench.worker import tf_runtime
-from tfbench.worker.probes import Artifact, Outputs, Traces, Xla
+from tfbench.worker.probes import LARGEST_ON_GPU, Artifact, DevicePeak, Outputs, Traces, Xla
 from tfbench.worker.tf_runtime import MetricUnavailable
 
 
@@ -67,6 +67,45 @@ def test_artifacts_are_bytes_files_and_folders(tmp_path):
     for nothing in (None, tmp_path / "missing"):
         with pytest.raises(MetricUnavailable):
             Artifact(nothing).found()
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A TensorFlow that sees a GPU with CUDA's own allocator, which counts nothing."""
+
+    def refuse(name):
+        raise ValueError(f"Allocator stats not available for device '{name}'")
+
+    listed = SimpleNamespace(name="/physical_device:GPU:0")
+    config = SimpleNamespace(list_physical_devices=lambda kind: [listed])
+    config.experimental = SimpleNamespace(get_memory_info=refuse)
+    tensorflow = SimpleNamespace(config=config)
+    monkeypatch.setattr(tf_runtime, "tensorflow", lambda: tensorflow)
+
+
+def test_an_allocator_without_statistics_is_named_as_the_reason(gpu):
+    with pytest.raises(MetricUnavailable, match=r"the allocator of GPU:0 does not count its bytes: .*not available"):
+        DevicePeak().before()
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(1000, 1000), (4000, 1000), (4097, 820)])
+def test_on_a_gpu_a_part_of_a_large_result_is_written(gpu, tmp_path, monkeypatch, rows, kept):
+    probe = Outputs(tmp_path)
+    monkeypatch.setattr("tfbench.worker.probes.LARGEST_ON_GPU", LARGEST_ON_GPU >> 12)
+    large = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
+    probe._arrays = [("large", large), ("loss", np.array(1.0))]
+    with np.load(tmp_path / probe.found()["file"]) as arrays:
+        assert arrays["arr_0"].shape == (kept, 4)
+        assert np.array_equal(arrays["arr_0"], large[:: -(-rows // kept)])
+        assert arrays["arr_1"] == 1.0
+
+
+def test_on_a_cpu_a_large_result_is_written_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfbench.worker.probes.LARGEST_ON_GPU", 1)
+    probe = Outputs(tmp_path)
+    probe._arrays = [("", np.ones(1000))]
+    with np.load(tmp_path / probe.found()["file"]) as arrays:
+        assert arrays["arr_0"].shape == (1000,)
 
 
 def test_the_peak_counts_memory_that_was_released():

@@ -363,6 +363,8 @@ def _growth(marks: np.ndarray[Any, Any], calls: int, noise: tuple[float, float, 
 FILE = "outputs.npz"
 LARGEST = 1 << 28
 """Upper limit in bytes, since the controller holds the results of all variants of a workload at once."""
+LARGEST_ON_GPU = 1 << 26
+"""Bytes above which only a part of a result is compared on a GPU, whose large shapes would fill the disk and take seconds."""
 MOST = 4096
 """Upper limit of arrays, because each of them is written and read on its own."""
 
@@ -386,8 +388,11 @@ class Outputs(Probe):
             raise MetricUnavailable(f"the step returns {count:,} arrays, more than the limit of {MOST:,}")
         if (size := sum(array.nbytes for _, array in self._arrays)) > LARGEST:
             raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
+        # Every n-th row, so that variants whose results have other shapes still differ in them.
+        step = -(-size // LARGEST_ON_GPU) if tf_runtime.gpus() else 1
+        kept = (array[::step] if array.ndim else array for _, array in self._arrays)
         # Not every version of numpy reads extension types, such as bfloat16.
-        portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for _, array in self._arrays)
+        portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for array in kept)
         np.savez(self._file, *portable)
         names, dtypes = [name for name, _ in self._arrays], [array.dtype.name for _, array in self._arrays]
         return {"file": FILE, "names": names, "dtypes": dtypes}

@@ -237,15 +237,20 @@ def _leaves(name: str, result: object) -> Iterator[tuple[str, Any]]:
 
 
 def device_peaks(reset: bool = False) -> dict[str, int]:
-    """Return accelerator -> most bytes that TensorFlow had allocated since the last reset, and reset them if asked."""
+    """Return accelerator -> most bytes that TensorFlow had allocated since the last reset, and reset them if asked.
+
+    Raises:
+        MetricUnavailable: The allocator of an accelerator does not count its bytes.
+    """
     peaks: dict[str, int] = {}
-    if (tf := tensorflow()) is not None:
-        memory = tf.config.experimental
-        for device in tf.config.list_physical_devices("GPU"):
-            name = device.name.replace("/physical_device:", "")
+    for device in gpus():
+        memory, name = required().config.experimental, device.name.replace("/physical_device:", "")
+        try:
             peaks[name] = int(memory.get_memory_info(name)["peak"])
-            if reset:
-                memory.reset_memory_stats(name)
+        except ValueError as error:  # such as CUDA's own allocator
+            raise MetricUnavailable(f"the allocator of {name} does not count its bytes: {error}") from None
+        if reset:
+            memory.reset_memory_stats(name)
     return peaks
 
 
@@ -339,10 +344,13 @@ def synchroniser() -> Callable[[], object] | None:
 
     On a CPU an op returns when it is done, see `check_synchronous`. Waiting all the same costs 12 µs per block.
     """
+    return required().test.experimental.sync_devices if gpus() else None
+
+
+def gpus() -> Sequence[Any]:
+    """Return TensorFlow's GPUs. It initialises CUDA, so only processes of launches call it."""
     tf = tensorflow()
-    if tf is None or not tf.config.list_physical_devices("GPU"):
-        return None
-    return tf.test.experimental.sync_devices  # type: ignore[no-any-return]
+    return tf.config.list_physical_devices("GPU") if tf is not None else ()
 
 
 def devices() -> dict[str, tuple[str, ...]]:
