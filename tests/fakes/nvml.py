@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -257,6 +258,21 @@ def library(
         spec.loader.exec_module(module)
     module.nvmlLib = Driver(devices, missing, version, cuda, list(errors))  # type: ignore[attr-defined]
     return module
+
+
+class Beats:
+    """Makes a monitor read this many times during a launch."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.done = threading.Event()
+
+    def __call__(self, over: threading.Event, seconds: float) -> bool:
+        if self.left:
+            self.left -= 1
+            return False
+        self.done.set()
+        return over.wait()
 
 
 class Replay(AnyDriver):

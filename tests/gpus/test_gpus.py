@@ -6,13 +6,12 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.nvml import UUIDS, Device, library
+from tests.fakes.nvml import UUIDS, Beats, Device, library
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
 from tfbench.gpus.monitor import GpuMonitor, GpuSession, disturbance, family, foreign
@@ -37,6 +36,12 @@ class TestReading:
         assert (gpu.uuid, gpu.name, gpu.driver, gpu.cuda) == (UUIDS[0], "NVIDIA H100 80GB HBM3", "570.124.06", "12.8")
         assert (gpu.power_limit, gpu.clock_limit, gpu.pcie, gpu.mig, gpu.ecc) == (700, 1980, "gen 5 x16", False, True)
         assert gpu.as_machine()["GPU 0 power limit"] == "700 W"
+
+    def test_another_gpu_of_the_same_model_is_another_machine(self):
+        """So it has other saved times, and its history is a series of its own."""
+        (first,), (second,) = (Nvml(library(Device(uuid))).identities() for uuid in UUIDS)
+        differing = set(first.as_machine().items()) ^ set(second.as_machine().items())
+        assert differing == {("GPU 0 UUID", uuid) for uuid in UUIDS}
 
     def test_values_that_a_driver_does_not_report_are_none(self):
         asked = ("nvmlDeviceGetVbiosVersion", "nvmlDeviceGetMigMode", "nvmlDeviceGetEnforcedPowerLimit")
@@ -281,9 +286,13 @@ def held(folder):
     locks.close()
 
 
-def observed(*clocks, reasons=0, processes=OURS):
+def observed(*clocks, ends=345, reasons=0, processes=OURS):
+    """Return a launch with these clocks, before and after which the GPU rests without the driver's bit for it."""
     return GpuObservationWindow(
-        tuple(GpuReading(sm_clock=clock, reasons=reasons, processes=frozenset(processes)) for clock in clocks)
+        tuple(
+            GpuReading(sm_clock=clock, reasons=reasons, processes=frozenset(processes))
+            for clock in (ends, *clocks, ends)
+        )
     )
 
 
@@ -308,12 +317,17 @@ class TestDisturbance:
         assert "ran at 1200 MHz, and at 1500 MHz in other launches" in self.cause(observed(1200, reasons=0x04), usual)
 
     def test_idle_readings_are_excluded_from_the_clock(self):
-        """The first reading of an idle GPU is before the first kernel."""
         resting, busy = GpuReading(sm_clock=210, reasons=0x01), GpuReading(sm_clock=1980)
-        window = GpuObservationWindow((resting, busy, busy, resting))
+        window = GpuObservationWindow((busy, resting, busy, busy, busy))
         assert window.sm_clock == 1980
         assert self.cause(window, [observed(1980)]) == ""
-        assert GpuObservationWindow((resting,)).sm_clock is None
+        assert GpuObservationWindow((busy, resting, busy)).sm_clock is None
+
+    def test_readings_before_and_after_the_blocks_are_no_part_of_the_clock(self):
+        """An idle H100 reports its lowest or its highest clock, and its bit of idleness comes late."""
+        assert observed(1400, 1420).sm_clock == observed(1400, 1420, ends=1980).sm_clock == 1410
+        assert self.cause(observed(1400, 1420), [observed(1410, ends=1980)]) == ""
+        assert observed().sm_clock is None
 
     def test_a_second_launch_at_another_clock_counts(self):
         cold, warm = [observed(1980)] * 3, observed(1800)
@@ -357,21 +371,6 @@ class TestDisturbance:
             self.cause(replace(observed(1980), lost="GPU 0 does not answer any more"))
             == "GPU 0 does not answer any more"
         )
-
-
-class Beats:
-    """Makes a monitor read this many times during a launch."""
-
-    def __init__(self, count):
-        self.left = count
-        self.done = threading.Event()
-
-    def __call__(self, over, seconds):
-        if self.left:
-            self.left -= 1
-            return False
-        self.done.set()
-        return over.wait()
 
 
 def gpu_monitor_of(device, beats=3, **keywords):
@@ -434,6 +433,11 @@ class TestGuard:
         gpu_monitor, beat = gpu_monitor_of(Device(clocks=[1980] * 6 + [1410] * 5))
         assert not self.watched(gpu_monitor, beat, "copy").cause
         assert not self.watched(gpu_monitor, beat, "product").cause
+
+    @pytest.mark.parametrize(("gigabytes", "room"), [(141, 4), (80, 2), (24, 1)])
+    def test_processes_share_a_gpu_as_far_as_its_memory_goes(self, gigabytes, room):
+        assert gpu_monitor_of(Device(memory=gigabytes << 30))[0].room == room
+        assert gpu_monitor_of(Device(memory=gigabytes << 30), missing=("nvmlDeviceGetMemoryInfo",))[0].room == 1
 
     def test_errors_and_lost_devices(self):
         gpu_monitor, beat = gpu_monitor_of(Device(), errors=())

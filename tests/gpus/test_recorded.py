@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.nvml import UUIDS, Device, Replay, library
+from tests.fakes.nvml import UUIDS, Beats, Device, Replay, library
 from tfbench.errors import GpuError, UsageError
 from tfbench.gpus.monitor import GpuMonitor, disturbance
 from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml, Recording
@@ -14,8 +14,8 @@ from tfbench.policy import preset
 POLICY = preset("standard")
 PUBLISHED = json.loads((Path(__file__).parent / "data" / "published.json").read_text())
 NOBODY: frozenset[int] = frozenset()
-FEW = 3
-"""Readings of a launch that lasts 0.3 s."""
+FEW = 5
+"""Readings of a launch that lasts 0.3 s, with those before and after it."""
 
 
 @pytest.mark.parametrize("published", PUBLISHED["devices"], ids=lambda published: published["device"]["name"])
@@ -45,7 +45,7 @@ class TestPublished:
     def test_the_clock_of_an_idle_gpu_is_none(self, published):
         nvml = Nvml(library(Device(**published["device"])))
         (gpu,) = nvml.identities()
-        clock = GpuObservationWindow((nvml.reading(gpu),)).sm_clock
+        clock = GpuObservationWindow(tuple(nvml.reading(gpu) for _ in range(FEW))).sm_clock
         assert clock == (None if published["idle"] else published["device"]["clocks"][0])
 
 
@@ -78,16 +78,19 @@ class TestPowerLimit:
 class TestRecording:
     def run(self, driver):
         """Monitor two launches."""
-        gpu_monitor = GpuMonitor(driver.identities(), driver, POLICY, lambda: {7}, lambda over, seconds: over.wait())
+        beats = Beats(1)
+        gpu_monitor = GpuMonitor(driver.identities(), driver, POLICY, lambda: {7}, beats)
         causes = []
         for _ in range(2):
             with gpu_monitor.watching("a race") as launch_monitor:
-                pass
+                assert beats.done.wait(10)
+            beats.left = 1
+            beats.done.clear()
             causes.append(launch_monitor.cause)
         return causes, gpu_monitor.as_json()
 
     def test_a_replay_gives_the_same_results(self):
-        device = Device(clocks=[210, 1980, 1980, 1980, 900], reasons=[1, 0, 0, 0, 0], processes=[(), (7,)])
+        device = Device(clocks=[210, 1980, 1980, 1980, 900], reasons=[1, 0], processes=[(), (7,)])
         recording = Recording(Nvml(library(device)))
         first = self.run(recording)
         assert "ran at" in first[0][1]

@@ -65,6 +65,11 @@ class GpuMonitor:
         """Processes on each GPU before this run."""
         driver.listen(gpus)
 
+    @property
+    def room(self) -> int:
+        """How many processes fit into the memory of each GPU at once, at least one; one if its size is unknown."""
+        return max(1, min(gpu.memory or 0 for gpu in self._counted) // self._policy.gpu_process_memory)
+
     def as_json(self) -> list[JSON]:
         """Return each GPU with the readings of each launch that counted."""
         return [

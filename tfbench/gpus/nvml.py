@@ -71,7 +71,13 @@ class Identity:
     def as_machine(self) -> dict[str, str]:
         """Return the properties that two runs must share for their times to be comparable."""
         limits = {"power limit": (self.power_limit, "W"), "clock limit": (self.clock_limit, "MHz")}
-        known = {"VBIOS": self.vbios, "MIG": self.mig, "ECC": self.ecc, "compute mode": self.compute_mode}
+        known = {
+            "UUID": self.uuid,
+            "VBIOS": self.vbios,
+            "MIG": self.mig,
+            "ECC": self.ecc,
+            "compute mode": self.compute_mode,
+        }
         known |= {key: f"{limit:g} {unit}" for key, (limit, unit) in limits.items() if limit is not None}
         name = f"GPU {self.place}"
         return {name: self.name} | {f"{name} {key}": str(value) for key, value in known.items() if value is not None}
@@ -134,8 +140,8 @@ class GpuObservationWindow:
 
     @property
     def sm_clock(self) -> float | None:
-        """Mean MHz of the readings in which the GPU was not idle."""
-        clocks = _known(reading.sm_clock for reading in self.readings if not reading.reasons & IDLE)
+        """Mean MHz of the readings in which the GPU was not idle. The first and the last are before and after the blocks."""
+        clocks = _known(reading.sm_clock for reading in self.readings[1:-1] if not reading.reasons & IDLE)
         return fmean(clocks) if clocks else None
 
     @property
