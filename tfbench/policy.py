@@ -146,8 +146,9 @@ class LaunchBudgets:
     block_longest: float = 4.0
     """The block of the slowest side takes at most this many times the planned length, unless a single iteration does. A step
     that returns at once on one side would otherwise make the other one repeat its own thousands of times."""
-    device_block_seconds: float = 3e-3
-    """The same for devices, whose blocks start with an empty queue and end with a synchronization of at least 12 µs."""
+    device_block_seconds: float = 0.01
+    """The same for devices, whose blocks start with an empty queue and end with a synchronization. That runs an op on each
+    device and takes 12 µs at least, and up to 200 µs are expected: 2% of a block, by which a slowdown is measured too small."""
     ahead_block_seconds: float = 0.02
     """The same for steps whose threads work ahead, such as prefetching pipelines. A shorter block takes what is ready."""
     ahead_launch_seconds: float = 0.6
@@ -233,7 +234,7 @@ class MetricThresholds:
     """Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
     probes_at_once: int = 8
     """Most probing launches at the same time, besides the limit of one per processor. Each has its own TensorFlow, which
-    takes memory of the host and of the GPU."""
+    takes memory of the host. On a GPU, its memory limits them as well, see `gpu_process_memory`."""
     probe_calls: int = 4
     """Calls after the first ones in which retraces and leaked tensors are counted. One call shows what grows with every
     call, and four cost little compared with the start of the process."""
@@ -326,7 +327,8 @@ class ProfileThresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuThresholds:
-    """Which launches on a GPU count. Times are in seconds."""
+    """Which launches on a GPU count, and what a process on a GPU is given. Times are in seconds. No GPU has shown yet whether
+    these numbers fit."""
 
     gpu_look_seconds: float = 0.1
     """Interval of GPU readings during a launch of at least 0.3 s. A reading costs 1 ms of another processor, and a
@@ -341,6 +343,17 @@ class GpuThresholds:
     """A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
     disturbed_launches: int = 5
     """Launches of a race that may be discarded because the GPU was disturbed, before the race ends inconclusive."""
+    gpu_process_memory: int = 32 << 30
+    """Bytes of GPU memory for each process that prepares or is probed at the same time as others, see `gpus.monitor.room`.
+    ResNet-50 with a batch of 128 takes 15 to 30 GB in float32, as its allocator grows."""
+    gpu_processors: int = 2
+    """Processors of a process on a GPU, where others are left: one for Python and TensorFlow's ops, and one for the threads of
+    CUDA, of which one spins while the process waits for the device."""
+    gpu_case_factor: float = 3.0
+    """`case_seconds` of a case on a GPU, as a multiple. Its launches start CUDA and choose kernels, which takes 5 to 10 s for a
+    model, so that 40 s would be over before the looks are."""
+    gpu_setup_seconds: float = 600.0
+    """`setup_seconds` of a launch on a GPU. XLA compiles ResNet-50 and tries its kernels in minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,6 +485,10 @@ class Policy(
             "0 < once_effects[0] < once_effects[1] < 1 must hold": 0 < self.once_effects[0] < self.once_effects[1] < 1,
             "probe_calls, probes_at_once, the numbers of launches and suite_passes must be at least 1": counts >= 1,
             "leak_windows must be at least 2 windows of 2 calls": min(self.leak_windows) >= 2,
+            "gpu_process_memory, gpu_processors and gpu_case_factor must be at least 1": min(
+                self.gpu_process_memory, self.gpu_processors, self.gpu_case_factor
+            )
+            >= 1,
             "bisect_retry_factor and repro_launches must be at least 1": min(
                 self.bisect_retry_factor, self.repro_launches
             )
@@ -537,6 +554,11 @@ class Policy(
         zygotes, alive = 2 * self.zygotes, 2 * self.zygotes_alive
         seconds = factor * self.case_seconds
         return dataclasses.replace(self, looks=looks, zygotes=zygotes, zygotes_alive=alive, case_seconds=seconds)
+
+    def on_gpu(self) -> Policy:
+        """Return the policy for cases on a GPU, whose launches take longer to prepare."""
+        seconds = self.gpu_case_factor * self.case_seconds
+        return dataclasses.replace(self, case_seconds=seconds, setup_seconds=self.gpu_setup_seconds)
 
     def with_common_ancestors(self) -> Policy:
         """Return the policy for a race of two sides whose zygotes have common ancestors."""

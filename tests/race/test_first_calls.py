@@ -4,7 +4,7 @@ import pytest
 
 from tfbench.model import ONCE
 from tfbench.protocol import Prepared
-from tfbench.race.process_launcher import alone, time_in_queue
+from tfbench.race.launch import alone, time_in_queue
 
 SLICE = 4
 RUN, WAIT = "run", "wait"

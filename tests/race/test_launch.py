@@ -12,6 +12,7 @@ from tests.fakes.race import sides_of, variants_of
 from tfbench.model import Case
 from tfbench.policy import Policy
 from tfbench.race.launch import followers, make_plan, orders, starting_places, with_even_slices
+from tfbench.worker.block import Block
 
 POLICY = Policy()
 CASE = Case("w.py::w", "w", "w.py::w")
@@ -26,9 +27,26 @@ def test_short_steps_fill_a_block_of_a_third_of_a_millisecond():
 
 def test_work_on_a_device_has_longer_blocks():
     plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, on_device=True)
-    assert plan.iterations == (300, 300)
-    assert plan.rounds >= 40
+    assert plan.iterations == (1000, 1000)
+    assert plan.rounds >= 2 * POLICY.rounds_min
     assert make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, on_device=True).iterations == (1, 1)
+
+
+def test_a_synchronization_hides_little_of_a_slowdown():
+    """The slowest one that is expected takes 200 µs, on one processor for Python and the driver."""
+    now = 0
+
+    def take(nanoseconds):
+        nonlocal now
+        now += nanoseconds
+
+    block = Block(lambda: take(20_000), lambda: take(200_000), lambda: now)
+    plan = make_plan(sides_of(CASE), {0: 2e-5, 1: 2e-5}, POLICY, on_device=True)
+    times = []
+    for extra in (0, plan.iterations[0] // 20):
+        began, ended = block(plan.iterations[0], extra=extra)
+        times.append(ended - began)
+    assert times[1] / times[0] == pytest.approx(1.05, abs=1e-3)
 
 
 def test_steps_whose_threads_work_ahead_have_long_blocks_that_are_not_sliced():

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, TfbenchError
-from tfbench.model import Case, Plan
+from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS
+from tfbench.model import ONCE, Case, Plan
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.race.timer import Stopwatch
@@ -249,3 +250,42 @@ def starting_places(orders: Sequence[Sequence[int]], entrant: int) -> tuple[int,
     """
     mirrored = [orders[number - 1][::-1] if number % 2 else order for number, order in enumerate(orders)]
     return tuple(order.index(entrant) for order in mirrored)
+
+
+# First calls of two sides that ran at once on one processor, as each would take alone
+
+
+_FACTS = (FIRST_CALL, FIRST_CALL_PARTS)
+
+
+def time_in_queue(calls: Mapping[int, tuple[float, float]]) -> float:
+    """Return for how many seconds each of two first calls waited for the processor that they shared.
+
+    While both are ready to run, the scheduler alternates them, so each spends as long in the queue as the other one.
+    It is in the queue neither longer than the other one runs, nor longer than it does not run itself.
+
+    Args:
+        calls: Seconds and processor seconds of the first call of each entrant.
+    """
+    if len(calls) != 2:
+        return 0.0
+    return max(0.0, min(min(wall - running, running) for wall, running in calls.values()))
+
+
+def alone(prepared: Prepared, queue: float) -> Prepared:
+    """Take the time in the queue from the first call, and from the one iteration of a step that runs once.
+
+    What remains is the time that the call runs, and the time that it waits for files, locks or a sleep.
+    """
+    if prepared.first_call is None or queue <= 0:
+        return prepared
+    wall, _ = prepared.first_call
+    if prepared.facts.get(ONCE):
+        return replace(prepared, iteration=wall - queue)
+    parts = {part: value * (1 - queue / wall) for part, value in prepared.facts[FIRST_CALL_PARTS].items()}
+    return replace(prepared, facts={**prepared.facts, FIRST_CALL: wall - queue, FIRST_CALL_PARTS: parts})
+
+
+def without_first_call(prepared: Prepared) -> Prepared:
+    """Drop a first call that was made apart from that of the other side, with which it cannot be compared well."""
+    return replace(prepared, facts={name: fact for name, fact in prepared.facts.items() if name not in _FACTS})

@@ -24,7 +24,7 @@ from tfbench.profiles.attribution import PythonProfile
 from tfbench.profiles.folders import RUNS
 from tfbench.protocol import XLA_FOLDER, Done
 from tfbench.race.launch import Entrant, Failure
-from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.process_launcher import ProcessLauncher, divided
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
 
 # Sampling launches: the Python functions that a step runs in, and what it leaves in memory
@@ -47,10 +47,11 @@ def sample(
         SideError: A zygote does not start.
         BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
     """
-    request = protocol.SampleCase(launcher.processors.of(entrant.case), entrant.case.name, SECONDS, first, memory)
+    request = protocol.SampleCase(launcher.cpus(entrant), entrant.case.name, SECONDS, first, memory)
+    seconds = launcher.policy_of(policy, [entrant]).setup_seconds
     with launcher.start(entrant, 0, request) as process:
-        answer = process.answer(protocol.Sampled, "while it was sampled", policy.setup_seconds)
-        process.answer(Done, "after it was sampled", policy.setup_seconds)
+        answer = process.answer(protocol.Sampled, "while it was sampled", seconds)
+        process.answer(Done, "after it was sampled", seconds)
     return PythonProfile(answer.calls, answer.seconds, answer.samples, answer.functions, answer.memory)
 
 
@@ -112,9 +113,9 @@ class Profiler:
         return place
 
     def _collect(self, entrant: Entrant, pair: int, folder: Path) -> None:
-        policy = self.policy
+        policy = self.launcher.policy_of(self.policy, [entrant])
         request = protocol.ProfileCase(
-            self.launcher.processors.of(entrant.case),
+            self.launcher.cpus(entrant),
             entrant.case.name,
             folder=str(folder),
             steps=policy.profile_steps,
@@ -139,7 +140,9 @@ class _Launch:
     process: Process
     folder: tempfile.TemporaryDirectory[str]
     cpus: tuple[int, ...]
-    """The processor that no other probing launch uses meanwhile."""
+    """The processors that no other probing launch uses meanwhile."""
+    limit: float
+    """Seconds for which its evidence may be awaited."""
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -165,14 +168,19 @@ class Prober:
     def probe(self, entrants: Iterable[Entrant]) -> Iterator[ProbeOutput | Failure]:
         """Yield the evidence of each entrant, in order. Each processor takes one after the other: none is timed.
 
+        On a GPU, two processors do, and no more at once than its memory has room for.
+
         Raises:
             SideError: A zygote does not start.
         """
+        entrants = list(entrants)
         waiting = deque(enumerate(entrants))
         running: dict[int, _Launch] = {}
         results: dict[int, ProbeOutput | Failure] = {}
-        every = self.launcher.processors.every
-        idle: list[tuple[int, ...]] = [(cpu,) for cpu in every[: self.policy.probes_at_once]] or [()]
+        every, each, most = self.launcher.processors.every, 1, self.policy.probes_at_once
+        if self.launcher.on_gpu(entrants):
+            each, most = min(self.policy.gpu_processors, len(every)), min(self.launcher.gpu_room, most)
+        idle: list[tuple[int, ...]] = divided(every, each)[:most] or [()]
         try:
             for wanted in range(len(waiting)):
                 while wanted not in results:
@@ -210,7 +218,8 @@ class Prober:
         try:
             # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
             apart = self.files or entrant.case.shared
-            return _Launch(self.launcher.start(entrant, 0, request, apart=apart), folder, idle)
+            seconds = self.launcher.policy_of(self.policy, [entrant]).setup_seconds
+            return _Launch(self.launcher.start(entrant, 0, request, apart=apart), folder, idle, seconds)
         except BaseException:
             folder.cleanup()
             raise
@@ -221,7 +230,7 @@ class Prober:
             return
         ready = select.select([launch.process.channel for launch in running.values()], [], [], LOG_LOOK_SECONDS)[0]
         for number, launch in running.items():
-            if launch.process.channel in ready or launch.waited > self.policy.setup_seconds:
+            if launch.process.channel in ready or launch.waited > launch.limit:
                 yield number, self._output(launch)
             else:
                 try:
@@ -232,7 +241,7 @@ class Prober:
     def _output(self, launch: _Launch) -> ProbeOutput | Failure:
         process = launch.process
         try:
-            answer = process.answer(protocol.Probed, "while it was probed", self.policy.setup_seconds, launch.waited)
+            answer = process.answer(protocol.Probed, "while it was probed", launch.limit, launch.waited)
             # The code after bench belongs to the benchmark.
             process.answer(Done, "after it was probed", self.policy.answer_seconds)
         except (BenchmarkError, BenchmarkSkipped) as error:

@@ -10,62 +10,34 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 from tfbench import protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, SideError, UsageError, WorkerHung
 from tfbench.gpus.monitor import GpuMonitor
-from tfbench.gpus.selection import has_driver
-from tfbench.metrics.catalog import DISPATCH_TIME, FIRST_CALL, FIRST_CALL_PARTS, GPU_CLOCK
-from tfbench.model import JSON, ONCE, WAITED, Case, Plan
+from tfbench.gpus.selection import has_driver, visible
+from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
+from tfbench.model import JSON, WAITED, Case, Plan
 from tfbench.policy import Policy
 from tfbench.protocol import TOKEN, DevicesListed, Done, LaunchRequest, ListDevices, M, Prepared
-from tfbench.race.launch import Entrant, EntrantFailed, Failure, OpenLaunch, followers, planned_seconds, starting_places
+from tfbench.race.launch import (
+    Entrant,
+    EntrantFailed,
+    Failure,
+    OpenLaunch,
+    alone,
+    followers,
+    planned_seconds,
+    starting_places,
+    time_in_queue,
+    without_first_call,
+)
 from tfbench.race.timer import Phase, Stopwatch, timer
 from tfbench.race.workers import Scratch, Suite, check_threads, worker_environment
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Ancestor, Process, Zygote
 from tfbench.sides.spec import Side
-
-# First calls of two sides that ran at once on one processor, as each would take alone
-
-
-_FACTS = (FIRST_CALL, FIRST_CALL_PARTS)
-
-
-def time_in_queue(calls: Mapping[int, tuple[float, float]]) -> float:
-    """Return for how many seconds each of two first calls waited for the processor that they shared.
-
-    While both are ready to run, the scheduler alternates them, so each spends as long in the queue as the other one.
-    It is in the queue neither longer than the other one runs, nor longer than it does not run itself.
-
-    Args:
-        calls: Seconds and processor seconds of the first call of each entrant.
-    """
-    if len(calls) != 2:
-        return 0.0
-    return max(0.0, min(min(wall - running, running) for wall, running in calls.values()))
-
-
-def alone(prepared: Prepared, queue: float) -> Prepared:
-    """Take the time in the queue from the first call, and from the one iteration of a step that runs once.
-
-    What remains is the time that the call runs, and the time that it waits for files, locks or a sleep.
-    """
-    if prepared.first_call is None or queue <= 0:
-        return prepared
-    wall, _ = prepared.first_call
-    if prepared.facts.get(ONCE):
-        return replace(prepared, iteration=wall - queue)
-    parts = {part: value * (1 - queue / wall) for part, value in prepared.facts[FIRST_CALL_PARTS].items()}
-    return replace(prepared, facts={**prepared.facts, FIRST_CALL: wall - queue, FIRST_CALL_PARTS: parts})
-
-
-def without_first_call(prepared: Prepared) -> Prepared:
-    """Drop a first call that was made apart from that of the other side, with which it cannot be compared well."""
-    return replace(prepared, facts={name: fact for name, fact in prepared.facts.items() if name not in _FACTS})
-
 
 # One launch in real processes, whose turns pass through pipes
 
@@ -85,8 +57,8 @@ class ProcessLaunch:
     pair: int
     policy: Policy
     cpus: tuple[int, ...]
-    near: Sequence[int]
-    """Processors on which processes can prepare at the same time."""
+    places: Sequence[tuple[int, ...]]
+    """Processors on which processes prepare at the same time, each on one entry."""
     gpu_monitor: GpuMonitor | None
     seed: int
     preempted: dict[int, dict[int, float]] = field(default_factory=dict, init=False)
@@ -104,8 +76,6 @@ class ProcessLaunch:
     """Factor that takes the time in the queue from the times of a step that runs once."""
 
     def __post_init__(self) -> None:
-        self._places = [(cpu,) if len(self.cpus) == 1 else self.cpus for cpu in self.near] or [self.cpus]
-        """The processors on which processes prepare at the same time, each on one entry."""
         self._pipes = [os.pipe() for _ in self.entrants]
         """The inbox of each entrant: the process that reads a byte has the turn."""
 
@@ -120,15 +90,15 @@ class ProcessLaunch:
         two = self._are_two()
         meeting = two and together
         results: dict[int, Prepared | Failure] = {}
-        for first in range(0, len(entrants), len(self._places)):
-            batch = entrants[first : first + len(self._places)]
+        for first in range(0, len(entrants), len(self.places)):
+            batch = entrants[first : first + len(self.places)]
             if not self.began:
                 self._begin(batch, warmup, self.cpus if meeting else ())
                 if meeting and isinstance(ahead, ProcessLaunch):
-                    ahead._begin(batch[::-1], warmup, self._places[1])
+                    ahead._begin(batch[::-1], warmup, self.places[1])
                     _call_first(self, ahead)
             results |= self._prepared(apart=two and not together)
-        if len(self._places) > 1 and not brief:
+        if len(self.places) > 1 and not brief:
             for entrant, process in list(self._running.items()):
                 process.ask(protocol.Settle(self.cpus, self.policy.settle_seconds))
                 settled = self._reply(entrant, protocol.Settled, "while it was warmed up", self.policy.answer_seconds)
@@ -148,7 +118,7 @@ class ProcessLaunch:
             meeting: The processor on which they make their first calls at once, if they do.
         """
         self._since = time.monotonic()
-        for entrant, place in zip(batch, self._places, strict=False):
+        for entrant, place in zip(batch, self.places, strict=False):
             try:
                 self._start(entrant, place, warmup, meeting)
                 self._waiting.append(entrant)
@@ -165,7 +135,7 @@ class ProcessLaunch:
     def _are_two(self) -> bool:
         """Whether these are two sides that can make their first calls at once on one processor."""
         sides = {entrant.side.name for entrant in self.entrants}
-        two = len(sides) == len(self.entrants) == 2 <= len(self._places)
+        two = len(sides) == len(self.entrants) == 2 <= len(self.places)
         return two and len(self.cpus) == 1
 
     def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
@@ -421,6 +391,11 @@ def processors(chosen: Sequence[int] | None, available: Mapping[int, None] | Seq
     return Processors(last, every, near if len(near) > 1 else ())
 
 
+def divided(cpus: Sequence[int], each: int) -> list[tuple[int, ...]]:
+    """Divide processors among processes that have this many each."""
+    return [tuple(cpus[first : first + each]) for first in range(0, len(cpus) - each + 1, each)]
+
+
 def _memory_of(cpu: int) -> list[str]:
     """Return the name of the memory (NUMA node) of a processor, as far as the kernel says."""
     return [node.name for node in Path(f"/sys/devices/system/cpu/cpu{cpu}").glob("node*")]
@@ -513,7 +488,7 @@ class ProcessLauncher:
         """
         try:
             worker_environment(self._suite.variables, side, {})
-            for cpus in {self.processors.of(case) for case in cases}:
+            for cpus in {self.cpus(Entrant(case, side)) for case in cases}:
                 check_threads(side, {}, cpus, self._suite.cpus)
         except (SideError, BenchmarkError) as error:
             raise UsageError(str(error)) from None
@@ -528,7 +503,7 @@ class ProcessLauncher:
             BenchmarkError: The side cannot run the case.
         """
         case = entrant.case
-        check_threads(entrant.side, dict(case.env), self.processors.of(case), self._suite.cpus)
+        check_threads(entrant.side, dict(case.env), self.cpus(entrant), self._suite.cpus)
         with self._using(entrant, pair, apart) as zygote:
             return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
 
@@ -553,17 +528,44 @@ class ProcessLauncher:
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.start_pairs(entrants, [pair])
-        on_gpu = any(entrant.case.levels.get("device") != "cpu" for entrant in entrants)
-        # Two processes that prepare on one GPU at once would time kernels against each other, and choose others.
-        together = not (on_gpu and (self._gpu_monitor or has_driver()))
-        cpus = tuple(sorted({cpu for entrant in entrants for cpu in self.processors.of(entrant.case)}))
-        near = self.processors.near if together and not any(entrant.case.alone for entrant in entrants) else ()
-        monitor = self._gpu_monitor if on_gpu else None
+        on_gpu = self.on_gpu(entrants)
+        cpus = tuple(sorted({cpu for entrant in entrants for cpu in self.cpus(entrant)}))
+        near = () if any(entrant.case.alone for entrant in entrants) else self.processors.near
+        places = [(cpu,) if len(cpus) == 1 else cpus for cpu in near]
+        if on_gpu:
+            places = divided(near, len(cpus))[: self.gpu_room]
+        monitor, policy = (self._gpu_monitor, self._policy.on_gpu()) if on_gpu else (None, self._policy)
         name = entrants[-1].case.name
         self._opened[name] += 1
-        return ProcessLaunch(self.start, entrants, pair, self._policy, cpus, near, monitor, self._opened[name])
+        return ProcessLaunch(self.start, entrants, pair, policy, cpus, places or [cpus], monitor, self._opened[name])
+
+    def on_gpu(self, entrants: Iterable[Entrant]) -> bool:
+        """Return whether processes of these may use a GPU: there is one, a side sees it, and a case may run on it."""
+        return bool(self._gpu_monitor or has_driver()) and any(
+            entrant.case.levels.get("device") != "cpu" and visible({**self._suite.variables, **entrant.side.env}) != ()
+            for entrant in entrants
+        )
+
+    @property
+    def gpu_room(self) -> int:
+        """How many processes fit into the memory of each GPU at once; one if GPUs are not monitored."""
+        return self._gpu_monitor.room if self._gpu_monitor else 1
+
+    def cpus(self, entrant: Entrant, where: Processors | None = None) -> tuple[int, ...]:
+        """Return the processors that the processes of an entrant are pinned to.
+
+        Args:
+            where: Processors to choose from, by default those of this thread's lane.
+        """
+        where = where or self.processors
+        cpus = where.of(entrant.case)
+        # The controller needs one to read the GPU.
+        more = len(cpus) == 1 and len(where.near) > self._policy.gpu_processors and self.on_gpu([entrant])
+        return tuple(sorted(where.near[: self._policy.gpu_processors])) if more else cpus
 
     def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
+        if self.on_gpu(entrants):
+            policy = policy.on_gpu()
         sides = {(entrant.side.name, entrant.case.env): entrant.side for entrant in entrants}
         with self._lock:
             origins = {self._origin(side, (*pool, 0, "")) for pool, side in sides.items()}

@@ -386,7 +386,8 @@ class SideStarter:
 
     def environment_info(self, side: Side) -> EnvironmentInfo:
         """Describe the environment of a started side; its commit is left empty."""
-        described, cpus = self.described[side.name], self.request.processors.one
+        described = self.described[side.name]
+        cpus = self.launcher.cpus(Entrant(Case("", "", ""), side), self.request.processors)
         return EnvironmentInfo(
             python=described["python"],
             executable=described["executable"],
