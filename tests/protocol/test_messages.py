@@ -39,7 +39,7 @@ EXAMPLES = [
     Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
     Rounds((1, 3), (2, 4), ()),
     ServeSliced((0, 2), (1, 2), 1, 0.05),
-    Prepared(0.1, {}, False, 0.003, works_on=True),
+    Prepared(0.1, {}, False, 0.003, works_on=True, waits=True),
     DevicesListed({"CPU": ("cpu:0",), "GPU": ("a", "b")}),
     SampleCase((0,), "a", 1.0, False, True),
     Sampled(3, 0.5, 400, {"a.b": (30, 90)}, {"python": 1.0, "types": {"a.B": 3}}),
@@ -103,7 +103,7 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
         (
             '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null,"first_call":null,'
-            '"works_on":false}',
+            '"works_on":false,"waits":false}',
             "field facts .* wrong type",
         ),
         (encode(EXAMPLES[3]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),

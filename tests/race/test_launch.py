@@ -54,6 +54,9 @@ def test_steps_whose_threads_work_ahead_have_long_blocks_that_are_not_sliced():
     assert plan.iterations == (20, 20)
     assert plan.rounds == round(POLICY.ahead_launch_seconds / 0.04)
     assert not make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, sliceable=True, works_on=True).sliced
+    waits = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, works_on=True, waits=True)
+    assert waits.iterations == (8, 8)
+    assert waits.rounds == POLICY.rounds_least + 1
 
 
 @pytest.mark.parametrize(("seconds", "primes"), [(4e-4, 1), (6e-4, 0), (6e-3, 0)])

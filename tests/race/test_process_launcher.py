@@ -631,38 +631,50 @@ def test_a_side_that_ends_in_its_turn_leaves_no_stopped_process(tmp_path, name, 
 
 
 AHEAD = """
-import queue, threading
+import queue, threading, time
 
 def busy(turns):
     for _ in range(turns):
         pass
     return 1
 
-def ready(turns):
-    made = queue.Queue(8)
+def wait(milliseconds):
+    time.sleep(milliseconds / 1000)
+    return 1
+
+def ready(work, size, much):
+    made = queue.Queue(size)
     def produce():
         while True:
-            made.put(busy(turns))
+            made.put(work(much))
     threading.Thread(target=produce, daemon=True).start()
     return made.get
 
-def test_fine(bench):
-    bench(ready(50_000))
+def test_busy(bench):
+    bench(ready(busy, 8, 50_000))
 
-def test_slow(bench):
-    bench(ready(65_000))
+def test_busy_longer(bench):
+    bench(ready(busy, 8, 65_000))
+
+def test_wait(bench):
+    bench(ready(wait, 1, 4.0))
+
+def test_wait_longer(bench):
+    bench(ready(wait, 1, 5.2))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_what_threads_do_ahead_counts(tmp_path):
+@pytest.mark.parametrize(("work", "least"), [("busy", 500), ("wait", 100)])
+def test_what_threads_do_ahead_counts(tmp_path, work, least):
     (tmp_path / "t.py").write_text(AHEAD)
     sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
     long = replace(preset("quick"), ahead_launch_seconds=2.0)  # eight elements more or less in a queue count little
     opened = ProcessLauncher(one_file(tmp_path), long, Processors((0,), (0,)))
     entrants = [
-        Entrant(case(f"t.py::{name}"), side) for name, side in zip(("test_fine", "test_slow"), sides, strict=True)
+        Entrant(case(f"t.py::{name}"), side)
+        for name, side in zip((f"test_{work}", f"test_{work}_longer"), sides, strict=True)
     ]
     race = Race(entrants, opened, long, RaceConfig(1, range(1)), time.perf_counter, random.Random(1))
     try:
@@ -672,7 +684,7 @@ def test_what_threads_do_ahead_counts(tmp_path):
         opened.close()
     baseline, contender = (sum(run.seconds) / len(run.seconds) for run in runs)
     assert contender / baseline == pytest.approx(1.3, rel=0.1)
-    assert len(runs[0].seconds) * runs[0].iterations >= 500
+    assert len(runs[0].seconds) * runs[0].iterations >= least
     assert all(run.seconds for run in short.runs), race.failures
 
 

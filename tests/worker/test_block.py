@@ -13,7 +13,18 @@ import pytest
 
 from tfbench.errors import BenchmarkError
 from tfbench.worker import block as block_module
-from tfbench.worker.block import Block, gc_disabled, pace, serve_turns, slowdown, spin, spins_for, warm_up, works_on
+from tfbench.worker.block import (
+    Block,
+    gc_disabled,
+    pace,
+    serve_turns,
+    slowdown,
+    spin,
+    spins_for,
+    waits_ahead,
+    warm_up,
+    works_on,
+)
 
 
 class Clock:
@@ -246,6 +257,26 @@ def test_threads_that_work_after_the_step_are_noticed(monkeypatch, used, noticed
     monkeypatch.setattr(block_module.time, "sleep", slept.append)
     assert works_on() is noticed
     assert slept == [0.002]
+
+
+@pytest.mark.parametrize(("ahead", "noticed"), [(True, True), (False, False)])
+def test_what_goes_on_between_the_calls_is_noticed_without_processor_time(monkeypatch, ahead, noticed):
+    clock, ready = Clock(), 0
+
+    def step():
+        nonlocal ready
+        clock.now = max(clock.now, ready) + 100
+        if ahead:
+            ready = clock.now + 5_000_000  # the next answer is on its way
+        else:
+            clock.now += 5_000_000
+        return 1
+
+    def sleep(seconds):
+        clock.now += round(seconds * 1e9)
+
+    monkeypatch.setattr(block_module.time, "sleep", sleep)
+    assert waits_ahead(Block(step, None, clock), 0.03) is noticed
 
 
 def test_a_preempted_block_keeps_what_a_block_usually_waits():

@@ -124,6 +124,7 @@ def make_plan(
     sliceable: bool = False,
     untimed: Mapping[int, float] | None = None,
     works_on: bool = False,
+    waits: bool = False,
     single: bool = False,
 ) -> Plan:
     """Plan blocks of about ``block_seconds``, at least one iteration, and the rounds that fit into the launch's budget.
@@ -143,6 +144,7 @@ def make_plan(
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
         works_on: Whether threads of a process work on after a step. Blocks then take ``ahead_block_seconds``, and all of
             them ``ahead_launch_seconds``.
+        waits: Whether what a step waits for goes on after it. Blocks then have ``ahead_calls`` at least.
         single: Whether the time of each call counts, so that a block has one.
     """
     untimed = untimed or {}
@@ -162,7 +164,7 @@ def make_plan(
         alone = single or any(index in untimed for index in alike)
         times = [max(1e-9, whole[index]) for index in alike] or [block]
         primed = not sliced and max((iteration[index] for index in alike), default=0.0) < prime_below
-        iterations.append(1 if alone else _count(block, times, policy))
+        iterations.append(1 if alone else max(_count(block, times, policy), policy.ahead_calls if waits else 1))
         primes.append(_count(policy.prime_seconds, times, policy) if primed else 0)
         extra.append(entrant.side.slowdown)
     turn = _turn(whole, iterations, primes, extra)

@@ -376,9 +376,10 @@ class Race:
         self._preparing += seconds
         each = self._preparing / self._opened  # a launch may have prepared for the next one as well
         works_on = any(ready.works_on for ready in prepared.values())
+        waits = any(ready.waits for ready in prepared.values())
         single = any(Statistic.P90 in self._judged(entrant) for entrant in prepared)
         plan = make_plan(
-            self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed, works_on, single
+            self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed, works_on, waits, single
         )
         round_seconds = planned_seconds(plan, iteration) / plan.rounds
         if any(set(self._judged(entrant)) & {Statistic.TAIL, Statistic.MEAN} for entrant in prepared):

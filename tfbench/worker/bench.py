@@ -35,6 +35,7 @@ from tfbench.worker.block import (
     serve_turns,
     spin,
     spins_for,
+    waits_ahead,
     warm_up,
     works_on,
 )
@@ -232,6 +233,8 @@ def _types(tf: Any, *names: str) -> tuple[type, ...]:
 
 Request = TypeVar("Request", bound=CaseRequest)
 Step = Callable[[], Any] | PreparedStep
+_WAITS = 0.2
+"""A step that waits longer than this fraction of its processor time may wait for what goes on between its calls."""
 NO_RESULT = "the step returned None: return its result, so that the work cannot be optimized away"
 
 
@@ -381,14 +384,18 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self._note_peak()
         isolation.keep_freed_memory()
         waiting: float | None
+        began, used = time.perf_counter_ns(), time.process_time_ns()
         iteration, waiting = warm_up(block, *self.request.warmup)
+        waited = (time.perf_counter_ns() - began) / max(1, time.process_time_ns() - used) - 1
         on_device, untimed = block.synchronise is not None, block.untimed
-        if ahead := not on_device and works_on():
+        by_system = self.clock is time.perf_counter_ns and untimed is None
+        ahead = not on_device and works_on()
+        waits = not on_device and by_system and waited > _WAITS and waits_ahead(block, self.request.warmup[0])
+        if ahead or waits:
             iteration = pace(block, self.request.warmup[0])
-        alone = len(self.request.cpus) == 1 and not on_device and untimed is None
-        by_processor = alone and self.clock is time.perf_counter_ns
+        by_processor = by_system and len(self.request.cpus) == 1 and not on_device
         waiting = waiting if by_processor else None
-        self.channel.send(Prepared(iteration, self.facts, on_device, waiting, untimed, first, ahead))
+        self.channel.send(Prepared(iteration, self.facts, on_device, waiting, untimed, first, ahead or waits, waits))
         inbox, *outboxes = self.pipes
         seed = self.request.seed + self.request.entrant
 

@@ -51,6 +51,10 @@ _REST = 2e-3
 """Seconds to watch for threads that keep working after a step: as long as several turns of the other side."""
 _BUSY = 0.1
 """Share of this time that they must use."""
+_RESTED = 5
+"""Calls after a rest, at most."""
+_FASTER = 0.75
+"""They work ahead if they take less than this share of the time of calls in succession."""
 _NO_CLOCK = "the benchmark's clock stood still or went back during its warm-up; use a clock that runs"
 
 
@@ -318,6 +322,24 @@ def works_on() -> bool:
     used = time.process_time_ns()
     time.sleep(_REST)
     return time.process_time_ns() - used > _BUSY * _REST * 1e9
+
+
+def waits_ahead(block: Block, seconds: float) -> bool:
+    """Return whether calls after a rest are faster than calls in succession: what they wait for has gone on meanwhile.
+
+    A prefetching pipeline whose elements wait for a server uses no processor, so `works_on` does not see it.
+
+    Args:
+        seconds: Of calls in succession to compare with. The rests take at most five times as long, or as long as a call.
+    """
+    before = pace(block, seconds)
+    calls = max(1, min(_RESTED, int(seconds / before)))
+    rested = 0
+    for _ in range(calls):
+        time.sleep(before)
+        began, ended = block(1)
+        rested += ended - began
+    return rested * 1e-9 < _FASTER * calls * min(before, pace(block, seconds))
 
 
 def pace(block: Block, seconds: float) -> float:

@@ -1,11 +1,12 @@
 """Workloads of other kinds than the fixed ones, to measure how often intervals hold the true ratio on unseen code.
 
-No threshold of a policy was chosen on them. A step takes 20 µs to 5 ms on one core.
+No threshold of a policy was chosen on them. A step takes 20 µs to 30 ms on one core.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,53 @@ def _optimizer_step() -> Step:
     return tf.function(step), ()
 
 
+def _sleep() -> Step:
+    """Wait 4 ms, as for an answer from the network, and sum the answer."""
+    x = normal([64, 64])
+
+    def step() -> Any:
+        time.sleep(0.004)
+        return tf.reduce_sum(x)
+
+    return step, ()
+
+
+def _waits(number: Any) -> Any:
+    time.sleep(0.003)
+    return number
+
+
+def _pipeline_waiting() -> Step:
+    """The next batch of a dataset whose elements wait 3 ms, two at a time."""
+    data = tf.data.Dataset.range(2**60).map(lambda number: tf.numpy_function(_waits, [number], tf.int64), 2)
+    return iter(data.batch(4).prefetch(1)).get_next, ()
+
+
+def _pipeline_generator() -> Step:
+    """The next batch of a dataset from a Python generator."""
+
+    def numbers() -> Iterator[int]:
+        number = 0
+        while True:
+            yield (number := number + 1)
+
+    data = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64)).batch(8)
+    return iter(data).get_next, ()
+
+
+def _py_function() -> Step:
+    """A graph that calls Python."""
+    return tf.function(lambda x: tf.py_function(lambda value: value * 2.0, [x], tf.float32)), (normal([32, 32]),)
+
+
+def _keras_fit() -> Step:
+    """An epoch of four batches."""
+    model = tf.keras.Sequential([layers.Dense(16), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = normal([64, 8]), normal([64, 1])
+    return lambda: model.fit(x, y, batch_size=16, verbose=0).history["loss"], ()
+
+
 STEPS: dict[str, Callable[[], Step]] = {
     # Strings
     "strings_join": lambda: (tf.strings.join, ([_words(2000)] * 2, "-")),
@@ -203,6 +251,12 @@ STEPS: dict[str, Callable[[], Step]] = {
     "pipeline_shuffle": _pipeline_shuffle,
     "gradient_tape": _gradient_tape,
     "optimizer_step": _optimizer_step,
+    # Waits, Python and Keras' own loop
+    "sleep": _sleep,
+    "pipeline_waiting": _pipeline_waiting,
+    "pipeline_generator": _pipeline_generator,
+    "py_function": _py_function,
+    "keras_fit": _keras_fit,
 }
 
 
