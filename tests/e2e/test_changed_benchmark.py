@@ -5,12 +5,16 @@ import pytest
 from tfbench import cli
 
 BENCHMARKS = """
+    import sizes
     from tests.fakes.steps import taking
 
     SIZE = {size}
 
     def test_sized(bench):
         bench(taking(bench, SIZE * 1e-5))
+
+    def test_from_a_helper(bench):
+        bench(taking(bench, sizes.HELPED * 1e-5))
 
     def test_worked(bench):
         from work import FLOPS
@@ -31,18 +35,22 @@ def test_its_changes_are_incomparable_unless_they_are_allowed(project, capsys):
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
     project.write(".tfbench\n__pycache__\n*.json\n", ".gitignore")
     project.write("FLOPS = 1\n", "work.py")
+    project.write("HELPED = 1\nUNUSED = 1\n", "benchmarks/sizes.py")
     project.write(BENCHMARKS.format(size=1, name="seconds"))
     project.git("init", "-q")
     project.git("add", "-A")
     project.git("commit", "-qm", "base")
     project.write("FLOPS = 2\n", "work.py")
+    project.write("HELPED = 2\nUNUSED = 2\n", "benchmarks/sizes.py")
     project.write(BENCHMARKS.format(size=2, name="time"))
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {
-        "test_sized": "incomparable", "test_worked": "incomparable", "test_renamed": "unchanged", "test_same": "unchanged",
+        "test_sized": "incomparable", "test_from_a_helper": "incomparable", "test_worked": "incomparable",
+        "test_renamed": "unchanged", "test_same": "unchanged",
     }, done.output  # fmt: skip
     for case, why in (
         ("test_sized", "the benchmark itself differs between the sides"),
+        ("test_from_a_helper", "in its function or in what that uses in the benchmark files"),
         ("test_worked", "a call needs 2 FLOPs, and 1 on the other side"),
     ):
         reason = done.reason(case)
@@ -54,5 +62,6 @@ def test_its_changes_are_incomparable_unless_they_are_allowed(project, capsys):
     assert cli.main(["gate", str(project.report)]) == 4
     allowed = project.run("--against", "git:HEAD", "--allow-changed-benchmarks")
     assert allowed.outcomes() == {
-        "test_sized": "regressed", "test_worked": "regressed", "test_renamed": "unchanged", "test_same": "unchanged",
+        "test_sized": "regressed", "test_from_a_helper": "regressed", "test_worked": "regressed",
+        "test_renamed": "unchanged", "test_same": "unchanged",
     }, allowed.output  # fmt: skip

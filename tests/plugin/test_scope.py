@@ -121,3 +121,39 @@ def test_dynamic_names_make_the_whole_module_count(scopes):
     text = OLD.replace("models.run(x)", "globals()['UNUSED']")
     assert of(scopes, text, text)
     assert not of(scopes, text, text.replace("UNUSED = 1", "UNUSED = 2"))
+
+
+IMPORTS = {
+    "its name": "from sizes import SIZE\n\ndef test_main(bench):\n    bench(SIZE)\n",
+    "another name": "from sizes import SIZE as N\n\ndef test_main(bench):\n    bench(N)\n",
+    "its file": "import sizes\n\ndef test_main(bench):\n    bench(sizes.SIZE.real)\n",
+    "all names": "from sizes import *\n\ndef test_main(bench):\n    bench(SIZE)\n",
+    "a relative import": "from . import sizes\n\ndef test_main(bench):\n    bench(sizes.SIZE)\n",
+    "the test's own import": "def test_main(bench):\n    from sizes import SIZE\n    bench(SIZE)\n",
+    "another helper": "from more import step\n\ndef test_main(bench):\n    bench(step)\n",
+    "a fixture": "def test_main(bench, data):\n    bench(data)\n",
+}
+"""How a benchmark uses SIZE of sizes.py -> its file."""
+HELPERS = {
+    "benchmarks____init__": "",
+    "benchmarks__more": "import sizes\n\ndef step():\n    return sizes.SIZE\n",
+    "benchmarks__conftest": "import pytest\nimport sizes\n\n@pytest.fixture\ndef data():\n    return sizes.SIZE\n",
+}
+
+
+@pytest.mark.parametrize("text", IMPORTS.values(), ids=IMPORTS)
+def test_a_definition_in_another_benchmark_file_counts_if_it_is_used(scopes, pytester, monkeypatch, text):
+    monkeypatch.syspath_prepend(pytester.path / "benchmarks")
+    sizes = "SIZE = {}\nOTHER = {}\n"
+    first, same, other = (
+        scopes(**HELPERS, benchmarks__test_main=text, benchmarks__sizes=sizes.format(*values))["test_main"]
+        for values in ((1, 1), (1, 2), (2, 1))
+    )
+    assert first
+    assert first == same != other
+
+
+def test_a_definition_in_the_measured_code_does_not_count(scopes):
+    test = "from models import SIZE\n\ndef test_main(bench):\n    bench(SIZE)\n"
+    first, second = (scopes(models=f"SIZE = {n}\n", benchmarks__test_main=test)["test_main"] for n in (1, 2))
+    assert first == second != ""

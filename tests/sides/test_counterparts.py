@@ -97,3 +97,10 @@ def test_a_selection_has_the_cases_below_its_paths():
     assert selected("b/a.py::x") == names[:2]
     assert selected("b/a.py::x[n=1]", "b/a.py::C", "bc") == [names[1], names[3], names[5]]
     assert selected("b", ignored=("b/c", "b/a.py")) == []
+
+
+def test_a_benchmark_of_which_only_the_function_is_known_differs_with_its_function():
+    before = {"a.py::x": Benchmark("1"), "a.py::y": Benchmark("1", "scope")}
+    now = [Case(name, "w", name, source="2") for name in before]
+    assert [Counterparts(before, now).differs(one) for one in now] == [True, True]
+    assert not Counterparts(before, now).differs(replace(now[0], source="1"))

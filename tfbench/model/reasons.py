@@ -604,7 +604,7 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     ),
     Note.RENAMED: "it is called {name} there",
     Note.BENCHMARK_DIFFERS: (
-        "the benchmark itself differs between the sides, in its function or in what that uses in its file"
+        "the benchmark itself differs between the sides, in its function or in what that uses in the benchmark files"
     ),
     Note.OTHER_WORK: "a {unit} needs {now:.4g} FLOPs, and {before:.4g} on the other side",
     Note.BENCHMARK_CHANGED: "the benchmark's own code has changed since the baseline was saved",

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cache, partial
 from typing import TypeGuard
 from unittest import TestCase
@@ -297,29 +298,50 @@ _ALWAYS = {"pytestmark", "pytest_plugins"}
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def scope_of(item: pytest.Function) -> str:
-    """Return a digest of a benchmark's function and fixtures, with what they use in their modules; ``""`` if unknown.
+@dataclass(frozen=True)
+class _Suite:
+    """The files of a suite, whose definitions are part of the benchmarks that use them."""
 
-    In a module it follows names to definitions, assignments and imports, and counts all other statements. An import
-    counts by its text and the place of the imported file in the suite. The function's name does not count.
+    root: str
+    folders: tuple[str, ...]
+    """Benchmark folders below the root."""
+    patterns: tuple[str, ...]
+    """Names of files with tests."""
+
+    def has(self, file: str) -> bool:
+        """Tell whether a file belongs to the suite and not to the code that the suite measures."""
+        if is_installed(file) or not is_below(file, self.root):
+            return False
+        named = any(fnmatch(os.path.basename(file), pattern) for pattern in self.patterns)
+        return named or any(is_below(file, folder) for folder in self.folders)
+
+
+def scope_of(item: pytest.Function) -> str:
+    """Return a digest of a benchmark's function and fixtures, with what they use in the suite; ``""`` if unknown.
+
+    It follows names to definitions, assignments and imports in the files of the suite, and counts all other statements
+    of these files. An import of another file counts by its text and the file's place. The function's name does not count.
     """
     place = f"{item.cls.__qualname__}." if item.cls else ""
     fixtures = {one.func for found in item._fixtureinfo.name2fixturedefs.values() for one in found}
-    root = str(item.config.rootpath)
+    config, root = item.config, str(item.config.rootpath)
+    paths = (os.path.normpath(os.path.join(root, path)) for path in config.getini("tfbench_paths"))
+    folders = tuple(path for path in paths if path != root and is_below(path, root))
+    suite = _Suite(root, folders, ("conftest.py", *config.getini("python_files")))
     try:
         plain = inspect.unwrap(item.function)
         own = os.path.samefile(inspect.getsourcefile(plain) or "", item.path)
         if getattr(item.function, DIGEST, "") or not own or plain.__qualname__ != f"{place}{item.originalname}":
             return ""  # it stands for code elsewhere
-        parts = [_used(plain, root, renamed=True), *sorted(_used(inspect.unwrap(one), root) for one in fixtures)]
+        parts = [_used(plain, suite, renamed=True), *sorted(_used(inspect.unwrap(one), suite) for one in fixtures)]
     except (OSError, TypeError, AttributeError, SyntaxError, RecursionError):
         return ""
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 
 @cache
-def _used(function: Callable[..., object], root: str, renamed: bool = False) -> str:
-    """Return a digest of a function and of what it uses in its module; its name if that is installed.
+def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False) -> str:
+    """Return a digest of a function and of what it uses in the suite; its name if that is installed.
 
     Raises:
         OSError, TypeError, AttributeError, SyntaxError: There is no source, or another function has made it.
@@ -330,35 +352,102 @@ def _used(function: Callable[..., object], root: str, renamed: bool = False) -> 
         return f"{function.__module__}.{names}"
     if "<" in names:
         raise TypeError(f"{names} depends on the arguments of the function that has made it")
-    module = _parsed(file, os.stat(file).st_mtime_ns)
-    wanted = {*names.split(".")[:1], *_ALWAYS}
-    bound: dict[str, set[int]] = defaultdict(set)
-    chosen: set[int] = set()
-    for number, node in enumerate(module.body):
-        found = set(_bound(node))
-        for name in found:
-            bound[name].add(number)
-        if "*" in found or not (found or _is_text(node)):
-            chosen.add(number)
-    todo, seen = [*wanted, *(name for number in chosen for name in _names(module.body[number]))], set[str]()
+    chosen: dict[str, set[int]] = {}
+    """File -> numbers of the statements that count."""
+    todo, seen = [(file, name) for name in {*names.split(".")[:1], *_ALWAYS}], set[tuple[str, str]]()
     while todo:
-        if (name := todo.pop()) in seen:
+        if (wanted := todo.pop()) in seen:
             continue
-        seen.add(name)
-        added = set(range(len(module.body))) if name in _DYNAMIC else bound[name]
-        for number in added - chosen:
-            todo += _names(module.body[number])
-        chosen |= added
+        seen.add(wanted)
+        place, name = wanted
+        module = _module(place, os.stat(place).st_mtime_ns, suite)
+        first = name.partition(".")[0]
+        added = set(range(len(module.body))) if first in _DYNAMIC else set(module.bound.get(first, ()))
+        if place not in chosen:
+            chosen[place] = set()
+            added |= module.always
+        for number in added - chosen[place]:
+            todo += ((place, used) for used in _names(module.body[number]))
+        chosen[place] |= added
+        todo += module.imported(name)
     own = names if renamed else ""
-    statements = dict.fromkeys(_text(module.body[number], own, file, root) for number in sorted(chosen))
-    text = "\n".join(statements)  # an import that is repeated counts once
+    texts = []
+    for place, numbers in sorted(chosen.items(), key=lambda pair: (pair[0] != file, pair[0])):
+        body = _module(place, os.stat(place).st_mtime_ns, suite).body
+        texts += ["" if place == file else os.path.relpath(place, suite.root)]
+        texts += [_text(body[number], own if place == file else "", place, suite.root) for number in sorted(numbers)]
+    text = "\n".join(dict.fromkeys(texts))  # an import that is repeated counts once
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@dataclass(frozen=True)
+class _Module:
+    """A file of the suite."""
+
+    body: Sequence[ast.stmt]
+    bound: Mapping[str, set[int]]
+    """Name -> numbers of the statements that bind it."""
+    always: set[int]
+    """Numbers of the statements that count in any event."""
+    imports: Mapping[str, tuple[str, str]]
+    """Name as the module uses it -> file of the suite, and the name there; ``""`` for the file itself."""
+    stars: Sequence[str]
+    """Files of the suite of which it imports all names."""
+
+    def imported(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield the file and the name of each definition of other files that a name stands for, dots included."""
+        for local, (file, there) in self.imports.items():
+            if (wanted := there or name[len(local) + 1 :]) and f"{name}.".startswith(f"{local}."):
+                yield file, wanted
+        if name.partition(".")[0] not in self.bound:
+            yield from ((file, name) for file in self.stars)
+
+
 @cache
-def _parsed(file: str, changed: int) -> ast.Module:
+def _module(file: str, changed: int, suite: _Suite) -> _Module:
     with open(file, "rb") as source:
-        return ast.parse(source.read())
+        tree = ast.parse(source.read())
+    bound: dict[str, set[int]] = defaultdict(set)
+    always = set()
+    for number, node in enumerate(tree.body):
+        names = set(_bound(node))
+        for name in names:
+            bound[name].add(number)
+        if "*" in names or not (names or _is_text(node)):
+            always.add(number)
+    imports, stars = {}, []
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Import):
+            for alias in part.names:
+                if found := _file_of(alias.name, file, 0, suite):
+                    imports[alias.asname or alias.name] = found, ""
+        elif isinstance(part, ast.ImportFrom):
+            whole = _file_of(part.module or "", file, part.level, suite)
+            for alias in part.names:
+                if alias.name == "*":
+                    stars += [whole] if whole else []
+                elif found := _file_of(f"{part.module or ''}.{alias.name}".strip("."), file, part.level, suite):
+                    imports[alias.asname or alias.name] = found, ""
+                elif whole:
+                    imports[alias.asname or alias.name] = whole, alias.name
+    return _Module(tree.body, bound, always, imports, stars)
+
+
+def _file_of(module: str, file: str, level: int, suite: _Suite) -> str:
+    """Return the file of the suite that an import in ``file`` reads, ``""`` if another file or none.
+
+    Args:
+        level: Dots of a relative import.
+    """
+    folder = os.path.dirname(file)
+    for _ in range(level - 1):
+        folder = os.path.dirname(folder)
+    for entry in [folder] if level else map(os.path.abspath, sys.path):
+        path = os.path.join(entry, *module.split("."))
+        for found in (f"{path}.py", os.path.join(path, "__init__.py")):
+            if os.path.isfile(found):
+                return found if suite.has(found) else ""
+    return ""
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -382,9 +471,16 @@ def _names(node: ast.stmt) -> Iterator[str]:
         if isinstance(one, ast.Name):
             yield one.id
         elif isinstance(one, ast.Attribute):
-            yield one.attr if one.attr in _DYNAMIC else ""
+            yield one.attr if one.attr in _DYNAMIC else _dotted(one)
         elif isinstance(one, ast.arg):
             yield one.arg
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return a name with the attributes that follow it, such as ``sizes.LARGE``."""
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _text(node: ast.stmt, own: str, file: str, root: str) -> str:

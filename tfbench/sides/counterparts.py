@@ -194,10 +194,13 @@ class Counterparts:
         return replace(case, name=name, thresholds=there.thresholds, statistic=there.statistic)
 
     def differs(self, case: Case) -> bool:
-        """Return whether the benchmark's function there, or what it uses in its file, is other code; false if unknown."""
-        there = self.of(case)
-        scope = self._before[there.name].scope if there else ""
-        return bool(scope and case.scope and scope != case.scope)
+        """Return whether the benchmark's function there, or what it uses in the suite, is other code; false if unknown."""
+        if not (there := self.of(case)):
+            return False
+        known = self._before[there.name]
+        pairs = (known.scope, case.scope), (known.source, case.source)
+        before, now = next((pair for pair in pairs if all(pair)), ("", ""))
+        return before != now
 
     def runs(self, case: Case) -> bool:
         """Return whether that tree has the case and would run it."""
