@@ -1,5 +1,9 @@
 """Sampled Python profiles of two sides."""
 
+import re
+
+import pytest
+
 from tfbench.policy import preset
 from tfbench.profiles.attribution import PythonProfile, describe, grown, memory_lines
 
@@ -20,13 +24,33 @@ def test_the_deepest_function_with_half_of_the_slowdown_is_the_cause():
     assert cause.function == "a.trace"
     assert abs(cause.now - 0.0032) < 1e-9
     assert describe(cause).startswith(
-        "Python: a.trace takes 3.2 ms of a sampled call of 4 ms, and 0.1 ms of 1 ms before; 103% of the slowdown"
+        "Python: a.trace takes 3.20 ms of a sampled call of 4.00 ms, and 100 µs of 1.00 ms before; 103% of the slowdown"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ((0.020, 0.5), (0.047, 1.0)),
+        ((0.0468, 1.0), (0.0507, 1.0)),
+        ((0.040, 0.2), (0.047, 0.9)),
+        ((3.0, 0.9), (9.0, 0.97)),
+    ],
+)
+def test_a_function_takes_at_most_its_sampled_call_and_its_share_follows_from_the_stated_times(before, now):
+    sides = [profile(seconds, {"a.step": (1, 0), "a.part": (share, 1)}) for seconds, share in (before, now)]
+    text = describe(grown(*sides))
+    times = re.findall(r"([0-9.]+) (ms|s)\b", text)
+    took, call, took_before, call_before = (float(number) * {"ms": 1, "s": 1000}[unit] for number, unit in times)
+    assert took <= call
+    assert took_before <= call_before
+    stated = int(re.search(r"(\d+)% of the slowdown", text)[1])
+    assert stated == pytest.approx(100 * (took - took_before) / (call - call_before), abs=2)
 
 
 def test_a_function_that_only_one_side_has_did_not_run_before():
     cause = grown(profile(0.001, {"a.step": (1, 0)}), profile(0.003, {"b.new": (1, 2)}))
-    assert "b.new takes 3 ms of a sampled call of 3 ms, and did not run before" in describe(cause)
+    assert "b.new takes 3.00 ms of a sampled call of 3.00 ms, and did not run before" in describe(cause)
 
 
 def test_a_function_whose_module_moved_is_the_same():

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from tfbench.model import JSON, Word
+from tfbench.model.words import time
 from tfbench.policy import Policy
 from tfbench.profiles.sections import Column, Section, Table
 from tfbench.profiles.tfdata import Bottlenecks, Input, TfDataStage, fix, is_overhead
@@ -105,10 +106,10 @@ def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Gro
 
 
 def describe(cause: Grown) -> str:
-    """Describe it: ``Python: a.b takes 3.1 ms of a sampled call of 4 ms, and 0.2 ms of 1 ms before; 97% of the slowdown``."""
+    """Describe it: ``Python: a.b takes 3.10 ms of a sampled call of 4.00 ms, and 200 µs of 1.00 ms before; 97% of the slowdown``."""
     (was, call_before), (takes, call) = zip((cause.before, cause.now), cause.calls, strict=True)
-    before = f", and {was * 1e3:.3g} ms of {call_before * 1e3:.3g} ms before" if was else ", and did not run before"
-    text = f"Python: {cause.function} takes {takes * 1e3:.3g} ms of a sampled call of {call * 1e3:.3g} ms{before}"
+    before = f", and {time(was)} of {time(call_before)} before" if was else ", and did not run before"
+    text = f"Python: {cause.function} takes {time(takes)} of a sampled call of {time(call)}{before}"
     return f"{text}; {cause.share:.0%} of the slowdown"
 
 

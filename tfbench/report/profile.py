@@ -87,7 +87,7 @@ def in_words(attribution: Attribution, raced: float | None, enough: float) -> li
         raced: The raced slowdown as a fraction, ``None`` without a race.
         enough: The slowdown that the profiles must show to explain the raced one, as a fraction.
     """
-    before, now = (f"{seconds * 1e3:.3g} ms" for seconds in (attribution.before, attribution.now))
+    before, now = map(time, (attribution.before, attribution.now))
     grew = attribution.now - attribution.before
     if raced is not None and grew < enough * attribution.before:
         change = grew / attribution.before
@@ -107,8 +107,8 @@ def in_words(attribution: Attribution, raced: float | None, enough: float) -> li
 
 
 def describe_cause(cause: Cause) -> str:
-    """Describe a cause: ``MatMul +1.2 ms per step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1)``."""
-    size = f"+{cause.grew * 1e3:.3g} ms per step, {cause.share:.0%} of the slowdown"
+    """Describe a cause: ``MatMul +1.20 ms per step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1)``."""
+    size = f"+{time(cause.grew)} per step, {cause.share:.0%} of the slowdown"
     if cause.category is TimeCategory.OTHER:
         return f"{TimeCategory.OTHER} (Python, dispatch) {size}"
     kinds = _listed(cause.kinds)
