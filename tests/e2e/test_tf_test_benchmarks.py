@@ -77,3 +77,33 @@ def test_their_ops_take_turns_and_their_reported_times_are_compared_launch_by_la
     slower = project.run("--against", "self", "--inject-slowdown", "0.3", "-k", "Products or small")
     assert slower.outcomes()["SessionBenchmark.benchmarkProducts"] == "regressed", slower.output
     assert "cannot slow down a method that loops by itself" in slower.reason("LoopBenchmark.benchmark_add__small")
+
+
+UNLISTED = """
+import tensorflow as tf
+from tensorflow.python.framework import test_util
+
+
+class Plain(tf.test.Benchmark):
+    def benchmark_x(self):
+        self.report_benchmark(wall_time=1.0)
+
+
+class Many(tf.test.Benchmark, metaclass=tf.__internal__.test.ParameterizedBenchmark):
+    _benchmark_parameters = [("small", 100)]
+
+
+def test_ours(bench):
+    bench(sum, range(300))
+"""
+
+
+@pytest.mark.slow
+def test_classes_in_files_that_the_ini_option_does_not_name_are_left_out_with_a_note(project: Project):
+    project.write(UNLISTED)
+    done = project.run("--against", "self", "-W", "error::pytest.PytestCollectionWarning")
+    assert list(done.outcomes()) == ["test_ours"], done.output
+    assert (
+        "left out, because tfbench_tf_test_benchmarks in the ini file does not name them: "
+        "benchmarks/test_mine.py (Plain, Many)"
+    ) in done.output

@@ -24,6 +24,15 @@ def test_a_missing_module_that_is_known_has_a_fix(root, name, fix):
     assert fix in fix_of(f"E   ModuleNotFoundError: No module named '{name}'", root)
 
 
+def test_a_folder_that_hides_a_package_is_named(root):
+    error = "ImportError: cannot import name 'ops' from 'keras.src' (unknown location)"
+    assert fix_of(error, root) == ""
+    (root / "keras").mkdir()
+    assert "the folder keras/ is imported in place of the installed package" in fix_of(error, root)
+    (root / "keras/__init__.py").touch()
+    assert fix_of(error, root) == ""
+
+
 @pytest.mark.parametrize(
     "error", ["", "No module named 'elsewhere'", "No module named 'model.part'", "KeyError: 'model'"]
 )

@@ -28,6 +28,8 @@ def test_decorators_classes_and_submodules_import_no_tensorflow():
 
             class Other(layers.Dense, keras.Model): pass
 
+            class Many(tf.test.Benchmark, metaclass=tf.__internal__.test.ParameterizedBenchmark): pass
+
             @tf.function
             def plain(x): return x
 
@@ -39,6 +41,22 @@ def test_decorators_classes_and_submodules_import_no_tensorflow():
             assert tf.__version__.startswith("2.")
             assert not hasattr(tf, "__wrapped__")
         assert not [name for name in sys.modules if name.partition(".")[0] in ("tensorflow", "keras")]
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_test_case_may_have_several_bases():
+    done = run(
+        """
+        import unittest
+        class Parameterized(unittest.TestCase): pass
+        with stub_tensorflow():
+            import tensorflow as tf
+            class First(tf.test.TestCase, Parameterized): pass
+            class Last(Parameterized, tf.test.TestCase): pass
+            class Both(tf.test.TestCase, tf.compat.v1.test.TestCase): pass
+        assert all(issubclass(kind, unittest.TestCase) for kind in (First, Last, Both))
         """
     )
     assert done.returncode == 0, done.stderr

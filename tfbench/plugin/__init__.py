@@ -290,6 +290,16 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Any:
     return pytest_pycollect_makemodule(file_path, parent)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Leave out parts of the stub, such as the module ``test_util``, which pytest would take for a function."""
+    if RUNNER not in collector.config.stash:
+        return None
+    from tfbench.suite.tensorflow_stub import is_lazy
+
+    return [] if is_lazy(obj) else None
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     runner = config.stash.get(RUNNER, None)
@@ -314,10 +324,9 @@ def pytest_make_collect_report(
     report = yield
     runner = collector.config.stash.get(RUNNER, None)
     if runner is not None:
-        report = report if report.passed else runner.again(collector, report)
         if report.passed:
             runner.left_out(collector)
-        else:
+        elif not (report := runner.again(collector, report)).passed:
             runner.not_collected(report)
     return report
 

@@ -71,8 +71,9 @@ from tfbench.session.session import Session
 from tfbench.session.strategies import ALL, CHOICES
 from tfbench.storage.baselines import PROFILES, Layout
 from tfbench.suite.claims import STATS
+from tfbench.suite.functions import TF_TEST_FILES
 from tfbench.suite.shards import parse_shard
-from tfbench.suite.tensorflow_stub import fix_of
+from tfbench.suite.tensorflow_stub import fix_of, tf_test_classes
 from tfbench.untrusted import brief, some
 
 # Turn the result of a case into the outcome of its pytest test, and into a row of pytest-benchmark
@@ -341,6 +342,7 @@ class Runner:
         self.collected: dict[str, pytest.Function] = {}
         self._places: Mapping[str, tuple[int, int]] = {}
         self._uncollected: dict[str, CaseResult] = {}
+        self._unlisted: list[str] = []  # files with classes of tf.test.Benchmark, and these
         self.imported: list[str] = []  # TensorFlow and packages on top of it
 
         def option(name: str) -> Any:
@@ -394,6 +396,9 @@ class Runner:
         """Note the names of all benchmarks, before pytest deselects any."""
         self._places = places(items)
         self.collected = {item.nodeid: item for item in items if is_benchmark(item, adopting=True)}
+        if self._unlisted:
+            files = some(self._unlisted, 3)
+            self._notes.append(f"left out, because {TF_TEST_FILES} in the ini file does not name them: {files}")
         if not items and not self._uncollected:
             fix = "start pytest in the project's folder, or add a pytest.ini there, which pytest finds from below"
             self._notes.append(f"no benchmark was collected in {self._config.invocation_params.dir}; {fix}")
@@ -476,7 +481,9 @@ class Runner:
         self._uncollected[report.nodeid] = not_collected(report.nodeid, error, skip_reason(report), fix)
 
     def left_out(self, collector: pytest.Collector) -> None:
-        """Note a class whose benchmarks pytest leaves out with a warning."""
+        """Note classes whose benchmarks pytest leaves out, some with a warning."""
+        if isinstance(collector, pytest.Module) and (names := tf_test_classes(collector.obj)):
+            self._unlisted.append(f"{collector.nodeid} ({some(names, 3)})")
         if why := constructor_of(collector):
             self._uncollected[collector.nodeid] = not_collected(collector.nodeid, why)
             self._errors.append(why)

@@ -29,6 +29,8 @@ from tfbench.errors import DeclarationError
 
 
 _MISSING = re.compile(r"No module named '(\w+)'$", re.MULTILINE)
+_HIDDEN = re.compile(r"from '(\w+)\.[\w.]+' \(unknown location\)")
+"""A package without a file, which pytest makes of folders under --import-mode=importlib."""
 _SOURCES = (".", "src")
 """Folders below the root in which projects keep their modules."""
 
@@ -41,6 +43,9 @@ def fix_of(error: str, root: Path) -> str:
     """
     if "import file mismatch" in error:
         return "two files have this name: run pytest with --import-mode=importlib, or rename one of them"
+    for name in set(_HIDDEN.findall(error)) & set(PACKAGES):
+        if (root / name).is_dir() and not (root / name / "__init__.py").exists():
+            return f"the folder {name}/ is imported in place of the installed package of that name: rename the folder"
     if not (names := _MISSING.findall(error)):
         return ""
     name = names[-1]
@@ -80,6 +85,15 @@ class StubError(DeclarationError):
     """A module needs a value of TensorFlow while it is imported, which the stub does not have."""
 
 
+def _is_of_python(name: str) -> bool:
+    """Tell whether Python asks for a special attribute, which a stub lacks. ``tf.__internal__`` is a module."""
+    return name.startswith("__") and name.endswith("__") and name != "__internal__"
+
+
+class TfTestBenchmark:
+    """Stands for ``tf.test.Benchmark`` as a base of classes."""
+
+
 class LazyAttribute:
     """An attribute of TensorFlow of which only the path is known."""
 
@@ -87,7 +101,7 @@ class LazyAttribute:
         self.__dict__["_path"] = path
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
+        if _is_of_python(name):
             raise AttributeError(name)
         return LazyAttribute(f"{self._path}.{name}") if _collecting else getattr(_real(self._path), name)
 
@@ -105,9 +119,9 @@ class LazyAttribute:
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         name = self._path.rpartition(".")[2]
-        if name == "TestCase":
-            return (unittest.TestCase,)  # pytest collects its tests whatever the class is called
-        return (type(name or "Base", (), {}),)  # a new class each time, since bases must differ
+        kinds = {"TestCase": unittest.TestCase, "Benchmark": TfTestBenchmark}  # pytest collects the tests of a TestCase
+        known = (kinds[name],) if name in kinds else ()
+        return (type(name or "Base", known, {}),)  # a new class each time, since bases must differ
 
     def __eq__(self, other: object) -> bool:
         """Two attributes of the same path are one: ``{tf.float32: 4}[tf.float32]``."""
@@ -158,7 +172,7 @@ class _Stub(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name == "__version__":
             return _version(self.__name__.partition(".")[0])
-        if name.startswith("__") and name.endswith("__"):
+        if _is_of_python(name):
             raise AttributeError(name)
         return LazyAttribute(f"{self.__name__}.{name}") if _collecting else getattr(_real(self.__name__), name)
 
@@ -191,6 +205,22 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: a stub has no code."""
+
+
+def is_lazy(value: object) -> bool:
+    """Tell whether a value of a module is a part of the stub. It answers to any attribute, so ask for nothing else."""
+    return type(value) is LazyAttribute
+
+
+def tf_test_classes(module: ModuleType) -> list[str]:
+    """Return the names of the classes of ``tf.test.Benchmark`` that a module defines, which pytest does not collect."""
+
+    def is_one(value: object) -> bool:
+        if is_lazy(value):  # made by its metaclass
+            return ".ParameterizedBenchmark()" in repr(value)
+        return isinstance(value, type) and issubclass(value, TfTestBenchmark) and value.__module__ == module.__name__
+
+    return [name for name, value in vars(module).items() if is_one(value)]
 
 
 @contextmanager
