@@ -42,6 +42,8 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 """A duration that may be 0."""
+Cost = Annotated[float, Meta(ge=0, le=1e9), "to milliseconds"]
+"""Wall time that something took, in seconds. Files have it to milliseconds."""
 Time = Annotated[float, Meta(ge=TIMES[0], le=TIMES[1])]
 """A measured time in seconds, of which ratios are formed."""
 Amount = Annotated[float, Meta(ge=0, le=1e18)]
@@ -235,7 +237,7 @@ class Form(NamedTuple):
     """Of a tuple of any length: the form of its items."""
 
 
-FORMS: dict[Any, Form] = {}
+FORMS: dict[Any, Form] = {Cost: Form(Seconds, lambda seconds: round(seconds, 3))}
 """Type -> its form. The modules of formats add to it."""
 
 
@@ -251,14 +253,14 @@ def form_of(hint: Any) -> Form:
         return to._replace(kind=annotated[parts])
     if origin in (Union, types.UnionType) and type(None) in given:
         to = form_of(functools.reduce(operator.or_, [kind for kind in given if kind is not type(None)]))
-        if to.of_file is _same:
+        if to.to_file is to.of_file is _same:
             return Form(hint)
         return Form(
             to.kind | None, lambda value: value and to.to_file(value), lambda value: value and to.of_file(value)
         )
     if origin is tuple and given[-1] is ...:
         to = form_of(given[0])
-        if to.of_file is _same:
+        if to.to_file is to.of_file is _same:
             return Form(hint, item=to)
         return Form(
             tuple.__class_getitem__((to.kind, ...)),
@@ -328,11 +330,8 @@ class Record:
         return self.struct(**columns, **{name: self.field(value, name) for name in self.forms})
 
     def field(self, value: Any, name: str) -> Any:
-        """Return a field in its form of the file. Costs have milliseconds."""
-        content = getattr(value, name)
-        if name in ("seconds_by_phase", "seconds_by_case"):
-            return {key: round(seconds, 3) for key, seconds in content.items()}
-        return round(content, 3) if name == "wall_seconds" else self.forms[name].to_file(content)
+        """Return a field in its form of the file."""
+        return self.forms[name].to_file(getattr(value, name))
 
     def of_file(self, row: Any) -> Any:
         """Return the typed object of an object of the file."""

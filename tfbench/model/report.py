@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 from msgspec import Meta
 
 from tfbench.model.case import JSON, TIME
-from tfbench.model.formats import Count, Digest, Free, Name, Number, Seconds, Text, Texts, exactly
+from tfbench.model.formats import Cost, Count, Digest, Free, Name, Number, Seconds, Text, Texts, exactly
 from tfbench.model.measurement import StoredRounds
 from tfbench.model.verdict import Outcome, Skip, SuiteVerdict, VariantResult, Verdict
 
@@ -176,10 +176,10 @@ class Report:
     verdicts: Annotated[tuple[Verdict, ...], _Rows] = ()
     variant_results: Annotated[tuple[VariantResult, ...], _Rows] = ()
     skips: Annotated[tuple[Skip, ...], _Rows] = ()
-    wall_seconds: Seconds = 0.0
-    seconds_by_phase: Annotated[Mapping[Name, Seconds], Meta(max_length=100)] = field(default_factory=dict)
+    wall_seconds: Cost = 0.0
+    seconds_by_phase: Annotated[Mapping[Name, Cost], Meta(max_length=100)] = field(default_factory=dict)
     """What the wall time was spent on, see `tfbench.race.timer`; summed over the shards of a merged report."""
-    seconds_by_case: Mapping[Name, Seconds] = field(default_factory=dict)
+    seconds_by_case: Mapping[Name, Cost] = field(default_factory=dict)
     """Name of a case -> wall time that it cost, from its race to its profiles and without the start of zygotes.
 
     Variants that race each other share their cost equally. A case that was taken from an interrupted run is absent.

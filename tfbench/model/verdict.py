@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 from msgspec import Meta
 
 from tfbench.model.case import JSON, TIME, Case, Word
-from tfbench.model.formats import Amount, Count, Free, Name, Seconds, Text, Time, exactly
+from tfbench.model.formats import Amount, Cost, Count, Free, Name, Seconds, Text, Time, exactly
 from tfbench.model.measurement import Calls, Ratio
 from tfbench.model.reasons import Reason
 
@@ -48,7 +48,7 @@ class Verdict:
     ratio: Ratio | None = None
     launches: Count = 0
     rounds: Count = 0
-    wall_seconds: Seconds = 0.0
+    wall_seconds: Cost = 0.0
     values: tuple[float | None, float | None] | None = None
     """The metric's values of baseline and contender. Times have none, because they are ratios."""
     unit: Annotated[str, Meta(max_length=20)] = ""

@@ -1,1 +1,0 @@
-"""Self-contained HTML pages: one file, without network access."""
