@@ -50,7 +50,7 @@ def measure(job: Job, root: Path, work: Path, held: IO[str]) -> None:
     write_whole(work / "report.json", json_format.render(report_of(job)))
     if url := os.environ.get("TFBENCH_HISTORY"):
         from tests.fakes.histories import record_of_job
-        from tfbench.storage.database import DatabaseHistory
+        from tfbench.storage.history import DatabaseHistory
 
         DatabaseHistory(url).record(record_of_job(job))
 

@@ -8,7 +8,7 @@ import random
 from tests.fakes.report import CODE
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, StoredRounds, VariantResult, Verdict
 from tfbench.policy import preset
-from tfbench.report.html.report_page import VersionTimes
+from tfbench.report.summary import VersionTimes
 
 HOSTILE = "</script><img src=x onerror=alert(1)> @all #1 [a](http://b.c) `x` | \u202egnp.exe\u2066 \x1b[31m"
 SIDE = {

@@ -20,7 +20,7 @@ from tfbench.errors import EngineError
 from tfbench.fleet.controller import Fleet, merge
 from tfbench.fleet.engines import SlurmEngine
 from tfbench.fleet.folder import FleetFolder
-from tfbench.storage.database import opened
+from tfbench.storage.history import opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WITHOUT_SLURM), reason=WITHOUT_SLURM)]
 

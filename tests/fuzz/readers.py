@@ -44,9 +44,9 @@ from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders, xprof
 from tfbench.report import comment, json_format, markdown, merge, terminal
 from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
-from tfbench.report.html.report_page import PageContext
-from tfbench.report.html.report_page import render as render_page
-from tfbench.report.trends import TrendLine, Trends, render_case, render_overview
+from tfbench.report.report_page import PageContext
+from tfbench.report.report_page import render as render_page
+from tfbench.report.trends import Trends, render_case, render_overview
 from tfbench.ruling import decided
 from tfbench.session.request import CaseResult
 from tfbench.session.resume import entry_of, result_of
@@ -179,7 +179,7 @@ def use_inputs(path: Path) -> object:
 def use_history(path: Path) -> object:
     found = History(path.parent).content()
     trends = Trends(path.parent, preset("quick"))
-    lines = [TrendLine(one, one.series.points) for case in trends.followed for one in trends.of_case(case.series.case)]
+    lines = [trend for case in trends.followed for trend in trends.of_case(case.series.case)]
     Console(file=io.StringIO(), width=100).print(render_overview(lines, 1, 100))
     for line in lines:
         Console(file=io.StringIO(), width=100).print(render_case([line], 100))

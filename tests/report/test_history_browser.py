@@ -7,8 +7,7 @@ import pytest
 from tests.fakes.histories import nightly, noise, step
 from tests.report.test_html_browser import browser, files, scroll_through, until, visit  # noqa: F401, their fixtures
 from tfbench.policy import preset
-from tfbench.report.html.history_page import render
-from tfbench.report.trends import TrendLine, Trends
+from tfbench.report.trends import Trends, render_history
 
 pytestmark = pytest.mark.slow
 SLOW, SAME = "b/test_x.py::test_slow[size=1]", "b/test_x.py::test_same[</script><img src=x onerror=alert(1)>]"
@@ -18,8 +17,8 @@ SLOW, SAME = "b/test_x.py::test_slow[size=1]", "b/test_x.py::test_same[</script>
 def page_of_history(tmp_path):
     nightly(tmp_path, {SLOW: step(60, 50), SAME: noise(60, seed=1)}, release=40)
     trends = Trends(tmp_path, preset("standard"))
-    cases = [[TrendLine(one, one.series.points) for one in trends.of_case(case)] for case in (SAME, SLOW)]
-    (tmp_path / "h.html").write_text(render(cases, 60, []))
+    cases = map(trends.of_case, (SAME, SLOW))
+    (tmp_path / "h.html").write_text(render_history(cases, 60, []))
     return tmp_path / "h.html"
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.fakes.histories import ANCHOR, commit, session
 from tfbench.model import RATIO, Series, SeriesPoint, SeriesRun
-from tfbench.report.html.history_page import render
-from tfbench.report.trends import TrendLine
+from tfbench.report.trends import render_history
 from tfbench.stats.change_points import Trend, TrendState
 
 RUNS = [SeriesRun(session(number), commit(number), False, (), "tensorflow 2.21.0", "x") for number in range(100)]
@@ -21,14 +20,14 @@ def steady(number, logs):
         SeriesPoint(run, math.exp(log), math.exp(log - 0.01), math.exp(log + 0.01), "unchanged")
         for run, log in zip(RUNS, logs, strict=True)
     ]
-    series = Series(number, f"b/test_x.py::test_x[size={number}]", RATIO, ANCHOR.label, "")
-    return [TrendLine(Trend(series, len(points), 0, (), 0, "", None, TrendState.STEADY), points)]
+    series = Series(f"b/test_x.py::test_x[size={number}]", RATIO, ANCHOR.label, "", tuple(points))
+    return [Trend(series, 0, (), 0, "", None, TrendState.STEADY)]
 
 
 @pytest.mark.slow
 def test_ten_thousand_series_take_three_megabytes(capsys):
     values = np.random.default_rng(0).normal(0, 0.005, (10_000, len(RUNS)))
-    page = render([steady(number, logs) for number, logs in enumerate(values)], len(RUNS), [])
+    page = render_history([steady(number, logs) for number, logs in enumerate(values)], len(RUNS), [])
     data = sum(len(one) for one in re.findall(r'id="data-[^"]*">([^<]*)<', page))
     with capsys.disabled():
         print(f"\n10,000 series x 100 runs: {data / 1e6:.2f} MB of data, page {len(page) / 1e6:.2f} MB")

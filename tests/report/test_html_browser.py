@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.run_report import HOSTILE, run_report, variants_report, versions
 from tfbench.model import Rate, Report
-from tfbench.report.html.report_page import PageContext, render
+from tfbench.report.report_page import PageContext, render
 
 pytestmark = pytest.mark.slow
 NAMES = ("chromium", "chromium-browser", "google-chrome")

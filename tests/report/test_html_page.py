@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tfbench.report.html.page import Chart, ChartAxis, DataGrid, Limit, Series, clean, one_line, pack, render_page
+from tfbench.report.page import Chart, ChartAxis, DataGrid, Limit, Series, clean, one_line, pack, render_page
 
 HOSTILE = "</script><img src=x onerror=alert(1)> @all [a](http://b) \u202egnp.exe \x1b[31m\n# \u2066"
 

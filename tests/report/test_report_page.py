@@ -10,8 +10,8 @@ from tests.report.test_html_page import unpacked
 from tests.report.test_render import verdict
 from tfbench.errors import UsageError
 from tfbench.model import Outcome, Rate, Ratio, Report
-from tfbench.report.html import page
-from tfbench.report.html.report_page import PageContext, render
+from tfbench.report import page
+from tfbench.report.report_page import PageContext, render
 
 RUN = run_report(60)
 

@@ -91,8 +91,8 @@ def test_another_machine_continues_a_ratio_and_starts_a_floor(tmp_path):
     nightly(tmp_path, {SAME: noise(30, seed=1)}, first=30, machine="y")
     trends = opened(tmp_path)
     ratio, *floors = trends.of_case(SAME)
-    assert ratio.runs == 60
-    assert sorted(trend.runs for trend in floors) == [30, 30]
+    assert len(ratio.points) == 60
+    assert sorted(len(trend.points) for trend in floors) == [30, 30]
 
 
 def test_few_runs_say_nothing_and_fail_nothing(tmp_path):

@@ -15,8 +15,7 @@ from tests.fakes.histories import nightly
 from tests.fleet.clusters import PASSWORD, WITHOUT_POSTGRES, postgres
 from tests.storage.test_history import ACCEPTED, FULL, LATER
 from tfbench.cli import main
-from tfbench.storage.database import TABLE, opened
-from tfbench.storage.history import History
+from tfbench.storage.history import TABLE, History, opened
 
 WITHOUT = WITHOUT_POSTGRES or (
     "" if importlib.util.find_spec("psycopg") else "psycopg is missing; pip install 'pytest-tfbench[postgres]'"

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +18,11 @@ from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import Report
 from tfbench.policy import preset
-from tfbench.report import json_format, markdown, terminal
-from tfbench.report.html import history_page, report_page
-from tfbench.report.html.page import check_library
-from tfbench.report.html.report_page import PageContext
+from tfbench.report import json_format, markdown, report_page, terminal
+from tfbench.report.page import check_library
+from tfbench.report.report_page import PageContext
 from tfbench.report.screen import Screen, say
-from tfbench.report.trends import TrendLine, Trends, render_case, render_overview
-from tfbench.stats.change_points import Trend
+from tfbench.report.trends import Trends, render_case, render_history, render_overview
 from tfbench.storage.baselines import HISTORY, Layout
 
 
@@ -178,8 +176,8 @@ def run_history(arguments: argparse.Namespace) -> int:
         say(problem, error=True)
     _show(trends, action)
     if arguments.html:
-        cases = (_lines(trends.of_case(trend.series.case)) for trend in trends.followed)
-        write_whole(arguments.html, history_page.render(cases, trends.runs, trends.problems))
+        cases = (trends.of_case(trend.series.case) for trend in trends.followed)
+        write_whole(arguments.html, render_history(cases, trends.runs, trends.problems))
         say(f"history written: {arguments.html}")
     return trends.exit_code
 
@@ -188,13 +186,9 @@ def _show(trends: Trends, case: str) -> None:
     """Print one case, or a line for each of several."""
     screen, found = Screen(), trends.named(case)
     if len(found) == 1 and case:
-        screen.print(render_case(_lines(trends.of_case(found[0].series.case)), screen.width))
+        screen.print(render_case(trends.of_case(found[0].series.case), screen.width))
     else:
-        screen.print(render_overview(_lines(found), trends.runs, screen.width))
-
-
-def _lines(chosen: Iterable[Trend]) -> list[TrendLine]:
-    return [TrendLine(trend, trend.series.points) for trend in chosen]
+        screen.print(render_overview(found, trends.runs, screen.width))
 
 
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:

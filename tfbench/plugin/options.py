@@ -22,7 +22,7 @@ from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.workers import Suite
 from tfbench.sides.source_tree import top_level
 from tfbench.storage.baselines import HISTORY, JOURNAL, Layout
-from tfbench.storage.database import is_url
+from tfbench.storage.history import is_url
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:

@@ -59,9 +59,9 @@ from tfbench.race.lanes import choose
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.report import json_format, markdown, terminal
-from tfbench.report.html.page import check_library
-from tfbench.report.html.report_page import PageContext
-from tfbench.report.html.report_page import render as render_html
+from tfbench.report.page import check_library
+from tfbench.report.report_page import PageContext
+from tfbench.report.report_page import render as render_html
 from tfbench.report.screen import Screen
 from tfbench.ruling import grave, rule
 from tfbench.session.record import BaselineStore

@@ -13,7 +13,7 @@ from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report, VariantResul
 from tfbench.model.measurement import by_side
 from tfbench.model.words import duration, times
 from tfbench.report.comment import code_of_side, differences
-from tfbench.report.html.page import (
+from tfbench.report.page import (
     Chart,
     ChartAxis,
     DataGrid,
@@ -170,7 +170,7 @@ def _skipped(report: Report) -> Iterator[str]:
     for reason, cases in list(reasons.items())[:_SKIPS]:
         yield f"{reason}: {plural(len(cases), 'case')}, such as {cases[0].name}"
     if len(reasons) > _SKIPS:
-        yield f"and {len(reasons) - _SKIPS} other reasons"
+        yield f"and {plural(len(reasons) - _SKIPS, 'other reason')}"
 
 
 # One case: facts, rounds, tables of other metrics, profiles
@@ -193,10 +193,9 @@ def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[
         stored = rounds.get(name, {})
         facts = list(_timing(rows.get(name, ())))
         facts += [(f"median, {side}", duration(one.median_seconds), "") for side, one in stored.items()]
-        said = [text for _, text, _ in facts]
-        facts += [("cause", cause, "") for cause in causes.get(name, ()) if cause not in said]
-        if name in rows and (command := command_for(report, rows[name][0], shared=shared)):
-            facts.append(("race it again", command, "command"))
+        facts += [("cause", cause, "") for cause in causes.get(name, ())]
+        if name in rows and (again := command_for(report, rows[name][0], shared=shared)):
+            facts.append(("race it again", again, "command"))
         sides = {
             side: {"median": one.median_seconds, "launches": one.launches, "every": one.every, "steps": one.steps}
             for side, one in stored.items()
@@ -215,7 +214,11 @@ def _timing(rows: Sequence[Verdict]) -> Iterator[tuple[str, str, str]]:
         if one.ratio:
             yield "ratio", times(one.ratio), ""
         if one.launches:
-            yield "evidence", f"{one.launches:,} launches, {one.rounds:,} rounds, {duration(one.wall_seconds)}", ""
+            yield (
+                "evidence",
+                ", ".join((plural(one.launches, "launch"), plural(one.rounds, "round"), duration(one.wall_seconds))),
+                "",
+            )
 
 
 def _profile(profile: JSON) -> JSON:

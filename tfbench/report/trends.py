@@ -1,11 +1,13 @@
-"""Follow the cases of a history: which are slower, at once or by drift since the last release; and render their trends."""
+"""Follow the cases of a history: which are slower, at once or by drift since the last release.
+
+Trends are rendered for the terminal, and as a page: what changed first, then any case as a line over its runs.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -14,15 +16,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tfbench.errors import HistoryError
-from tfbench.model import RATIO, AcceptedChange, Series, SeriesPoint
+from tfbench.model import JSON, RATIO, AcceptedChange, Series, SeriesPoint
 from tfbench.model.words import duration
 from tfbench.policy import Policy
+from tfbench.report.page import DataGrid, case_data, render_page
 from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.stats.change_points import Trend, TrendState, judge
 from tfbench.storage.baselines import now
-from tfbench.storage.database import opened
-from tfbench.storage.history import series_of
-from tfbench.untrusted import some
+from tfbench.storage.history import opened, series_of
+from tfbench.untrusted import plural, some
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 COLOURS = {
@@ -45,37 +47,27 @@ _NEWEST = 10
 _COMMIT = 10
 
 
-@dataclass(frozen=True, slots=True)
-class TrendLine:
-    """A trend with its points."""
-
-    trend: Trend
-    points: Sequence[SeriesPoint]
-
-
-def render_overview(lines: Sequence[TrendLine], runs: int, width: int) -> RenderableType:
+def render_overview(trends: Sequence[Trend], runs: int, width: int) -> RenderableType:
     """Render each case that is not steady, the gravest first, and the number of the others."""
-    parts = [Text(f"history: {runs} runs, {len(lines)} cases", "bold")]
-    shown = [line for line in lines if line.trend.state in SHOWN]
-    for line in sorted(shown, key=_gravity):
-        trend = line.trend
+    parts = [Text(f"history: {plural(runs, 'run')}, {plural(len(trends), 'case')}", "bold")]
+    shown = [trend for trend in trends if trend.state in SHOWN]
+    for trend in sorted(shown, key=_gravity):
         name = break_name(trend.series.case.rpartition("::")[2], max(20, width - 1))
         parts.append(Text(f"\n{name}"))
-        spark = sparkline([point.value for point in line.points[-_SPARK:]])
-        parts.append(Text.assemble(f"  {spark}  ", (f"{trend.state}: {describe(line)}", COLOURS[trend.state])))
-    counts = Counter(line.trend.state for line in lines)
+        spark = sparkline([point.value for point in trend.points[-_SPARK:]])
+        parts.append(Text.assemble(f"  {spark}  ", (f"{trend.state}: {describe(trend)}", COLOURS[trend.state])))
+    counts = Counter(trend.state for trend in trends)
     summary = ", ".join(f"{counts[state]} {state}" for state in TrendState if counts[state])
     return Group(*parts, Text(f"\n{summary}" if shown else summary))
 
 
-def _gravity(line: TrendLine) -> tuple[int, float]:
-    trend = line.trend
+def _gravity(trend: Trend) -> tuple[int, float]:
     return list(TrendState).index(trend.state), -abs(trend.changes[-1].effect if trend.changes else 0.0)
 
 
-def describe(line: TrendLine) -> str:
+def describe(trend: Trend) -> str:
     """Say in one sentence what a trend shows."""
-    trend, points = line.trend, line.points
+    points = trend.points
     if trend.state is TrendState.DRIFT:
         assert trend.drift is not None
         steps = (
@@ -83,19 +75,19 @@ def describe(line: TrendLine) -> str:
             if trend.changes
             else "without a step"
         )
-        return f"{change(trend.drift.effect)} since {_reference(line)}, {steps}"
+        return f"{change(trend.drift.effect)} since {_reference(trend)}, {steps}"
     if trend.state is TrendState.SHORT:
         return f"too few to tell since {commit(points[trend.start])}" if trend.start else "too few to tell"
     if not trend.changes:
         return "steady"
     last = trend.changes[-1]
-    found = f"{change(last.effect)} with {commit(points[last.index])}, {len(points) - last.index} runs ago"
-    return f"{found}; {change(trend.drift.effect)} since {_reference(line)}" if trend.drift else found
+    found = f"{change(last.effect)} with {commit(points[last.index])}, {plural(len(points) - last.index, 'run')} ago"
+    return f"{found}; {change(trend.drift.effect)} since {_reference(trend)}" if trend.drift else found
 
 
-def _reference(line: TrendLine) -> str:
+def _reference(trend: Trend) -> str:
     """Name the run that the drift refers to: the last release, or the first run of the window."""
-    return line.trend.release or commit(line.points[line.trend.since or 0])
+    return trend.release or commit(trend.points[trend.since or 0])
 
 
 def change(effect: float) -> str:
@@ -125,28 +117,29 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
 # One case
 
 
-def render_case(lines: Sequence[TrendLine], width: int) -> RenderableType:
+def render_case(trends: Sequence[Trend], width: int) -> RenderableType:
     """Render all series of a case: a plot each, then its changes, and the newest runs of the followed one."""
-    parts: list[RenderableType] = [Text(lines[0].trend.series.case, "bold")]
-    for line in lines:
-        trend = line.trend
+    parts: list[RenderableType] = [Text(trends[0].series.case, "bold")]
+    for trend in trends:
         followed = trend.series.metric == RATIO
         what = f"ratio to {trend.series.anchor}" if followed else f"floor on {trend.series.machine}"
-        heading = Text.assemble(f"\n{what}, {trend.runs} runs: ", (describe(line), COLOURS[trend.state]))
-        parts += [heading, _plot(line, width)]
+        heading = Text.assemble(
+            f"\n{what}, {plural(len(trend.points), 'run')}: ", (describe(trend), COLOURS[trend.state])
+        )
+        parts += [heading, _plot(trend, width)]
         if trend.changes:
-            parts.append(_changes(line))
-    return Group(*parts, _runs(lines))
+            parts.append(_changes(trend))
+    return Group(*parts, _newest(trends))
 
 
-def _plot(line: TrendLine, width: int) -> Text:
+def _plot(trend: Trend, width: int) -> Text:
     """Plot the newest runs, one per column: points at the change of the value relative to the window's first level."""
-    points = line.points[-max(10, width - _AXIS - 1) :]
-    offset = len(line.points) - len(points)
+    points = trend.points[-max(10, width - _AXIS - 1) :]
+    offset = len(trend.points) - len(points)
     values = [point.value for point in points]
     low, high = _bounds(values)
-    reference = median(math.log(point.value) for point in line.points[line.trend.start :][:8] or line.points[-1:])
-    starts = {one.index - offset for one in line.trend.changes}
+    reference = median(math.log(point.value) for point in trend.points[trend.start :][:8] or trend.points[-1:])
+    starts = {one.index - offset for one in trend.changes}
     rows = []
     for row in range(_PLOT_ROWS - 1, -1, -1):
         at = low + (high - low) * row / (_PLOT_ROWS - 1)
@@ -163,14 +156,14 @@ def _plot(line: TrendLine, width: int) -> Text:
     return Text("\n".join([*rows, f"{'release' if 'v' in marks else '':>{_AXIS - 1}} {marks}"]))
 
 
-def _changes(line: TrendLine) -> RenderableType:
+def _changes(trend: Trend) -> RenderableType:
     made = table("changes")
     add_columns(made, "first run", "commit", "change", "first run between", fold=True)
-    for one in line.trend.changes:
-        before, last = (line.points[max(0, at)] for at in (one.low - 1, one.high))
+    for one in trend.changes:
+        before, last = (trend.points[max(0, at)] for at in (one.low - 1, one.high))
         effect = f"{change(one.effect)} ({change(one.effect - one.margin)} to {change(one.effect + one.margin)})"
-        notes = environment_changes(line.points[max(0, one.low - 1) : one.high + 1])
-        at = line.points[one.index]
+        notes = environment_changes(trend.points[max(0, one.low - 1) : one.high + 1])
+        at = trend.points[one.index]
         add_row(made, when(at), commit(at), effect, "; ".join([f"{commit(before)} and {commit(last)}", *notes]))
     return made
 
@@ -191,10 +184,10 @@ def _without_repeats(values: Iterable[str]) -> list[str]:
     return [value for value, _ in groupby(values)]
 
 
-def _runs(lines: Sequence[TrendLine]) -> RenderableType:
+def _newest(trends: Sequence[Trend]) -> RenderableType:
     """List the newest runs. What is the same in all of them is in the title."""
-    followed, newest = lines[0], lines[0].points[-_NEWEST:]
-    floors = {point.run.session: point for line in lines if line.trend.series.metric != RATIO for point in line.points}
+    followed, newest = trends[0], trends[0].points[-_NEWEST:]
+    floors = {point.run.session: point for trend in trends if trend.series.metric != RATIO for point in trend.points}
     facts = {
         "release": [", ".join(point.run.releases) for point in newest],
         "version": [point.run.side for point in newest],
@@ -208,7 +201,7 @@ def _runs(lines: Sequence[TrendLine]) -> RenderableType:
     add_columns(made, *differing, fold=True)
     add_columns(made, "ratio", "floor", right=True)
     for place, point in enumerate(newest):
-        floor, is_ratio = floors.get(point.run.session), followed.trend.series.metric == RATIO
+        floor, is_ratio = floors.get(point.run.session), followed.series.metric == RATIO
         ratio = f"{point.value:.3f} ({point.low:.3f} to {point.high:.3f})" if is_ratio else "–"
         seconds = duration(floor.value) if floor else "–"
         cells = (values[place] for values in differing.values())
@@ -219,6 +212,119 @@ def _runs(lines: Sequence[TrendLine]) -> RenderableType:
 def when(point: SeriesPoint) -> str:
     """Return the date and time of a run, to the minute."""
     return point.run.session[:16].replace("T", " ")
+
+
+# The page of a history
+
+
+RUNS = 100
+"""Newest runs of each series on a page."""
+_STEP = 1e-3
+"""Resolution of values, as a log-ratio."""
+_SECTIONS = {"overview": "Overview", "changes": "Changes", "case": "One case", "all": "All cases"}
+
+
+def render_history(cases: Iterable[Sequence[Trend]], runs: int, problems: Sequence[str]) -> str:
+    """Render the page of a history.
+
+    Args:
+        cases: The series of each case, the followed one first.
+        runs: Number of runs of the history.
+        problems: One line per unreadable part of its files.
+
+    Raises:
+        UsageError: The chart library is not installed.
+    """
+    sessions: dict[str, SeriesPoint] = {}
+    followed = list[Trend]()
+    contents = list[list[JSON]]()
+    for trends in cases:
+        followed.append(trends[0])
+        contents.append([_series(trend, sessions) for trend in trends])
+    numbers = {session: place for place, session in enumerate(sorted(sessions))}
+    for one in (one for content in contents for one in content):
+        one["runs"] = [numbers[session] for session in one["runs"]]
+    points = [sessions[session] for session in sorted(sessions)]
+    names = [trend.series.case for trend in followed]
+    gravest = min(followed, key=lambda trend: list(TrendState).index(trend.state), default=None)
+    shown = case_data(names, [{"series": one} for one in contents], gravest.series.case if gravest else "")
+    changes = _changes_grid(followed)
+    counts = Counter(trend.state for trend in followed)
+    subtitle = ", ".join(f"{counts[state]} {state}" for state in TrendState if counts[state])
+    return render_page(
+        "history.html", _SECTIONS, {"runs": _columns(points), "changes": changes, "all": _cases_grid(followed), **shown},
+        scripts=("history.js",), title="Performance history", subtitle=f"{plural(runs, 'run')}; {subtitle}",
+        slower=counts[TrendState.SLOWER], drifted=counts[TrendState.DRIFT], changed=bool(changes.rows),
+        period=f" Its runs are from {when(points[0])} to {when(points[-1])}." if points else "",
+        notes=environment_changes(points), problems=problems,
+    )  # fmt: skip
+
+
+def _series(trend: Trend, sessions: dict[str, SeriesPoint]) -> JSON:
+    """Return the newest runs of a series: values as differences of rounded logarithms, which compress well."""
+    points = trend.points[-RUNS:]
+    sessions.update((point.run.session, point) for point in points)
+    offset = len(trend.points) - len(points)
+    steps = [round(math.log(point.value) / _STEP) for point in points]
+    ratio = trend.series.metric == RATIO
+    widths = [_half_width(point) for point in points] if ratio else []
+    changes = [
+        {"at": one.index - offset, "text": f"{change(one.effect)} with {commit(trend.points[one.index])}"}
+        for one in trend.changes
+        if one.index >= offset
+    ]
+    return {
+        "label": f"ratio to {trend.series.anchor}" if ratio else f"floor on {trend.series.machine}", "ratio": ratio,
+        "text": describe(trend), "runs": [point.run.session for point in points], "changes": changes,
+        "steps": [step - before for step, before in zip(steps, [0, *steps], strict=False)],
+        "widths": [width - before for width, before in zip(widths, [0, *widths], strict=False)],
+    }  # fmt: skip
+
+
+def _half_width(point: SeriesPoint) -> int:
+    """Return half the interval's width in steps, 0 if it is unbounded."""
+    bounded = 0 < point.low <= point.high < math.inf
+    return round(math.log(point.high / point.low) / 2 / _STEP) if bounded else 0
+
+
+def _columns(points: Sequence[SeriesPoint]) -> dict[str, list[str]]:
+    return {
+        "time": [when(point) for point in points],
+        "commit": [commit(point) for point in points],
+        "release": [", ".join(point.run.releases) for point in points],
+        "side": [point.run.side for point in points],
+        "machine": [point.run.machine for point in points],
+    }
+
+
+def _changes_grid(followed: Sequence[Trend]) -> DataGrid:
+    rows = []
+    for trend in followed:
+        for one in trend.changes:
+            ends = [math.exp(one.effect + side * one.margin) for side in (-1, 0, 1)]
+            before, at, last = (trend.points[max(0, place)] for place in (one.low - 1, one.index, one.high))
+            notes = "; ".join(environment_changes(trend.points[max(0, one.low - 1) : one.high + 1]))
+            rows.append([trend.series.case, ends, when(at), commit(at), f"{commit(before)} to {commit(last)}", notes])
+    columns = [
+        ("case", "case"), ("change", "interval"), ("run", "text"), ("commit", "text"), ("between commits", "text"), ("also changed", "text"),
+    ]  # fmt: skip
+    caption = "Changes of level: the ratio of the new level to the old one, and the commits between which it happened."
+    return DataGrid(caption, columns, rows, sort=(1, True))
+
+
+def _cases_grid(followed: Sequence[Trend]) -> DataGrid:
+    rows = []
+    for trend in followed:
+        drift = trend.drift
+        newest = trend.points[-1].value if trend.points else None
+        values = (newest, None) if trend.series.metric == RATIO else (None, newest)
+        moved = math.exp(drift.effect) if drift else None
+        rows.append([trend.series.case, trend.state, len(trend.points), *values, moved, trend.release])
+    columns = [
+        ("case", "case"), ("state", "choice"), ("runs", "number"), ("newest ratio", "ratio"), ("newest floor", "seconds"),
+        ("since the release", "heat"), ("release", "text"),
+    ]  # fmt: skip
+    return DataGrid("All cases. Without a release, the change is since the first run.", columns, rows)
 
 
 # Judge all series of a history
@@ -258,7 +364,7 @@ class Trends:
     def _judge(self, series: Series) -> Trend:
         if id(series) not in self._judged:
             accepted = tuple(self._accepted[series.case])
-            self._judged[id(series)] = judge(series, series.points, accepted, self._policy)
+            self._judged[id(series)] = judge(series, accepted, self._policy)
         return self._judged[id(series)]
 
     @property

@@ -232,8 +232,6 @@ class Trend:
     """A series and what it shows since its window started."""
 
     series: Series
-    runs: int
-    """Number of its runs."""
     start: int
     """First run of the window: after the last accepted change, or 0."""
     changes: tuple[ChangePoint, ...]
@@ -245,15 +243,19 @@ class Trend:
     state: TrendState
 
     @property
+    def points(self) -> tuple[SeriesPoint, ...]:
+        """The runs of the series."""
+        return self.series.points
+
+    @property
     def open_change(self) -> ChangePoint | None:
         """The last change, if it made the case slower."""
         return self.changes[-1] if self.changes and self.state is TrendState.SLOWER else None
 
 
-def judge(
-    series: Series, points: Sequence[SeriesPoint], accepted: Sequence[AcceptedChange], policy: HistoryThresholds
-) -> Trend:
+def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThresholds) -> Trend:
     """Find the changes of a series since its last accepted one."""
+    points = series.points
     restart = max((one.session for one in accepted), default="")
     start = next((index for index, point in enumerate(points) if point.run.session >= restart), len(points))
     window = points[start:]
@@ -266,7 +268,7 @@ def judge(
         replace(one, **{name: getattr(one, name) + start for name in ("index", "low", "high", "found")})
         for one in found
     )
-    empty = Trend(series, len(points), start, changes, None, "", None, TrendState.SHORT)
+    empty = Trend(series, start, changes, None, "", None, TrendState.SHORT)
     if len(window) < policy.history_before + policy.history_after:
         return empty
     marked = [index for index, point in enumerate(window[: -policy.history_after]) if point.run.releases]
