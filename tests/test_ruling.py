@@ -12,8 +12,8 @@ from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Skip, SuiteVe
 from tfbench.plugin.runner import end_test
 from tfbench.report import comment, markdown, terminal
 from tfbench.report.comment import headline_annotation
-from tfbench.report.html.report_page import PageContext
-from tfbench.report.html.report_page import render as render_page
+from tfbench.report.report_page import PageContext
+from tfbench.report.report_page import render as render_page
 from tfbench.report.summary import summarize
 from tfbench.ruling import GateDecision, Result, rule
 from tfbench.session.request import CaseResult

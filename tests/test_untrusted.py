@@ -20,6 +20,7 @@ from tfbench.untrusted import (
     is_case,
     is_shared_spec,
     parse_json,
+    plural,
     printable,
     render_json,
 )
@@ -159,3 +160,8 @@ def test_what_is_written_can_be_read():
     assert render_json({"a": "\U0001f480"}) == json.dumps({"a": "\U0001f480"})
     with pytest.raises(ValueError, match="JSON"):
         render_json(["\udce9", float("nan")])
+
+
+def test_a_number_is_written_with_the_plural_of_its_noun():
+    assert [plural(1, "launch"), plural(0, "case"), plural(2, "launch")] == ["1 launch", "0 cases", "2 launches"]
+    assert plural(12_345, "round") == "12,345 rounds"

@@ -8,6 +8,7 @@ between two runs of the same code.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -43,8 +44,8 @@ from tfbench.model.formats import plain
 from tfbench.model.words import duration
 from tfbench.model.words import times as formatted
 from tfbench.report import json_format
-from tfbench.report.html.report_page import PageContext
 from tfbench.report.merge import merge
+from tfbench.report.report_page import PageContext
 from tfbench.report.screen import COLOURS, add_columns, add_row, table
 from tfbench.report.summary import VersionTimes
 from tfbench.sides.environments import minor
@@ -181,6 +182,7 @@ def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
 
 def _of_plain(path: str, content: JSON) -> ResultFile:
     found: dict[str, Timing] = {}
+    occurrences: Counter[str] = Counter()
     for row in a_list(content["benchmarks"], "benchmarks"):
         name, stats = a_text(an_object(row, "a benchmark")["fullname"], "fullname"), an_object(row["stats"], "stats")
         raw = a_list(stats.get("data") or [], "data")
@@ -188,7 +190,8 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
             middle, *seconds = times([stats["median"], *raw], name)
         except ValueError:
             raise ValueError(f"{brief(name)} has a time that is not a positive number") from None
-        again = sum(known == name or known.startswith(f"{name} (again ") for known in found)
+        again = occurrences[name]
+        occurrences[name] += 1
         found[f"{name} (again {again})" if again else name] = Timing(middle, (tuple(seconds),) if seconds else ())
     if not found:
         raise ValueError("it has no benchmarks")
@@ -366,7 +369,7 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     timed: list[ResultFile] = []
     versions: VersionTimes | None = None
     rate: Rate | None = None
-    notes: list[str] = []
+    unread: list[str] = []
     known: list[tuple[str, dict[str, Any]]] = []
     for path in paths:
         try:
@@ -376,11 +379,12 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
         except ReportError as error:
             if len(paths) == 1:
                 raise
-            notes.append(f"left out: {error}")
+            unread.append(str(error))
         else:
             known.append((str(path), content))
-    if notes and (not known or any("schema" in content for _, content in known)):
-        raise ReportError("; ".join(notes).removeprefix("left out: "))  # no shard of a run may be left out
+    if unread and (not known or any("schema" in content for _, content in known)):
+        raise ReportError("; ".join(unread))  # no shard of a run may be left out
+    notes = [f"left out: {why}" for why in unread]
     for name, content in known:
         schema = content.get("schema")
         if schema == VERSIONS:

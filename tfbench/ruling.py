@@ -18,7 +18,7 @@ from tfbench.errors import UsageError
 from tfbench.metrics.catalog import DECISIVE
 from tfbench.model import TIME, Outcome, ReasonCode, Report, Verdict
 from tfbench.policy import Policy
-from tfbench.untrusted import brief
+from tfbench.untrusted import brief, plural
 
 SAME_CODE = "same code"
 """What a case is called that was not raced because both sides run the same code."""
@@ -208,7 +208,7 @@ def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compare
     if gated and _first_time(timed):
         return ""
     if not decided:
-        cases = f"{len(timed)} cases measured, none compared" if timed else "no case was measured"
+        cases = f"{plural(len(timed), 'case')} measured, none compared" if timed else "no case was measured"
         return f"{cases}{_skipped(report)}" + ("" if gated else ": run with --baseline NAME or --against SPEC")
     if decided + same < min_compared * (len(report.due) - len(_added(timed))):
         few = f"only {decided} of {len(report.due)} cases were compared ({_counts(timed)}{_skipped(report)})"

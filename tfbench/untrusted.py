@@ -59,8 +59,8 @@ def some(names: Sequence[str], most: int) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 case``, ``2 cases``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Return a number with its noun: ``1 case``, ``2 cases``, ``1,234 launches``."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith(('ch', 's')) else 's'}"
 
 
 def described(error: Exception) -> str:

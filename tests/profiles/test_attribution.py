@@ -51,7 +51,7 @@ def test_a_doubled_op_is_named_with_its_new_name():
     assert found.explained == pytest.approx(1)
     assert lines == [
         "profile: a step takes 4.00 ms instead of 3.00 ms (+33%, raced: +30%); host compute grew most",
-        "  MatMul +1.00 ms per step, 100% of the slowdown: 2 calls instead of 1 (MatMul_1)",
+        "  MatMul +1.00 ms per profiled step, 100% of its slowdown: 2 calls instead of 1 (MatMul_1)",
     ]
 
 
@@ -62,7 +62,7 @@ def test_a_lost_fusion_is_one_cause():
     (cause,) = found.causes
     assert (cause.instead, cause.grew) == (("_FusedMatMul",), pytest.approx(0.2e-3))
     assert lines[1] == (
-        "  lost fusion: MatMul, BiasAdd and Relu instead of _FusedMatMul +200 µs per step, 100% of the slowdown"
+        "  lost fusion: MatMul, BiasAdd and Relu instead of _FusedMatMul +200 µs per profiled step, 100% of its slowdown"
     )
 
 
@@ -93,12 +93,12 @@ def test_the_category_that_grew_most_comes_first():
     found, lines = explained(steps(2, op("MatMul", 0, 2)), steps(5, op("MatMul", 0, 2), waiting("Batch::Map", 2, 5)))
     assert found.spent[0] == (TimeCategory.INPUT, 0.0, pytest.approx(3e-3))
     assert "; waiting for input grew most" in lines[0]
-    assert lines[1] == "  waiting for input: Batch::Map +3.00 ms per step, 100% of the slowdown"
+    assert lines[1] == "  waiting for input: Batch::Map +3.00 ms per profiled step, 100% of its slowdown"
 
 
 def test_time_outside_of_ops_is_a_cause():
     _, lines = explained(steps(1, op("MatMul", 0, 0.9)), steps(2, op("MatMul", 0, 0.9)))
-    assert lines[1] == "  outside of ops (Python, dispatch) +1.00 ms per step, 100% of the slowdown"
+    assert lines[1] == "  outside of ops (Python, dispatch) +1.00 ms per profiled step, 100% of its slowdown"
 
 
 def test_the_assertion_has_at_most_five_lines():
@@ -111,7 +111,7 @@ def test_the_assertion_has_at_most_five_lines():
 def test_profiles_that_do_not_show_the_slowdown_say_so():
     _, lines = explained(steps(1, op("MatMul", 0, 1)), steps(1.01, op("MatMul", 0, 1.01)), raced=0.1)
     assert lines == [
-        "profile: the slowdown is not visible: a profiled step takes 1.01 ms instead of 1.00 ms (+1.0%, raced: +10.0%); "
+        "profile: the slowdown is not visible: a profiled step takes 1.01 ms instead of 1.00 ms (+1.0%, raced: +10%); "
         "the cause is outside of the steps, or smaller than the overhead of profiling"
     ]
     _, lines = explained(steps(2), steps(1))

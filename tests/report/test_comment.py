@@ -74,7 +74,9 @@ def test_profiles_name_the_cause():
     lines = ["profile: a step takes 2 ms instead of 1 ms; host compute grew most", "  MatMul +1 ms per step"]
     text = render(replace(REPORT, profiles=(entry(["profile: older"]), entry(lines))), "regressed", "1", [VERDICT])
     assert "<summary>causes, from profiles of both sides</summary>" in text
-    assert "- `b/test_x.py::test_x[a=1]`\n  - a step takes 2 ms instead of 1 ms; host compute grew most" in text
+    assert (
+        "- `b/test_x.py::test_x[a=1]`\n  - profile: a step takes 2 ms instead of 1 ms; host compute grew most" in text
+    )
     assert "  - MatMul \\+1 ms per step" in text
     assert "older" not in text
 

@@ -53,7 +53,17 @@ def test_a_case_stands_once_where_its_gravest_verdict_belongs():
     assert [len(found.findings[group]) for group in Group] == [0, 1, 0, 1]
     (one,) = found.findings[Group.REGRESSIONS]
     assert one.causes == ("graph_ops: 2 before, 3 now",)
-    assert one.unexplained == []
+    assert one.unexplained == ()
+
+
+def test_a_metric_that_no_cause_names_is_listed_whatever_the_words_of_the_causes():
+    slow, ops = verdict("a", Outcome.REGRESSED, 1.2), verdict("a", Outcome.REGRESSED, message="x", metric="graph_ops")
+    lines = {"case": case("a").name, "side": "contender", "folder": "f", "sections": []}
+    lines["why"] = ["graph_ops: a line of a profile", "2", "3", "4", "5"]
+    (one,) = summarize(made(slow, ops, profiles=(lines,))).findings[Group.REGRESSIONS]
+    assert one.causes == tuple(lines["why"])
+    assert [row.metric for row in one.unexplained] == ["graph_ops"]
+    assert one.why[-1] == "regressed graph_ops"
 
 
 def test_the_cause_is_that_of_the_profile_then_of_the_other_metrics():
@@ -75,8 +85,8 @@ def test_a_missing_metric_comes_with_what_else_has_changed():
     fast = replace(fast, reason=fast.reason.noted(because(Note.OTHER_METRICS, gone)))
     missing = verdict("a", Outcome.MISSING, message="unavailable now", metric="graph_ops")
     (one,) = summarize(made(fast, missing)).findings[Group.ERRORS]
-    assert one.causes[0] == "unavailable now"
-    assert one.causes[1].startswith("the result is missing (the step returns no numbers), and the baseline's step")
+    assert one.why[0] == "unavailable now"
+    assert one.why[1].startswith("the result is missing (the step returns no numbers), and the baseline's step")
 
 
 def test_old_and_new_come_from_the_rounds():

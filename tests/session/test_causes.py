@@ -21,8 +21,15 @@ def test_a_function_that_is_traced_in_every_call_is_a_retrace():
     line = traced_again(
         explanation(("graph_ops", "", 3, 4, {}), ("retraces_per_call", "", 0, 1, {"gained": {"step": 1}}))
     )
-    assert line == ["retrace: 1 retraces per call, 0 before; gained step"]
+    assert line == ["retrace: 1 per call, 0 before; gained step"]
     assert traced_again(explanation(("retraces_per_call", "", 1, 0, {}))) == []
+
+
+def test_an_op_is_named_beside_the_raced_slowdown_which_it_may_exceed():
+    (line,) = op_lines(
+        Attribution(0.0005, 0.000615, (Cause(TimeCategory.HOST, ("Conv2D",), (), 0.00012, 1.04),), 1, ()), 0.058
+    )
+    assert line == "op: Conv2D +0.12 ms per profiled step, 100% of its slowdown (+23%, raced: +5.8%)"
 
 
 def test_ops_are_named_if_they_hold_half_of_the_slowdown():
@@ -43,6 +50,9 @@ def test_lost_and_gained_ops_are_a_line():
     counts = {"lost": {"MatMul": 1}, "gained": {"Sum": 1}}
     assert ops_changed(explanation(("graph_ops", "", 10, 9, counts), ("casts", "", 0, 1, {"gained": {"x": 1}}))) == [
         "graph: 10 ops before, 9 now; lost MatMul; gained Sum"
+    ]
+    assert ops_changed(explanation(("graph_ops", "", 1, 2, {"gained": {"Sum": 1}}))) == [
+        "graph: 1 op before, 2 now; gained Sum"
     ]
     counts = {"gained": {"Enter": 60, "NextIteration": 58}}
     assert ops_changed(explanation(("graph_ops", "", 53, 436, counts))) == [

@@ -277,7 +277,7 @@ def test_own_thresholds_and_throughput_are_part_of_the_verdict():
             "runs": lambda side: [Run((1.0,), 1, {"items": 10 * (1 + side)})]}  # fmt: skip
     verdict = of_sides(own, SimpleNamespace(**race)).verdict
     assert verdict.reason.message == (
-        "5% slower; per item, as a call had 10 items and has 20 now; own thresholds: minimum effect 5.0%, tolerance 10.0%"
+        "5% slower; per item: a call had 10, and has 20 now; own thresholds: minimum effect 5.0%, tolerance 10.0%"
     )
     assert content_of(verdict)["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
     assert content_of(verdict)["rates"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}

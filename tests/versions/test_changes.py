@@ -14,6 +14,7 @@ from tfbench.model import TIME, Case, Outcome, Ratio, Reason, VariantResult, Ver
 from tfbench.policy import preset
 from tfbench.race.launch import Entrant
 from tfbench.race.race import Race, RaceConfig
+from tfbench.session.profiling import NamedCauses
 from tfbench.sides.spec import Side
 from tfbench.versions import changes, matrix
 from tfbench.versions.changes import CaseChange, Causes, ChangeFinder
@@ -72,13 +73,13 @@ def test_time_and_graph_are_told_with_their_values(found):
     assert now / before == pytest.approx(1.5, rel=0.05)
     assert (ops.verdict.metric, ops.kind, ops.verdict.values) == ("graph_ops", "graph", (1, 3))
     assert not time.cause  # nothing looks for causes
-    assert ops.cause == "graph: 1 ops before, 3 now; gained Cast, Sum"
+    assert ops.cause == "graph: 1 op before, 3 now; gained Cast, Sum"
 
 
 def test_an_op_that_another_one_replaces_is_a_change_of_the_graph(found):
     changed, *_ = found(1.0, ["MatMul"], ["BatchMatMulV2"])
     assert [(change.verdict.metric, change.ratio) for change in changed] == [("graph_ops", None)]
-    assert changed[0].cause == "graph: 1 ops before, 1 now; lost MatMul; gained BatchMatMulV2"
+    assert changed[0].cause == "graph: 1 op before, 1 now; lost MatMul; gained BatchMatMulV2"
 
 
 def test_each_kind_of_change_has_the_first_line_of_its_cause(found, monkeypatch):
@@ -86,7 +87,7 @@ def test_each_kind_of_change_has_the_first_line_of_its_cause(found, monkeypatch)
     changed, *_ = found(1.5, ["Mul"], ["Mul", "Cast", "Sum"], Causes(None, POLICY))
     assert [change.cause for change in changed[:2]] == [
         "op: Cast +1 ms",
-        "graph: 1 ops before, 3 now; gained Cast, Sum",
+        "graph: 1 op before, 3 now; gained Cast, Sum",
     ]
 
 
@@ -95,7 +96,7 @@ def test_what_is_faster_is_explained_by_what_is_slower_on_the_reference(found, m
 
     def causes(launcher, policy, sides, metric, explanation, slowdown, tell):
         asked.append(([entrant.side.name for entrant in sides], round(slowdown, 1)))
-        return ["op: Cast +1 ms"]
+        return NamedCauses(["op: Cast +1 ms"])
 
     monkeypatch.setattr(changes, "causes", causes)
     monkeypatch.setattr(ScriptedLauncher, "ready", lambda *given: None, raising=False)

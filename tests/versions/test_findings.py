@@ -22,7 +22,7 @@ def entry(case, outcome=None):
 
 
 def made_matrix(outcome=Outcome.REGRESSED, released="2.21.0"):
-    rows = (Row(CASE, (entry(CASE), entry(CASE, outcome))), Row(OTHER, (entry(OTHER), Untimed("broke: it crashes"))))
+    rows = (Row(CASE, (entry(CASE), entry(CASE, outcome))), Row(OTHER, (entry(OTHER), Untimed("broke", "it crashes"))))
     about = {"python": "3.12", "packages": {"tensorflow": released}, "settings": {}, "defaults": {}}
     return Matrix({"latest": about, "tf-nightly": {**about, "packages": {"tf-nightly": "2.22.0.dev1"}}}, rows, 1.0)
 

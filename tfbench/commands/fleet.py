@@ -34,8 +34,9 @@ from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.source_tree import materialise, tree_of
 from tfbench.sides.spec import Side
 from tfbench.storage.baselines import HISTORY_VARIABLE, Layout, now
-from tfbench.storage.database import is_url, opened
+from tfbench.storage.history import is_url, opened
 from tfbench.suite import axes
+from tfbench.untrusted import plural
 
 ENGINES = ("local", "slurm", "ray")
 
@@ -106,7 +107,7 @@ def run_fleet(arguments: argparse.Namespace) -> int:
 
 def _described(plan: Plan) -> str:
     kind = "any machine" if plan.machine_class == "any" else f"machines of the class {plan.machine_class}"
-    return f"{plan.cases} cases in {plan.jobs} jobs on {kind}, about {span(plan.seconds)} of machine time"
+    return f"{plural(plan.cases, 'case')} in {plural(plan.jobs, 'job')} on {kind}, about {span(plan.seconds)} of machine time"
 
 
 def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
@@ -184,7 +185,7 @@ def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status
         write_whole(path, json_format.lines(report))
     for machine in report.machines:
         aside = f", set aside: {machine['aside']}" if machine.get("aside") else ""
-        say(f"{machine['host']}: {machine['jobs']} jobs, {span(machine['seconds'])}{aside}")
+        say(f"{machine['host']}: {plural(machine['jobs'], 'job')}, {span(machine['seconds'])}{aside}")
     ruling = decided(report).ruling
     for verdict in ruling.verdicts[:20]:
         say(f"{verdict.outcome} {verdict.case.name}: {verdict.reason.message}")
@@ -217,7 +218,7 @@ def run_job(arguments: argparse.Namespace) -> int:
     """
     job, place = load(arguments.job), Place.of(arguments.job, arguments.report_json)
     root = arguments.root or (Path(place.fleet.plan().root) if place.fleet else Path())
-    label = f"job {job.index} of {job.of}, {len(job.cases)} cases"
+    label = f"job {job.index} of {job.of}, {plural(len(job.cases), 'case')}"
     if finished(job, place):
         say(f"{label}: done already: {place.report}")
         return 0
@@ -259,5 +260,5 @@ def run_merge(arguments: argparse.Namespace) -> int:
         whole = confirm(whole, load_report(arguments.confirmed_by))
     write_whole(arguments.report_json, json_format.lines(whole) if count > FILES else json_format.render(whole))
     cases = {verdict.case.name for verdict in whole.verdicts}
-    say(f"{count} reports, {len(cases)} cases: {arguments.report_json}")
+    say(f"{plural(count, 'report')}, {plural(len(cases), 'case')}: {arguments.report_json}")
     return 0

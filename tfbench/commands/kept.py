@@ -17,6 +17,7 @@ from tfbench.report.screen import Screen, add_columns, add_row, break_name, tabl
 from tfbench.session.record import BaselineStore
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import TENSORFLOWS
+from tfbench.untrusted import plural
 
 _COMMIT, _MINUTES, _REASON, _NUMBERS = 10, len("2026-01-01T00:00"), 8, 52
 """Characters of a commit and of a date, least width of the reasons, and width of the columns of numbers."""
@@ -53,7 +54,7 @@ def run_baseline(arguments: argparse.Namespace) -> int:
         store.saved.fetch(arguments.name)  # an unknown baseline needs no reason
         reason = arguments.reason.strip() or _ask_reason()
         accepted = store.accept(arguments.name, reason, arguments.drop_missing)
-        console.print(Text(f"{arguments.name}: {len(accepted.samples)} cases accepted: {reason}"))
+        console.print(Text(f"{arguments.name}: {plural(len(accepted.samples), 'case')} accepted: {reason}"))
     else:
         console.print(Text(f"removed: {store.remove(arguments.name)}"))
     return 0
@@ -103,7 +104,7 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
         ("Python", environment.python),
         ("packages", ", ".join(f"{package} {version}" for package, version in sorted(environment.packages.items()))),
         ("settings", ", ".join(f"{key}={value}" for key, value in sorted(environment.settings.items()))),
-        ("processors", f"{','.join(map(str, environment.cpus))} ({environment.threads} threads)"),
+        ("processors", f"{','.join(map(str, environment.cpus))} ({plural(environment.threads, 'thread')})"),
         ("machine", ", ".join(f"{key} {value}" for key, value in environment.machine.items() if value)),
         *(("accepted", f"{acceptance.when}: {acceptance.reason}") for acceptance in baseline.accepted),
     ]
@@ -157,7 +158,7 @@ def run_envs(arguments: argparse.Namespace) -> int:
     add_columns(made, "Python", "packages", "size", "last used")
     for one in environments.every():
         days = (time.time() - one.used) / _DAY
-        used = "today" if days < 1 else f"{days:.0f} days ago"
+        used = "today" if days < 1 else f"{plural(round(days), 'day')} ago"
         add_row(made, ", ".join(one.request), one.python, str(len(one.packages)), size(one.bytes), used)
     console.print(made if made.row_count else f"no environments in {kept()}")
     return 0

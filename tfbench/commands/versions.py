@@ -16,7 +16,7 @@ from tfbench.facts import packages
 from tfbench.fs import write_whole
 from tfbench.model import TIME
 from tfbench.policy import PRESETS, preset
-from tfbench.report.html.page import check_library
+from tfbench.report.page import check_library
 from tfbench.report.screen import Screen
 from tfbench.sides.spec import KINDS, TENSORFLOWS
 from tfbench.untrusted import command, plural
@@ -164,7 +164,7 @@ def run_bisect(arguments: argparse.Namespace) -> int:
         for note in setup.notes:
             console.print(note)
     seconds = time.monotonic() - began
-    console.print(f"{len(results)} cases in {seconds:.0f} s (policy {policy.name})")
+    console.print(f"{plural(len(results), 'case')} in {seconds:.0f} s (policy {policy.name})")
     if arguments.report_json is not None:
         asked = {"policy": policy.as_json(), "metric": metric, "wall_seconds": round(seconds, 3)}
         write_whole(arguments.report_json, bisect.as_json(results, points, study.changes, study.causes, asked))

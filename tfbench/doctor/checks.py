@@ -13,6 +13,7 @@ from rich.text import Text
 from tfbench.doctor.machine import GIB, Cgroup, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
 from tfbench.gpus.nvml import hardware_reasons
 from tfbench.report.screen import add_columns, add_row, table
+from tfbench.untrusted import plural
 
 Check = Callable[[Machine, Limits], Finding]
 Grade = tuple[State, str, str]
@@ -125,7 +126,7 @@ def load(others: float, machine: Machine, limits: Limits) -> Grade:
     count = len(machine.cpus)
     average = "" if machine.load_average is None else f", load average {machine.load_average:.2f}"
     state = _graded(others / max(1, count), limits.others_warn, limits.others_bad)
-    what = f"{others:.1f} other processes want one of {count} processors{average}"
+    what = f"{others:.1f} other processes want one of {plural(count, 'processor')}{average}"
     return state, what, "end other programs (`top` lists them), or wait; run one job at a time on a CI runner"
 
 
@@ -189,10 +190,12 @@ def swap(memory: Memory, machine: Machine, limits: Limits) -> Grade:
 def heat(events: int, machine: Machine, limits: Limits) -> Grade:
     spin = machine.spin
     if spin is not None and spin.thermal_events:
-        what = f"heat lowered the processor's clock {spin.thermal_events:.0f} times in {spin.seconds:.0f} s"
+        what = (
+            f"heat lowered the processor's clock {plural(round(spin.thermal_events), 'time')} in {spin.seconds:.0f} s"
+        )
         return BAD, what, "clean or improve the cooling, or cap the clock: sudo cpupower frequency-set -u RATE"
     if events:
-        what = f"heat lowered the processor's clock {events} times since boot, but not just now"
+        what = f"heat lowered the processor's clock {plural(events, 'time')} since boot, but not just now"
         return WARN, what, "cap the clock for long runs: sudo cpupower frequency-set -u RATE"
     return OK, "heat has not lowered the processor's clock since boot", ""
 

@@ -26,6 +26,7 @@ from tfbench.race.prober import Profiler
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.workers import Suite
 from tfbench.sides.spec import Side
+from tfbench.untrusted import plural
 
 FILE = Path(__file__).resolve().parents[1] / "worker" / "workloads" / "test_product.py"
 CASE = Case(f"{FILE.name}::test_product", "test_product", f"{FILE.name}::test_product")
@@ -127,7 +128,7 @@ class GpuCheck:
         if race.decision is None or race.decision.outcome is None:
             return Finding(name, State.BAD, "the race ended without a decision")
         outcome, message = race.decision.outcome, race.decision.reason.message
-        what = f"{outcome}: {message}, in {race.launches} launches, {race.wall_seconds:.1f} s"
+        what = f"{outcome}: {message}, in {plural(race.launches, 'launch')}, {race.wall_seconds:.1f} s"
         if outcome is wanted:
             return Finding(name, State.OK, what)
         state = State.WARN if outcome is Outcome.INCONCLUSIVE else State.BAD

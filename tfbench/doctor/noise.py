@@ -29,7 +29,7 @@ from tfbench.doctor.machine import Finding, Limits, Machine, ObservationWindow, 
 from tfbench.errors import BenchmarkError, TfbenchError
 from tfbench.model import JSON, Case, Effect, Launch, Outcome, Plan, Ratio
 from tfbench.model.formats import plain
-from tfbench.model.words import change, duration, times
+from tfbench.model.words import change, duration, ends, factor, times
 from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared
 from tfbench.race.launch import Clock, Entrant, Launcher, make_plan
@@ -41,6 +41,7 @@ from tfbench.sides.spec import Side
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, unchanged_alpha
 from tfbench.stats.interval import Array, Floats, Posterior, interval, launch_effect, posterior, with_error
 from tfbench.stats.verdict import balanced, classify, regions
+from tfbench.untrusted import plural
 
 # Estimate the noise of launches, and the smallest slowdown that a policy detects in it. Pure
 
@@ -328,7 +329,7 @@ def findings_of(test: NoiseTest, limits: Limits) -> list[Finding]:
     found = [Finding(NAME, State.BAD, text, _IMPORT) for text in broken]
     if middle is None or middle.limit is None:
         launches = min((len(race.launches) for race in test.races), default=0)
-        text = f"the race was too short to tell: a workload had {launches} launches, and {LEAST} are needed"
+        text = f"the race was too short to tell: a workload had {plural(launches, 'launch')}, and {LEAST} are needed"
         return [*found, Finding(NAME, State.UNKNOWN, text, f"give the race more time: --seconds {_enough(test)}")]
     headline = _detectable(middle, middle.limit, policy)
     if _is_blind(middle.limit, limits):
@@ -442,10 +443,9 @@ def _cells(race: SelfRace) -> tuple[str, ...]:
     smallest, seconds = "-", "-"
     if limit.smallest is not None:
         smallest, seconds = f"{limit.smallest:.1%}", duration(limit.launches * race.launch_seconds)
-    center, _, interval = times(limit.itself).partition(" ")
     return (
         duration(race.iteration), launches, f"{limit.noise.launch_deviation:.2%}", f"{limit.noise.zygote_deviation:.2%}",
-        center, interval.strip("()"), smallest, seconds, duration(limit.unchanged_launches * race.launch_seconds),
+        factor(limit.itself.center), ends(limit.itself), smallest, seconds, duration(limit.unchanged_launches * race.launch_seconds),
     )  # fmt: skip
 
 

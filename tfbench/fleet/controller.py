@@ -20,7 +20,7 @@ from tfbench.fs import read_text
 from tfbench.model import Report
 from tfbench.report import json_format
 from tfbench.report.merge import Merger
-from tfbench.untrusted import brief
+from tfbench.untrusted import brief, plural
 
 # Show how far a fleet is: a line that is redrawn in a terminal, and a line now and then elsewhere
 
@@ -41,8 +41,8 @@ def line(status: Status, left: float | None) -> str:
     parts = [f"{status.done} of {status.jobs} jobs", f"{status.running} running"]
     parts.append(f"{status.cases_done} of {status.cases} cases")
     parts += [f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()) if count]
-    parts += [f"{len(status.lost)} jobs lost"] if status.lost else []
-    parts += [f"{len(status.aside)} machines set aside"] if status.aside else []
+    parts += [f"{plural(len(status.lost), 'job')} lost"] if status.lost else []
+    parts += [f"{plural(len(status.aside), 'machine')} set aside"] if status.aside else []
     if left is not None and status.done + len(status.lost) < status.jobs:
         parts.append(f"about {span(left)} left")
     return ", ".join(parts) + (f" ({status.note})" if status.note else "")

@@ -27,7 +27,7 @@ from tfbench.model.report import PolicyContent
 from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
 from tfbench.sides.spec import of_version
 from tfbench.suite.shards import SuitePart
-from tfbench.untrusted import brief, is_case, parse_json
+from tfbench.untrusted import brief, is_case, parse_json, plural
 
 # Describe both sides of a plan such that each machine can check them, with revisions replaced by commits
 
@@ -163,7 +163,9 @@ def read(text: str, name: str) -> Job:
     if job.digest != content.get("digest"):
         raise JobError(f"{brief(name)} was edited: its content does not match its digest; run tfbench fleet plan again")
     if not job.index <= job.of or len(job.cases) > job.suite_cases:
-        raise JobError(f"{brief(name)} contradicts itself: job {job.index} of {job.of}, {len(job.cases)} cases")
+        raise JobError(
+            f"{brief(name)} contradicts itself: job {job.index} of {job.of}, {plural(len(job.cases), 'case')}"
+        )
     if strange := next((case for case in job.cases if not is_case(case)), ""):  # pytest reads them as arguments
         raise JobError(f"{brief(name)} has a case named {brief(repr(strange))}, which is no name of a benchmark")
     return job

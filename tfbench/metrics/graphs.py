@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tfbench.model.words import exchanged, named
+from tfbench.untrusted import plural
 
 Node = Mapping[str, Any]
 Nodes = Collection[Node]
@@ -272,7 +273,7 @@ def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Chang
         where = f"{XLA} {name}"
         if not old or not new:
             side, word = (new, "added") if new else (old, "removed")
-            changes.append(Change(where, word, f"a module of {sum(side.values())} kernels: {named(side)}"))
+            changes.append(Change(where, word, f"a module of {plural(sum(side.values()), 'kernel')}: {named(side)}"))
             continue
         if not (changed := exchanged(**lost_and_gained(old, new))):
             continue
@@ -281,7 +282,7 @@ def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Chang
         what = "removed" if not more else "added" if not less else "other kernel"
         if less and more and first != second:
             what = "fused together" if second < first else "fused apart"
-        changes.append(Change(where, what, f"{first} kernels before, {second} now: {changed}"))
+        changes.append(Change(where, what, f"{plural(first, 'kernel')} before, {second} now: {changed}"))
     return changes
 
 

@@ -47,12 +47,14 @@ class Claim:
     name: str
     """``faster_than``, ``as_fast``, ``smaller_than`` or ``as_accurate``; ``no_leak`` is about this case alone."""
     other: str
-    """The other variant as the benchmark names it: the levels in which it differs from this case. For ``no_leak``, the
-    kinds of `LEAK_KINDS`, separated by commas, empty for all."""
+    """The other variant as the benchmark names it: the levels in which it differs from this case. For ``no_leak`` its
+    ``kinds`` as text."""
     levels: tuple[tuple[str, str], ...]
     bound: float = 0.0
     """The least factor by which this case is faster or smaller, or the largest loss of accuracy."""
     metric: str = TIME
+    kinds: tuple[str, ...] = ()
+    """Of ``no_leak``: which of `LEAK_KINDS` must not grow."""
 
 
 @dataclass(frozen=True, slots=True)

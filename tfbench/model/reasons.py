@@ -416,6 +416,10 @@ def _few_sessions(sessions: int, needed: int) -> str:
     )
 
 
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
 def _spread(sessions: int, deviation: float) -> str:
     return f"the spread of {sessions} sessions, deviation {deviation:.1%}"
 
@@ -470,7 +474,7 @@ def _values_changed(
     before: float, now: float, unit: str, ratio: Ratio | None = None, launches: int = 0, **counts: Mapping[str, int]
 ) -> str:
     """Say how a metric changed: with the entries lost and gained if it counts, or with the evidence if it is sampled."""
-    sampled = evidence(ratio, launches) if ratio else f"{launches} launches" if launches else ""
+    sampled = evidence(ratio, launches) if ratio else plural(launches, "launch") if launches else ""
     counted = f": {exchanged(**counts)}" if counts else ""
     return _values(before, now, unit) + counted + (f" ({sampled})" if sampled else "")
 
@@ -484,7 +488,7 @@ def _not_exact(how: str, **facts: Any) -> str:
 
 
 def _few_launches(needed: int, **facts: Any) -> str:
-    return f"{_values(**facts)}, but {needed} launches of each side are needed"
+    return f"{_values(**facts)}, but {plural(needed, 'launch')} of each side are needed"
 
 
 def _apart(error: float, output: str, structure: str, unit: str = "") -> str:
@@ -527,11 +531,11 @@ def _other_ops(expected: Mapping[str, int], counted: Mapping[str, int], graph: M
 
 
 def _kernels(counts: Mapping[str, int]) -> str:
-    return f"XLA compiled {sum(counts.values())} kernels: {named(counts)}"
+    return f"XLA compiled {plural(sum(counts.values()), 'kernel')}: {named(counts)}"
 
 
 def _traces(traces: float, limit: int, causes: Mapping[str, int] | None = None) -> str:
-    text = f"traced {traces:.0f} times, {limit} allowed"
+    text = f"traced {plural(round(traces), 'time')}, {limit} allowed"
     return text if causes is None else f"{text}: {named(causes)}"
 
 
@@ -583,7 +587,9 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     ReasonCode.SLOW_CALLS: _slow_calls,
     ReasonCode.FEWER_SLOW_CALLS: _slow_calls,
     ReasonCode.INTERRUPTED: "the run was interrupted before this was confirmed: ",
-    ReasonCode.DISTURBED: "not decided, as {launches} launches were discarded: {why}",
+    ReasonCode.DISTURBED: lambda launches, why: (
+        f"not decided, as {plural(launches, 'launch')} {_were(launches)} discarded: {why}"
+    ),
     ReasonCode.WITHIN_ABS_TOLERANCE: lambda tolerance, difference: (
         f"within {1e3 * tolerance:.0f} ms either way: {1e3 * difference:+.1f} ms"
     ),
@@ -591,12 +597,12 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     Note.P90_ROUNDS: "not decided: p90 needs at least {needed} rounds, and the race has {rounds}",
     Note.RARE_CALLS: "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}",
     Note.LAUNCHES_NEEDED: "a decision would take about {launches:.0f} launches, {seconds:.0f} s",
-    Note.SHORT_LAUNCHES: "{launches} launches for it alone took {seconds:.1f} s",
+    Note.SHORT_LAUNCHES: lambda launches, seconds: f"{plural(launches, 'launch')} for it alone took {seconds:.1f} s",
     Note.SCATTER: "ratios of single launches have a standard deviation of {deviation:.1%}",
     Note.FIRST_CALL_PARTS: _first_call_parts,
     Note.CALLS: calls,
     Note.OWN_TIMES: "one time per launch, as the benchmark takes and reports it itself",
-    Note.PER_ITEM: "per item, as a call had {before:g} items and has {now:g} now",
+    Note.PER_ITEM: "per item: a call had {before:g}, and has {now:g} now",
     Note.TWO_SPEEDS: _two_speeds,
     Note.OWN_THRESHOLDS: lambda **values: f"own thresholds: {thresholds(values)}",
     Note.STRICTER_THRESHOLDS: lambda **values: (
@@ -623,7 +629,9 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     ),
     Note.CLEARED: "a second job did not confirm it: {outcome}, ",
     # A suite
-    ReasonCode.FEW_CASES: "{cases} cases were raced against the baseline, and a mean needs {needed}",
+    ReasonCode.FEW_CASES: lambda cases, needed: (
+        f"{plural(cases, 'case')} {_were(cases)} raced against the baseline, and a mean needs {needed}"
+    ),
     Note.MEAN: _mean,
     Note.TOO_FEW_AGAIN: "too few cases could be raced again to confirm it",
     Note.FIRST_MEAN: "fresh launches did not confirm what came first: ",
@@ -733,6 +741,8 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     ReasonCode.WITHIN_SCATTER: "within the scatter of {units}",
     ReasonCode.STANDS_OUT: lambda ratio, units: f"{change(ratio)}, beyond the scatter of {units}",
     Note.NO_ROUNDS: "no raw times in the file, so there is no interval",
-    Note.FEW_ROUNDS: "{rounds} rounds are too few for an interval",
+    Note.FEW_ROUNDS: lambda rounds: (
+        f"{plural(rounds, 'round')} {'is' if rounds == 1 else 'are'} too few for an interval"
+    ),
 }
 """Code -> a template of its facts, or a function of them. A template that ends with a space is completed by a note."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tfbench.model.measurement import Calls, Ratio
+from tfbench.untrusted import plural
 
 BYTES, SECONDS = "B", "s"
 """Units of metrics that `amount` gives a prefix."""
@@ -39,6 +40,14 @@ def rate(amount: float, unit: str) -> str:
     return _scaled(amount, _MULTIPLES, unit)
 
 
+def rates(before: float | None, now: float | None, unit: str) -> str:
+    """Format the rates of both sides, with their unit once if it is the same: ``1.20 -> 1.14 Mitems/s``."""
+    scales = [_scale(amount, _MULTIPLES) if amount else None for amount in (before, now)]
+    if before and scales[0] == scales[1] and scales[0]:
+        return f"{_significant(before / scales[0][0])} -> {rate(now or 0.0, unit)}"
+    return " -> ".join(rate(amount, unit) if amount else "-" for amount in (before, now))
+
+
 def size(amount: float) -> str:
     """Format bytes with a binary prefix: ``9.42 MiB``."""
     for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
@@ -47,8 +56,12 @@ def size(amount: float) -> str:
     return f"{amount:.0f} B"
 
 
+def _scale(amount: float, scales: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    return next((step for step in scales if amount >= step[0]), scales[-1])
+
+
 def _scaled(amount: float, scales: Sequence[tuple[float, str]], unit: str) -> str:
-    scale, prefix = next((step for step in scales if amount >= step[0]), scales[-1])
+    scale, prefix = _scale(amount, scales)
     return f"{_significant(amount / scale)} {prefix}{unit}"
 
 
@@ -60,6 +73,11 @@ def _significant(value: float) -> str:
 def percent(fraction: float) -> str:
     """Format a fraction: ``62%``. Below 10%, add a decimal: ``6.2%``."""
     return f"{fraction:.0%}" if fraction >= 0.1 else f"{fraction:.1%}"
+
+
+def signed(fraction: float) -> str:
+    """Format a change like `percent`, with its sign: ``+33%``, ``-0.4%``."""
+    return f"{fraction:+.0%}" if abs(fraction) >= 0.1 else f"{fraction:+.1%}"
 
 
 # Values of metrics
@@ -117,10 +135,16 @@ def change(ratio: float) -> str:
 
 def times(ratio: Ratio) -> str:
     """Format a ratio with its interval: ``1.052 (1.031 to 1.074)``."""
-    return f"{_ratio(ratio.center)} ({_ratio(ratio.low)} to {_ratio(ratio.high)})"
+    return f"{factor(ratio.center)} ({ends(ratio)})"
 
 
-def _ratio(value: float) -> str:
+def ends(ratio: Ratio) -> str:
+    """Format the interval of a ratio: ``1.031 to 1.074``."""
+    return f"{factor(ratio.low)} to {factor(ratio.high)}"
+
+
+def factor(value: float) -> str:
+    """Format a ratio: ``1.052``."""
     if math.isinf(value):
         return "∞"
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
@@ -129,7 +153,7 @@ def _ratio(value: float) -> str:
 def evidence(ratio: Ratio, launches: int) -> str:
     """Format the evidence for a change: ``interval +1.0% to +3.0% at 95% confidence, 6 launches``."""
     low, high = (f"{end - 1:+.1%}" if end < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))
-    count = f"{launches} launch{'' if launches == 1 else 'es'}"
+    count = plural(launches, "launch")
     return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {count}"
 
 

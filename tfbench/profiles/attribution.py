@@ -14,12 +14,13 @@ from statistics import fmean
 from typing import NamedTuple
 
 from tfbench.model import JSON, Word
-from tfbench.model.words import time
+from tfbench.model.words import signed, time
 from tfbench.policy import Policy
 from tfbench.profiles.sections import Column, Section, Table
 from tfbench.profiles.tfdata import Bottlenecks, Input, TfDataStage, fix, is_overhead
 from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length, without
 from tfbench.profiles.xprof import Overview
+from tfbench.untrusted import plural
 
 # Compare sampled profiles of Python functions, and memory by keeper, of two sides
 
@@ -105,12 +106,27 @@ def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Gro
     return max(found)[1] if found else None
 
 
-def describe(cause: Grown) -> str:
-    """Describe it: ``Python: a.b takes 3.10 ms of a sampled call of 4.00 ms, and 200 µs of 1.00 ms before; 97% of the slowdown``."""
+def describe(cause: Grown, raced: float | None = None) -> str:
+    """Describe it: ``Python: a.b takes 3.10 ms of a sampled call of 4.00 ms, and 200 µs of 1.00 ms before; 97% of its slowdown``.
+
+    Args:
+        raced: The raced slowdown as a fraction. The text has it beside the sampled one, which it does not bound.
+    """
     (was, call_before), (takes, call) = zip((cause.before, cause.now), cause.calls, strict=True)
     before = f", and {time(was)} of {time(call_before)} before" if was else ", and did not run before"
     text = f"Python: {cause.function} takes {time(takes)} of a sampled call of {time(call)}{before}"
-    return f"{text}; {cause.share:.0%} of the slowdown"
+    return f"{text}; {of_slowdown(cause.share, call / call_before - 1, raced)}"
+
+
+def of_slowdown(share: float, seen: float, raced: float | None) -> str:
+    """Say which share of a slowdown something holds, at most all of it: ``97% of its slowdown (+20%, raced: +5.8%)``.
+
+    Args:
+        seen: The slowdown of the profiled or sampled steps, as a fraction.
+        raced: That of the race, ``None`` without one. Profiles add to the time of a step, so that they may show more.
+    """
+    both = f" ({signed(seen)}, raced: {signed(raced)})" if raced is not None else ""
+    return f"{min(1.0, share):.0%} of its slowdown{both}"
 
 
 def _allocated(before: PythonProfile, now: PythonProfile) -> list[str]:
@@ -522,7 +538,7 @@ def _launch_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
         ops = sum(part.calls for key, part in steps.parts.items() if key.category in computing)
         yield (
             "launch-bound",
-            f"{share:.0%} of a step is neither an op nor waiting, but Python and the dispatch of {ops:.0f} ops",
+            f"{share:.0%} of a step is neither an op nor waiting, but Python and the dispatch of {plural(round(ops), 'op')}",
             "use tf.function with jit_compile=True, a larger batch, or several steps per call (steps_per_execution)",
             "benchmarks/test_training.py::test_execution",
         )
@@ -548,7 +564,7 @@ def _transposes(seen: Seen, policy: Policy) -> Iterator[Advice]:
         calls = sum(steps.parts[key].calls for key in keys)
         yield (
             "transposes",
-            f"{calls:.0f} transposes take {share:.0%} of a step",
+            f"{plural(round(calls), 'transpose')} per step: {share:.0%} of it",
             "keep one layout throughout: NHWC on CPUs, and the layout that the convolutions prefer on GPUs",
             "benchmarks/test_convolution.py::test_conv2d_3x3",
         )

@@ -39,6 +39,7 @@ from tfbench.profiles.sections import (
 )
 from tfbench.profiles.tfdata import without_numbers
 from tfbench.profiles.xplane import NO_MARKER
+from tfbench.untrusted import plural
 
 # Ask xprof about a profile, and return its tables as rows keyed by column
 
@@ -517,7 +518,7 @@ def overview(answers: Answers, ops: Sequence[Row]) -> tuple[Overview, Section]:
          "selfTimePercent": number(row["total_self_time"]) / whole} for row in ops
     ]  # fmt: skip
     tables = (
-        parts_table("breakdown", f"Mean of {len(rows)} steps", parts, parts["step"]),
+        parts_table("breakdown", f"Mean of {plural(len(rows), 'step')}", parts, parts["step"]),
         table_of("top_ops", f"The {len(top[:TOP])} longest ops", _TOP_OPS, top[:TOP]),
         table_of("steps", "Each step", sources, rows),
     )

@@ -6,7 +6,7 @@ import select
 import shutil
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -266,10 +266,12 @@ def _read(answer: protocol.Probed, folder: Path) -> ProbeOutput:
     evidence = answer.found
     names = evidence["xla"]["modules"] if "xla" in evidence else []
     modules: dict[str, str] = {}
+    occurrences: Counter[str] = Counter()
     for name in names:
+        module = of_module(name)
+        occurrences[module] += 1
         text = (folder / XLA_FOLDER / name).read_text(encoding="utf-8", errors="replace")
-        again = sum(of_module(name) == known.partition(" #")[0] for known in modules)
-        modules[f"{of_module(name)} #{again + 1}" if again else of_module(name)] = text
+        modules[f"{module} #{occurrences[module]}" if occurrences[module] > 1 else module] = text
     assigned = (folder / XLA_FOLDER / f"{name.removesuffix('.txt')}-buffer-assignment.txt" for name in names)
     return ProbeOutput(
         found=evidence,

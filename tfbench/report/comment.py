@@ -207,7 +207,7 @@ def _why(report: Report, verdicts: Sequence[Verdict]) -> str:
     """List the causes of each regression, from profiles."""
     cases = dict.fromkeys(one.case.name for one in verdicts if one.outcome is Outcome.REGRESSED)
     blocks = [
-        "\n".join([f"- {code(case)}", *(f"  - {plain(line.removeprefix('profile: '))}" for line in why)])
+        "\n".join([f"- {code(case)}", *(f"  - {plain(line)}" for line in why)])
         for case in cases
         if (why := report.why(case))
     ]

@@ -100,7 +100,7 @@ def _row(one: CaseFinding, *, again: bool) -> str:
     timed = [one.sides("→"), times(one.timed.ratio)] if one.timed.ratio else []
     ratio = "".join(f", {plain(words)}" for words in timed if words)
     tail = calls_that_differ(one.timed)
-    details = [*([tail] if tail else []), *one.causes]
+    details = [*([tail] if tail else []), *one.why]
     lines = [f"- {code(one.case.name)}: {plain(one.what)}{ratio}", *(f"  - {plain(detail)}" for detail in details)]
     if again and one.command:
         lines.append(f"  - race it again: {verbatim(one.command)}")

@@ -13,6 +13,7 @@ from tfbench.model import JSON, Note, Outcome, ReasonCode, Report, Skip, Verdict
 from tfbench.report.comment import code_of_side
 from tfbench.sides.counterparts import case_named
 from tfbench.suite.shards import digest
+from tfbench.untrusted import plural
 
 Named = tuple[str, Report]
 """The name of a report in error messages, and the report."""
@@ -186,7 +187,7 @@ class Merger:
             raise ReportError(f"shard {which} never reported: its job failed, or its report was not uploaded")
         if len(self._owner) != first["suite_cases"] or digest(self._owner) != first["suite"]:
             raise ReportError(
-                f"the shards have {len(self._owner)} cases together, the suite has {first['suite_cases']}"
+                f"the shards have {plural(len(self._owner), 'case')} together, the suite has {first['suite_cases']}"
             )
         for case, (name, row) in self._common.items():
             if case in self._owner:

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from tfbench.metrics.exact import MetricChange
 from tfbench.model import JSON
-from tfbench.model.words import percent, size, time
-from tfbench.profiles.attribution import Attribution, Cause, TimeCategory
+from tfbench.model.words import percent, signed, size, time
+from tfbench.profiles.attribution import Attribution, Cause, TimeCategory, of_slowdown
 from tfbench.profiles.sections import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
 from tfbench.report.screen import add_columns, add_row, table
 
@@ -63,7 +63,7 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
         add_row(categories, name, time(before), time(now), _signed(now - before))
     if not attribution.causes:
         return Group(*lines, categories)
-    causes = table(f"Causes: {attribution.explained:.0%} of the slowdown")
+    causes = table(f"Causes: {min(1.0, attribution.explained):.0%} of the slowdown")
     add_columns(causes, "what", "where", fold=True)
     add_columns(causes, "change", "share", "calls before", "now", right=True)
     add_columns(causes, "new", fold=True)
@@ -71,7 +71,7 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
         what = _listed(cause.kinds) or str(cause.category)
         if cause.instead:
             what = f"{_listed(cause.kinds)} instead of {_listed(cause.instead)} ({_ENDED[cause.after]})"
-        size = (_signed(cause.grew), f"{cause.share:.0%}", *(f"{calls:g}" for calls in cause.calls))
+        size = (_signed(cause.grew), f"{min(1.0, cause.share):.0%}", *(f"{calls:g}" for calls in cause.calls))
         add_row(causes, what, str(cause.category), *size, _listed(cause.new))
     return Group(*lines, categories, causes)
 
@@ -90,25 +90,30 @@ def in_words(attribution: Attribution, raced: float | None, enough: float) -> li
     before, now = map(time, (attribution.before, attribution.now))
     grew = attribution.now - attribution.before
     if raced is not None and grew < enough * attribution.before:
-        change = grew / attribution.before
         return [
-            f"profile: the slowdown is not visible: a profiled step takes {now} instead of {before} ({change:+.1%}, "
-            f"raced: {raced:+.1%}); the cause is outside of the steps, or smaller than the overhead of profiling"
+            f"profile: the slowdown is not visible: a profiled step takes {now} instead of {before} "
+            f"({signed(grew / attribution.before)}, raced: {signed(raced)}); the cause is outside of the steps, or smaller "
+            "than the overhead of profiling"
         ]
     if grew <= 0:
         return [f"profile: a step takes {now}, and {before} before: not slower"]
     category = attribution.spent[0][0]
-    percent = f"{grew / attribution.before:+.0%}" + (f", raced: {raced:+.0%}" if raced is not None else "")
-    lines = [f"profile: a step takes {now} instead of {before} ({percent}); {category} grew most"]
-    lines += [f"  {describe_cause(cause)}" for cause in attribution.causes[: MOST - 1]]
+    both = signed(grew / attribution.before) + (f", raced: {signed(raced)}" if raced is not None else "")
+    lines = [f"profile: a step takes {now} instead of {before} ({both}); {category} grew most"]
+    lines += [f"  {describe_cause(cause, attribution)}" for cause in attribution.causes[: MOST - 1]]
     if not attribution.causes:
         lines.append("  no single op grew by much: the growth is spread over many ops")
     return lines
 
 
-def describe_cause(cause: Cause) -> str:
-    """Describe a cause: ``MatMul +1.20 ms per step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1)``."""
-    size = f"+{time(cause.grew)} per step, {cause.share:.0%} of the slowdown"
+def describe_cause(cause: Cause, attribution: Attribution, raced: float | None = None) -> str:
+    """Describe a cause: ``MatMul +1.20 ms per profiled step, 97% of its slowdown: 2 calls instead of 1 (MatMul_1)``.
+
+    Args:
+        raced: The raced slowdown as a fraction, to say beside that of the profiles.
+    """
+    share = of_slowdown(cause.share, attribution.now / attribution.before - 1, raced)
+    size = f"+{time(cause.grew)} per profiled step, {share}"
     if cause.category is TimeCategory.OTHER:
         return f"{TimeCategory.OTHER} (Python, dispatch) {size}"
     kinds = _listed(cause.kinds)

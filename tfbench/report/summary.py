@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfbench.metrics.catalog import CONTRACT
-from tfbench.model import TIME, Case, Note, Outcome, Ratio, ReasonCode, Report, Verdict
+from tfbench.model import TIME, Case, Note, Outcome, Ratio, Reason, ReasonCode, Report, Verdict
 from tfbench.model.measurement import by_side
 from tfbench.model.words import calls, duration, hidden
 from tfbench.policy import Policy
@@ -97,21 +97,26 @@ _DEFAULT_POLICY = "standard"
 
 
 def command_for(report: Report, verdict: Verdict, *, shared: bool = False) -> str:
-    """Return the command that races the case of a verdict again, quoted for a shell.
+    """Return the command that races the case of a verdict again, quoted for a shell: `command_words` as text."""
+    return command(*command_words(report, verdict, shared=shared))
+
+
+def command_words(report: Report, verdict: Verdict, *, shared: bool = False) -> tuple[str, ...]:
+    """Return the words of the command that races the case of a verdict again. The last one is the name of the case.
 
     Args:
         shared: Whether strangers read the command. Then the other side must be of a form that can do no harm.
 
     Returns:
-        ``""`` if the case no longer exists, or a name or side is not one that a shell can safely be given.
+        No word if the case no longer exists, or a name or side is not one that a shell can safely be given.
     """
     name = verdict.case.name
     if verdict.outcome is Outcome.MISSING or not is_case(name):
-        return ""
+        return ()
     side = report.sides.get("baseline", {})
     spec, baseline = side.get("spec", ""), side.get("saved", "")
     if spec and not baseline and (not is_shared_spec(spec) if shared else printable(spec) != spec):
-        return ""
+        return ()
     words = ["--baseline", baseline] if baseline else ["--against", spec] if spec else []
     policy = str(report.policy.get("name") or _DEFAULT_POLICY)
     if policy != _DEFAULT_POLICY and policy.isalnum() and policy.isascii():
@@ -119,14 +124,16 @@ def command_for(report: Report, verdict: Verdict, *, shared: bool = False) -> st
     slowdown = report.sides.get("contender", {}).get("slowdown")
     if spec and isinstance(slowdown, (int, float)) and slowdown > 0:
         words += ["--inject-slowdown", f"{slowdown:g}"]
-    return command("pytest", "--benchmark", *words, name)
+    return "pytest", "--benchmark", *words, name
 
 
 # Sort the verdicts of a report into what a reader must know, in the order in which terminal, HTML and Markdown show it
 
 
 _CAUSES = 5
-"""Maximum lines of causes of a case. A profile has at most five; `unexplained` has the metrics that are left out."""
+"""Maximum causes of a case. A profile has at most five; `CaseFinding.unexplained` has the metrics that are left out."""
+_OTHERS = 4
+"""Maximum other metrics of a case that are listed."""
 _REACH = 10.0
 """Ratio from which on an interval would flatten all others, and is drawn at the end."""
 _MEASURED: Mapping[str, str] = {
@@ -157,7 +164,8 @@ _GROUPS: Mapping[Outcome, Group] = {
     Outcome.INCONCLUSIVE: Group.INCONCLUSIVE,
     Outcome.IMPROVED: Group.IMPROVEMENTS,
 }
-_DECISIVE = (Outcome.ERROR, Outcome.MISSING, Outcome.REGRESSED, Outcome.IMPROVED)
+_CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
+_DECISIVE = (Outcome.ERROR, Outcome.MISSING, *_CHANGED)
 """Outcomes that are worth a line for any metric; the others only for the time."""
 
 
@@ -175,8 +183,11 @@ class CaseFinding:
     estimated: bool
     """Whether ``new`` is ``old`` times the ratio, because noise between launches moved one of the medians."""
     causes: tuple[str, ...]
-    command: str
-    """The command that races the case again, ``""`` if the report's names are not safe to paste."""
+    """From the case's profiles and its other metrics, a line each."""
+    unexplained: tuple[Verdict, ...]
+    """Those of ``others`` on metrics that no cause names."""
+    again: tuple[str, ...]
+    """Words of the command that races the case again, see `command_words`."""
 
     @property
     def group(self) -> Group:
@@ -197,15 +208,16 @@ class CaseFinding:
         return next(iter(report_times((self.verdict, *self.others))), self.verdict)
 
     @property
-    def unexplained(self) -> list[Verdict]:
-        """The verdicts on other metrics that no cause names."""
-        named = tuple(cause.partition(":")[0] for cause in self.causes)
-        return [row for row in self.others if row.metric != TIME and row.metric not in named]
+    def why(self) -> list[str]:
+        """What explains the verdict, a line each: its reason if it is no change, the causes, and other verdicts."""
+        reason = [] if self.verdict.outcome in _CHANGED else [_first_line(self.verdict.reason)]
+        rest = [f"{row.outcome} {row.metric}" for row in self.unexplained[:_OTHERS]]
+        return [*[*reason, *self.causes][:_CAUSES], *rest]
 
     @property
-    def said(self) -> list[str]:
-        """The causes, and the verdicts that they do not name, a line each."""
-        return [*self.causes, *(f"{row.outcome} {row.metric}" for row in self.unexplained)]
+    def command(self) -> str:
+        """The command that races the case again, ``""`` if the report's names are not safe to paste."""
+        return command(*self.again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,8 +355,11 @@ def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]
         old, new = (sides[side].median_seconds if side in sides else None for side in ("baseline", "contender"))
         ratio = next((one.ratio for one in report_times(some)), None)
         old, new, estimated = consistent(old, new if new is not None else medians.get(name), ratio)
-        causes, command = _causes(report, some), command_for(report, some[0], shared=shared)
-        found.append(CaseFinding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, command))
+        causes, unexplained = _causes(report, some)
+        again = command_words(report, some[0], shared=shared)
+        found.append(
+            CaseFinding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, unexplained, again)
+        )
     return sorted(found, key=lambda one: gravity(one.verdict))
 
 
@@ -384,8 +399,11 @@ def consistent(
     return (old, new, False) if ratio.low <= new / old <= ratio.high else (old, old * ratio.center, True)
 
 
-def _causes(report: Report, rows: Sequence[Verdict]) -> tuple[str, ...]:
-    """Return the causes of a case's verdicts: those of its profiles, or the changes of its other metrics."""
+def _causes(report: Report, rows: Sequence[Verdict]) -> tuple[tuple[str, ...], tuple[Verdict, ...]]:
+    """Return the causes of a case's verdicts, and its verdicts on other metrics that no cause names.
+
+    Causes come from the profiles of the case, then from the changes of its other metrics.
+    """
     changes = [
         str(change)
         for row in rows
@@ -394,11 +412,16 @@ def _causes(report: Report, rows: Sequence[Verdict]) -> tuple[str, ...]:
         if note.code == Note.OTHER_METRICS
         for change in note.notes
     ]
-    if rows[0].outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
-        reason = rows[0].reason.message.partition("\n")[0]
-        return (reason, *(change for change in changes if change not in reason))[:_CAUSES]
-    lines = [*(line.strip() for line in report.why(rows[0].case.name)), *changes]
-    for row in rows:
-        if row.metric != TIME and row.outcome is not Outcome.INCONCLUSIVE:
-            lines.append(f"{row.metric}: {row.reason.message}".partition("\n")[0])
-    return tuple(lines[:_CAUSES])
+    others = [row for row in rows[1:] if row.metric != TIME]
+    if rows[0].outcome not in _CHANGED:  # the reason on the time has its changes
+        return () if rows[0].metric == TIME else tuple(changes), tuple(others)
+    causes = [*(line.strip() for line in report.why(rows[0].case.name)), *changes][:_CAUSES]
+    named = [row for row in rows if row.metric != TIME and row.outcome is not Outcome.INCONCLUSIVE]
+    named = named[: _CAUSES - len(causes)]
+    causes += [f"{row.metric}: {_first_line(row.reason)}" for row in named]
+    return tuple(causes), tuple(row for row in others if row not in named)
+
+
+def _first_line(reason: Reason) -> str:
+    """Return a reason in one line; that of a file may have several."""
+    return reason.message.partition("\n")[0]

@@ -24,6 +24,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tfbench.fs import atomic_dir
 from tfbench.model import TIME, Report, Verdict
+from tfbench.untrusted import plural
 
 
 def export(report: Report, target: str) -> str:
@@ -52,7 +53,7 @@ def export(report: Report, target: str) -> str:
             for summary in summaries:
                 writer.write(Event(wall_time=now, step=0, summary=summary).SerializeToString())
             writer.flush()
-    return f"{target}: {len(scalars)} runs; tensorboard --logdir {target}"
+    return f"{target}: {plural(len(scalars), 'run')}; tensorboard --logdir {target}"
 
 
 def _scalar(tag: str, value: float) -> Summary:

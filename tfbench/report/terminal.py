@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, Ratio, Report, VariantResult
-from tfbench.model.words import duration, percent, rate, size, thresholds, times
+from tfbench.model.words import duration, percent, rate, rates, size, thresholds, times
 from tfbench.report.comment import differences
 from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, table
 from tfbench.report.summary import (
@@ -29,7 +28,7 @@ from tfbench.report.summary import (
     summarize,
 )
 from tfbench.stats.rounds import UNITS
-from tfbench.untrusted import some
+from tfbench.untrusted import command, plural, some
 
 # Tables of the variants of each workload, relative to the reference variant, for the terminal
 
@@ -113,8 +112,6 @@ def _ratio_cell(result: VariantResult) -> Text:
 
 _MOST: Mapping[Group, int] = {Group.ERRORS: 30, Group.REGRESSIONS: 30, Group.INCONCLUSIVE: 10, Group.IMPROVEMENTS: 10}
 """Maximum cases of each part."""
-_OTHERS = 4
-"""Maximum other metrics of a case."""
 _SKIPS = 5
 """Maximum different reasons of skipped cases."""
 _LEAST_SHARE = 0.005
@@ -204,13 +201,12 @@ def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: f
         lines.append(_comparison(one, timed.ratio, limits, width, reach))
     elif one.new is not None and verdict.outcome is not Outcome.ERROR:
         lines.append(Text(f"{_INDENT}{duration(one.new)} now"))
-    lines += [Text(f"{_INDENT}{_rate(*rates, unit)}") for unit, rates in list(timed.rates.items())[:1]]
+    lines += [Text(f"{_INDENT}{rates(*both, unit)}") for unit, both in list(timed.rates.items())[:1]]
     if tail := calls_that_differ(timed):
         lines.append(_hanging(tail, width))
-    lines += [_hanging(cause, width) for cause in one.causes]
-    lines += [_hanging(f"{row.outcome} {row.metric}", width) for row in one.unexplained[:_OTHERS]]
-    if one.command:
-        lines.append(_command(one.command, width))
+    lines += [_hanging(line, width) for line in one.why]
+    if one.again:
+        lines.append(_command(one.again, width))
     return lines
 
 
@@ -219,13 +215,6 @@ def _comparison(one: CaseFinding, ratio: Ratio, limits: tuple[float, float], wid
     line = Text(f"{_INDENT}{'  '.join(filter(None, (one.sides(), times(ratio))))}")
     room = min(30, width - line.cell_len - 2)
     return line.append(f"  {bar(ratio, limits, reach, room)}", "dim") if room >= 12 else line
-
-
-def _rate(before: float | None, now: float | None, unit: str) -> str:
-    """Format the throughput of both sides: ``1.20 -> 1.14 Mitems/s``."""
-    was, is_now = (rate(one, unit) if one else "-" for one in (before, now))
-    scale, _, other = was.rpartition(" ")
-    return f"{scale} -> {is_now}" if other == is_now.rpartition(" ")[2] else f"{was} -> {is_now}"
 
 
 def _own_thresholds(report: Report, width: int) -> list[RenderableType]:
@@ -242,14 +231,12 @@ def _hanging(text: str, width: int) -> RenderableType:
     return Padding(Text(text), (0, 0, 0, len(_INDENT)), expand=False) if width > 2 * len(_INDENT) else Text(text)
 
 
-def _command(again: str, width: int) -> Text:
-    """Return the command that races the case again, over two lines if necessary: a shell joins them again."""
-    words = shlex.split(again)
-    first, last = shlex.join(words[:-1]), shlex.quote(words[-1])
-    joined = f"{_INDENT}{again}"
-    if len(joined) > width:
-        joined = f"{_INDENT}{first} \\\n{_INDENT}  {last}"
-    return Text(joined, "cyan", no_wrap=True, overflow="ignore")
+def _command(words: Sequence[str], width: int) -> Text:
+    """Return a command, over two lines if necessary: a shell joins them again."""
+    text = f"{_INDENT}{command(*words)}"
+    if len(text) > width:
+        text = f"{_INDENT}{command(*words[:-1])} \\\n{_INDENT}  {command(words[-1])}"
+    return Text(text, "cyan", no_wrap=True, overflow="ignore")
 
 
 def _skipped(report: Report) -> list[RenderableType]:
@@ -260,7 +247,7 @@ def _skipped(report: Report) -> list[RenderableType]:
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         lines.append(Text(f"skipped {cases[0].short_name}{more}: {reason}", "yellow"))
     if (others := len(reasons) - _SKIPS) > 0:
-        lines.append(Text(f"skipped for {others} other reasons: see --report-json"))
+        lines.append(Text(f"skipped for {plural(others, 'other reason')}: see --report-json"))
     return lines
 
 

@@ -39,6 +39,7 @@ from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.results import with_facts
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
+from tfbench.untrusted import plural
 
 # Explain what changed in a case between two entrants, from probes without timing
 
@@ -96,7 +97,7 @@ def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
 # Name the cause of a difference between two sides: a retrace, an op, a Python function, or who keeps memory
 
 
-RETRACES = ("retraces_per_call", "retraces")
+RETRACES = {"retraces_per_call": " per call", "retraces": " after the first call"}
 _OPS = "graph_ops"
 _LEAKS = frozenset(metric.name for metric in LEAK_METRICS)
 _EXECUTES = "tensorflow.python.eager."
@@ -108,6 +109,16 @@ _LAUNCHES = 2
 """Profiled launches per side. A cause of half of a slowdown needs no more, unlike the many small ones of `explain`."""
 
 
+@dataclass(frozen=True)
+class NamedCauses:
+    """The cause of a difference, and then what supports it."""
+
+    lines: list[str]
+    """Empty if nothing was found."""
+    in_python: bool = False
+    """Whether the cause is Python's own time, so that no default of TensorFlow can explain it."""
+
+
 def causes(
     launcher: ProcessLauncher,
     policy: Policy,
@@ -116,8 +127,8 @@ def causes(
     found: Explanation,
     slowdown: float | None,
     tell: Callable[[str], None] = lambda text: None,
-) -> list[str]:
-    """Return the cause of a difference, and then what supports it, a line each; empty if nothing was found.
+) -> NamedCauses:
+    """Name the cause of a difference.
 
     Args:
         sides: The case before, and now.
@@ -129,22 +140,23 @@ def causes(
     ops = ops_changed(found)
     enough = policy.profiles_must_show(slowdown)
     if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
-        return [*lines, *_memory(launcher, policy, sides, tell), *ops]
+        return NamedCauses([*lines, *_memory(launcher, policy, sides, tell), *ops])
     if metric == TIME:
         attribution = _profiled(launcher, policy, sides, slowdown, tell)
-        if ops_found := op_lines(attribution, enough):
-            return [*lines, *ops_found, *ops]
+        if ops_found := op_lines(attribution, slowdown, enough):
+            return NamedCauses([*lines, *ops_found, *ops])
     if metric not in (TIME, FIRST_CALL):
-        return [*lines, *ops]
-    return [*lines, *_python(launcher, policy, sides, metric, enough, tell), *ops]
+        return NamedCauses([*lines, *ops])
+    python = _python(launcher, policy, sides, metric, slowdown, tell)
+    return NamedCauses([*lines, *python, *ops], bool(python) and not lines)
 
 
 def traced_again(found: Explanation) -> list[str]:
     """Return a line if the step traces functions again in later calls, and did not before."""
     for change in found.metrics:
         if change.metric in RETRACES and change.now and not change.before:
-            name, before, now, what = change.cells
-            return [f"retrace: {now} {name.replace('_', ' ')}, {before} before{f'; {what}' if what else ''}"]
+            _, before, now, what = change.cells
+            return [f"retrace: {now}{RETRACES[change.metric]}, {before} before{f'; {what}' if what else ''}"]
     return []
 
 
@@ -154,19 +166,15 @@ def ops_changed(found: Explanation) -> list[str]:
     for change in found.metrics:
         if change.metric == _OPS and change.counts:
             loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
-            _, before, now, what = change.cells
-            lines.append(f"{'while loop' if loops else 'graph'}: {before} ops before, {now} now; {what}")
+            _, _, now, what = change.cells
+            before = plural(round(change.before or 0), "op")
+            lines.append(f"{'while loop' if loops else 'graph'}: {before} before, {now} now; {what}")
     return lines
 
 
 def graph_changed(found: Explanation) -> bool:
     """Whether TensorFlow's graph changed. Flags of XLA change the modules that it makes of the same graph."""
     return any(where == GRAPH for where, *_ in found.changes)
-
-
-def in_own_python(lines: list[str]) -> bool:
-    """Whether the cause is Python's own time, so that no default of TensorFlow can explain it."""
-    return bool(lines) and "Python: " in lines[0]
 
 
 def xla_changed(found: Explanation) -> list[str]:
@@ -179,10 +187,11 @@ def result_changed(found: Explanation) -> list[str]:
     return [f"result: {text}" for where, _, text in found.changes if where == RESULT]
 
 
-def op_lines(attribution: Attribution | None, enough: float = 0.0) -> list[str]:
+def op_lines(attribution: Attribution | None, raced: float | None = None, enough: float = 0.0) -> list[str]:
     """Return the ops that hold half of the slowdown, at most three.
 
     Args:
+        raced: The raced slowdown as a fraction, ``None`` without a race.
         enough: The slowdown that the profiles must show, as a fraction. Otherwise they do not show the raced one.
     """
     if attribution is None or attribution.now - attribution.before < enough * attribution.before:
@@ -190,7 +199,7 @@ def op_lines(attribution: Attribution | None, enough: float = 0.0) -> list[str]:
     found = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER]
     if not found or sum(cause.share for cause in found[:3]) < HALF:
         return []
-    return [f"op: {describe_cause(cause)}" for cause in found[:3]]
+    return [f"op: {describe_cause(cause, attribution, raced)}" for cause in found[:3]]
 
 
 def _profiled(
@@ -212,17 +221,18 @@ def _python(
     policy: Policy,
     sides: tuple[Entrant, Entrant],
     metric: str,
-    enough: float,
+    slowdown: float | None,
     tell: Callable[[str], None],
 ) -> list[str]:
     tell("sampling Python functions")
     with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
         before, now = (sample(launcher, policy, side, first=metric == FIRST_CALL) for side in sides)
-        cause = grown(before, now, enough)
+        cause = grown(before, now, policy.profiles_must_show(slowdown))
         if cause is None or cause.function.startswith(_EXECUTES):
             return []
         traces = any(name in cause.function for name in _TRACES)
-        return [f"retrace in every call; {describe(cause)}" if traces and metric == TIME else describe(cause)]
+        text = describe(cause, slowdown)
+        return [f"retrace in every call; {text}" if traces and metric == TIME else text]
     return []
 
 

@@ -15,9 +15,8 @@ from tfbench.model import EnvironmentInfo, MeasurementContext, Sample
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.source_tree import CANDIDATES, KEPT, drop, keep, snapshot, tags_of
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines, Layout, now
-from tfbench.storage.database import opened
-from tfbench.storage.history import Anchor, History, SessionRecord
-from tfbench.untrusted import some
+from tfbench.storage.history import Anchor, History, SessionRecord, opened
+from tfbench.untrusted import plural, some
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,11 @@ class RunRecorder:
             )
         )
         if self._request.history:
-            content = f"{len(ratios)} ratios to {measurements.anchor.label}" if measurements.anchor else "floors alone"
+            content = (
+                f"{plural(len(ratios), 'ratio')} to {measurements.anchor.label}"
+                if measurements.anchor
+                else "floors alone"
+            )
             self.notes.append(f"history: {path} added, {content}")
         candidates = Baselines(Layout(self._request.folder).candidates)
         return self._save(candidates, baseline, measured, CANDIDATES) if baseline else None
@@ -162,7 +165,7 @@ class BaselineStore:
         lost = self.left_out(name)
         if lost and not drop_missing:
             raise BaselineError(
-                f"{name}: the last run measured {len(candidate.samples)} cases, "
+                f"{name}: the last run measured {plural(len(candidate.samples), 'case')}, "
                 f"but not {some(lost, 1)}; run the whole suite against the baseline, "
                 f"or remove {len(lost)} of its cases with --drop-missing"
             )

@@ -24,7 +24,6 @@ from tfbench.metrics.catalog import (
 from tfbench.metrics.parity import Output
 from tfbench.model import (
     JSON,
-    LEAK_KINDS,
     LEAKS,
     REPORTED,
     TIME,
@@ -508,8 +507,7 @@ class MetricChecker:
         rows += contracts.of_case(case, mine.contracts, mine.metric_values, exact.peaks(facts))
         rows += [self._claimed(case, side, claim, mine.metric_values) for claim in self._readable(case)]
         for claim in case.claims_on(LEAKS):
-            kinds = claim.other.split(",") if claim.other else LEAK_KINDS
-            held = contracts.leak_free(mine.metric_values, self._policy, kinds)
+            held = contracts.leak_free(mine.metric_values, self._policy, claim.kinds)
             rows.append(contracts.claim_row(case, claim, held))
         if PARITY in mine.contracts:
             rows.append(contracts.row(case, PARITY, contracts.parity(mine.contracts[PARITY], self._error(case, mine))))

@@ -90,10 +90,12 @@ def _positive(decorator: str, levels: str, name: str, value: float) -> float:
     return float(value)
 
 
-def _claim(name: str, levels: str, other: str, bound: float, metric: str) -> pytest.MarkDecorator:
+def _claim(
+    name: str, levels: str, other: str, bound: float, metric: str, kinds: tuple[str, ...] = ()
+) -> pytest.MarkDecorator:
     import pytest  # as in `across`
 
-    mark: pytest.MarkDecorator = getattr(pytest.mark, MARK)(name, levels, other, bound, metric)
+    mark: pytest.MarkDecorator = getattr(pytest.mark, MARK)(name, levels, other, bound, metric, kinds)
     return mark
 
 
@@ -121,7 +123,7 @@ def no_leak(*arguments: Any) -> Any:
     if unknown or len(kinds) + len(functions) != len(arguments) or (len(functions) == 1) == bool(kinds):
         given = ", ".join(map(repr, arguments))
         raise DeclarationError(f"@no_leak({given}): choose from {', '.join(LEAK_KINDS)}, or write @no_leak for all")
-    mark = _claim("no_leak", "", ",".join(kinds), 0.0, LEAKS)
+    mark = _claim("no_leak", "", ",".join(kinds), 0.0, LEAKS, tuple(kinds) or LEAK_KINDS)
     return mark(functions[0]) if functions else mark
 
 
@@ -135,9 +137,9 @@ def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
     every, mine = list(_variants(item)) if marks else [], dict(variant)
     claims = []
     for mark in reversed(marks):
-        name, levels, other, bound, metric = mark.args
+        name, levels, other, bound, metric, kinds = mark.args
         if metric == LEAKS:
-            claims.append(Claim(name, other, (), bound, metric))
+            claims.append(Claim(name, other, (), bound, metric, kinds))
             continue
         about, against = _parsed(item, levels, every), _parsed(item, other, every)
         if about.items() <= mine.items():

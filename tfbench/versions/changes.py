@@ -28,7 +28,6 @@ from tfbench.session.profiling import (
     explained,
     explanation,
     graph_changed,
-    in_own_python,
     ops_changed,
     result_changed,
     xla_changed,
@@ -36,7 +35,7 @@ from tfbench.session.profiling import (
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
 from tfbench.untrusted import brief
-from tfbench.versions.defaults import Candidate, candidates, defaults_of, search, set_back
+from tfbench.versions.defaults import Candidate, Default, candidates, defaults_of, search, set_back
 
 # The difference of a case between two sides in one metric: raced for durations and memory, read for counts
 
@@ -143,16 +142,17 @@ def _judged(case: Case, before: Sequence[MetricValues], now: Sequence[MetricValu
 
 @dataclass
 class Causes:
-    """Looks for the causes of differences. It remembers defaults and causes, as cases of a release often share one."""
+    """Looks for the causes of differences. It remembers defaults, as cases of a release often share a cause."""
 
     launcher: ProcessLauncher
     policy: Policy
     tell: Callable[[str], None] = lambda text: None
     race_defaults: bool = True
     """Whether to race defaults, which takes up to four minutes a case."""
-    _defaults: dict[str, dict[str, str]] = field(default_factory=dict, init=False)
+    _defaults: dict[str, dict[str, Default]] = field(default_factory=dict, init=False)
     """Specification -> defaults."""
-    _known: list[str] = field(default_factory=list, init=False)
+    _known: set[Candidate] = field(default_factory=set, init=False)
+    """Defaults that explained an earlier case."""
 
     def of(self, sides: tuple[Entrant, Entrant], metric: str, found: Explanation, ratio: Ratio | None) -> list[str]:
         """Return the cause of a change from the first side to the second, and then what supports it, a line each.
@@ -167,26 +167,24 @@ class Causes:
             if not lines:  # profiles explain slowdowns, so they tell what is slower on the first side
                 back = sides[1], sides[0]
                 slower = causes(self.launcher, self.policy, back, metric, found, 1 / ratio.center - 1, self.tell)
-                lines = [f"on {sides[0].side.name}: {line}" for line in slower]
-        else:
-            slowdown = ratio.center - 1 if ratio else None
-            lines = causes(self.launcher, self.policy, sides, metric, found, slowdown, self.tell)
-        unexplained = not graph_changed(found) and not in_own_python(lines)
+                lines = [f"on {sides[0].side.name}: {line}" for line in slower.lines]
+            return lines
+        slowdown = ratio.center - 1 if ratio else None
+        named = causes(self.launcher, self.policy, sides, metric, found, slowdown, self.tell)
+        lines, unexplained = named.lines, not graph_changed(found) and not named.in_python
         if self.race_defaults and metric == TIME and ratio and ratio.low > 1 and unexplained:
             try:
                 self.tell("comparing defaults")
                 tried = candidates(*(self._defaults_of(entrant.side) for entrant in sides))
-                tried.sort(key=lambda candidate: not any(candidate.removes in line for line in self._known))
-                lines = [
-                    *search(ratio, tried, lambda candidate: self._with_default(sides, candidate), self.tell),
-                    *lines,
-                ]
+                tried.sort(key=lambda candidate: candidate not in self._known)
+                removals = search(ratio, tried, lambda candidate: self._with_default(sides, candidate), self.tell)
+                self._known |= {removal.candidate for removal in removals}
+                lines = [*map(str, removals), *lines]
             except SideError as error:
                 lines.append(f"defaults: {error}")
-        self._known += lines
         return lines
 
-    def _defaults_of(self, side: Side) -> dict[str, str]:
+    def _defaults_of(self, side: Side) -> dict[str, Default]:
         if side.spec not in self._defaults:
             self._defaults[side.spec] = defaults_of(side)
         return self._defaults[side.spec]

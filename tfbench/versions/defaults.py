@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log
 from pathlib import Path
+from typing import NamedTuple
 
 from tfbench.errors import BenchmarkError, SideError, WorkerHung
 from tfbench.model import ONCE, Case, Plan, Ratio
+from tfbench.model.words import times
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.race.launch import Entrant, Failure, OpenLaunch
@@ -175,6 +177,14 @@ sys.stdout.write("\\n" + json.dumps(found))
 """
 
 
+class Default(NamedTuple):
+    """The default of a flag or setting."""
+
+    value: str
+    kind: str = ""
+    """Type of a flag of XLA, such as ``bool``; ``""`` for a setting of TensorFlow or Keras."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A default of the bad side, and the setting that sets it back."""
@@ -183,20 +193,34 @@ class Candidate:
     was: str
     """The default of the good side, ``""`` if it does not have the flag."""
     now: str
-    env: tuple[str, str]
-    """Environment variable and its value."""
-
-    def __str__(self) -> str:
-        back = self.env[1].rpartition("=")[2]
-        return f"{self.name} ({self.was or 'absent'} before, {self.now} now), set to {back}"
+    back: str
+    """The value that it is set to."""
 
     @property
-    def removes(self) -> str:
-        """The beginning of the line that names it as a cause."""
-        return f"default: {self} removes "
+    def env(self) -> tuple[str, str]:
+        """Environment variable and its value."""
+        return (XLA, f"{self.name}={self.back}") if self.name.startswith("--") else (self.name, self.back)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.was or 'absent'} before, {self.now} now), set to {self.back}"
 
 
-def defaults_of(side: Side) -> dict[str, str]:
+class Removal(NamedTuple):
+    """A candidate that removes a part of a slowdown."""
+
+    candidate: Candidate
+    share: float
+    """Of the slowdown. Above 1 if the side becomes faster than the good one."""
+    ratio: Ratio
+    """Of the bad side with the candidate to the good side."""
+
+    def __str__(self) -> str:
+        return (
+            f"default: {self.candidate} removes {min(1.0, self.share):.0%} of the slowdown: ratio {times(self.ratio)}"
+        )
+
+
+def defaults_of(side: Side) -> dict[str, Default]:
     """Return the flags of XLA, TensorFlow's flags and Keras' settings with their defaults on a side.
 
     Raises:
@@ -204,16 +228,15 @@ def defaults_of(side: Side) -> dict[str, str]:
     """
     # XLA prints its flags and ends the process with an error, because it does not know this one.
     printed = _run(side, _XLA_PROGRAM, {XLA: "--help"})
-    found = {f"--{name}": value.strip('"') for name, value, _ in _FLAG.findall(printed)}
-    kinds = {f"--{name}": kind for name, _, kind in _FLAG.findall(printed)}
+    flags = {f"--{name}": Default(value.strip('"'), kind) for name, value, kind in _FLAG.findall(printed)}
     last = _run(side, _defaults_PROGRAM, {}).strip().rpartition("\n")[2]
     try:
         others = texts(an_object(parse_json(last), "the settings"), "the settings")
     except ValueError:
         others = {}
-    if not found and not others:
+    if not flags and not others:
         raise SideError(f"{side.spec}: prints neither flags of XLA nor settings of TensorFlow: {printed[-300:]}")
-    return {**{name: f"{value} {kinds[name]}" for name, value in found.items()}, **others}
+    return flags | {name: Default(value) for name, value in others.items()}
 
 
 def _run(side: Side, program: str, extra: Mapping[str, str]) -> str:
@@ -228,37 +251,23 @@ def _run(side: Side, program: str, extra: Mapping[str, str]) -> str:
     return done.stderr + done.stdout
 
 
-def differences(good: Mapping[str, str], bad: Mapping[str, str]) -> list[str]:
-    """Describe every default that differs, a line each."""
-    names = sorted({*good, *bad})
-    shown = ((name, *(side.get(name, "absent").rpartition(" ")[0] or side.get(name, "absent") for side in (good, bad)))
-             for name in names)  # fmt: skip
-    return [f"{name}: {was} before, {now} now" for name, was, now in shown if was != now]
-
-
-def candidates(good: Mapping[str, str], bad: Mapping[str, str]) -> list[Candidate]:
+def candidates(good: Mapping[str, Default], bad: Mapping[str, Default]) -> list[Candidate]:
     """Return the settings of the bad side to race, those with another default first, at most `MOST`.
 
     A new flag is set to what the good side probably did: a switch to its opposite, and a number to 1 and to its double.
     """
     changed: list[Candidate] = []
     new: list[Candidate] = []
-    for name, text in bad.items():
-        was = good.get(name)
-        if was == text or any(part in name.lower() for part in _SKIPPED) or name.startswith("Keras"):
+    for name, now in bad.items():
+        was, (value, kind) = good.get(name), now
+        if was == now or any(part in name.lower() for part in _SKIPPED) or name.startswith("Keras"):
             continue
-        if not name.startswith("--"):
-            if was is not None:
-                changed.append(Candidate(name, was, text, (name, was)))
-            continue
-        value, _, kind = text.rpartition(" ")
         if was is not None:
-            before = was.rpartition(" ")[0]
-            changed.append(Candidate(name, before, value, (XLA, f"{name}={before}")))
+            changed.append(Candidate(name, was.value, value, was.value))
         elif kind == "bool":
-            new.append(Candidate(name, "", value, (XLA, f"{name}={'false' if value == 'true' else 'true'}")))
+            new.append(Candidate(name, "", value, "false" if value == "true" else "true"))
         elif kind.startswith("int") and value.isdigit() and int(value) > 1:
-            new += [Candidate(name, "", value, (XLA, f"{name}={other}")) for other in (1, 2 * int(value))]
+            new += [Candidate(name, "", value, str(other)) for other in (1, 2 * int(value))]
     # A switch that is on acts, and one that is off usually does not exist in effect.
     new.sort(key=lambda one: ("cpu" not in one.name, one.now == "false"))
     return [*changed, *new][:MOST]
@@ -279,14 +288,14 @@ def share(bad: Ratio, back: Ratio) -> float:
 
 def search(
     bad: Ratio, found: Sequence[Candidate], race: Callable[[Candidate], Ratio | str], tell: Callable[[str], None]
-) -> list[str]:
-    """Race candidates until one removes the slowdown; return a line for each that removes a share of it, largest first.
+) -> list[Removal]:
+    """Race candidates until one removes the slowdown; return each that removes a share of it, the largest first.
 
     Args:
         bad: The slowdown, a ratio to the good side.
         race: Returns the ratio of the bad side with the candidate to the good side, or why it cannot run.
     """
-    parts: list[tuple[float, str]] = []
+    removals: list[Removal] = []
     for number, candidate in enumerate(found, 1):
         tell(f"default {number}/{len(found)}: {candidate.name}")
         ratio = race(candidate)
@@ -294,9 +303,7 @@ def search(
             continue
         removed = share(bad, ratio)
         if removed >= NOTABLE and ratio.high < bad.center:
-            size = f"{ratio.center:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-            text = f"{candidate.removes}{min(1.0, removed):.0%} of the slowdown: ratio {size}"
-            parts.append((removed, text))
+            removals.append(Removal(candidate, removed, ratio))
             if removed >= ENOUGH:
                 break
-    return [text for _, text in sorted(parts, key=lambda part: -part[0])]
+    return sorted(removals, key=lambda removal: -removal.share)

@@ -30,8 +30,8 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.report.comment import differences
-from tfbench.report.html.page import render_page
 from tfbench.report.json_format import content_of
+from tfbench.report.page import render_page
 from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
@@ -47,9 +47,16 @@ from tfbench.versions.repro import Extracted
 class Untimed:
     """A case on a side that has no time."""
 
-    why: str
+    what: str
+    """In a few words, such as ``broke``."""
+    details: str = ""
     skipped: bool = False
     """Whether the benchmark skipped itself there, as where a version lacks what it measures."""
+
+    @property
+    def why(self) -> str:
+        """The same in one line."""
+        return f"{self.what}: {self.details}" if self.details else self.what
 
 
 Entry = VariantResult | Untimed
@@ -200,7 +207,7 @@ def race(
         progress(text)
         Prober(launcher, policy).share(entrants)
         made = Race(entrants, launcher, policy, config, time.perf_counter, rng)
-        made.run(lambda race: progress(f"{text}, {len(race.launches)} launches"))
+        made.run(lambda race: progress(f"{text}, {plural(len(race.launches), 'launch')}"))
         entries = {**missing, **{side.name: _entry(made, index) for index, side in enumerate(racing)}}
         changes: Sequence[CaseChange] = ()
         if finder is not None:
@@ -268,19 +275,19 @@ def _not_starting(
     starting = [side for side in sides if any((side.name, env) not in found for env in environments)]
     if sides[0] not in starting or len(starting) < 2:
         raise first
-    return {key: Untimed(f"does not start: {str(error).partition(chr(10))[0]}") for key, error in found.items()}
+    return {key: Untimed("does not start", str(error).partition("\n")[0]) for key, error in found.items()}
 
 
 def _entry(race: Race, index: int) -> Entry:
     if (failure := race.failures.get(index)) is not None:
         if isinstance(failure, BenchmarkSkipped):
-            return Untimed(f"skipped: {failure}", skipped=True)
+            return Untimed("skipped", str(failure), skipped=True)
         printed = getattr(failure, "output", "").strip().splitlines()
-        return Untimed(f"broke: {failure}{f'; its last output: {printed[-1].strip()}' if printed else ''}")
+        return Untimed("broke", f"{failure}{f'; its last output: {printed[-1].strip()}' if printed else ''}")
     if race.reference != 0:
         return _NO_REFERENCE
     if race.abort_reason:
-        return Untimed(f"disturbed: {race.abort_reason}")
+        return Untimed("disturbed", race.abort_reason)
     if not race.runs(index):
         return _NO_OTHER
     return of_variant(race, index).variant_result or Untimed("it was not timed")
@@ -501,7 +508,7 @@ def _listings(matrix: Matrix, saved: Saved, short: bool = False) -> dict[str, Li
 
 def _cell(entry: Entry, short: bool) -> Text:
     if isinstance(entry, Untimed):
-        return Text(entry.why.partition(":")[0], "dim")
+        return Text(entry.what, "dim")
     if entry.ratio is None:
         return Text(duration(entry.median_seconds))
     outcome = entry.outcome or Outcome.NEW
@@ -542,7 +549,7 @@ def _notes(matrix: Matrix) -> list[str]:
     found: dict[str, list[str]] = {}
     for row in matrix.rows:
         for label, entry in zip(matrix.sides, row.entries, strict=True):
-            if isinstance(entry, Untimed) and ":" in entry.why:
+            if isinstance(entry, Untimed) and entry.details:
                 found.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
     return [*(f"{_some(cases)} {why}" for why, cases in found.items()), *matrix.notes]
 

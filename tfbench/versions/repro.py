@@ -30,7 +30,7 @@ from tfbench.session.profiling import BASELINE, CONTENDER, take
 from tfbench.sides.spec import TENSORFLOWS, Side
 from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.suite.axes import VARIABLE
-from tfbench.untrusted import brief, command
+from tfbench.untrusted import brief, command, plural
 from tfbench.versions import standalone
 from tfbench.versions.changes import Difference, changes, difference
 from tfbench.versions.rewrite import AVAILABLE, Extract, extract
@@ -352,13 +352,13 @@ class BugReport:
                 f"# {workload} is {change:.2f} times {word} with {names[1]} than with {names[0]}",
                 "",
                 f"Time with {own} / time with {other}: {times(self.ratio)}, at {self.ratio.confidence:.0%} confidence,",
-                f"from {self.launches} launches of fresh processes that took turns of 0.3 ms on one machine.",
+                f"from {plural(self.launches, 'launch')} of fresh processes that took turns of 0.3 ms on one machine.",
                 "",
                 "## Versions",
                 "",
                 *table,
                 "",
-                f"System: {platform.platform()}, {brief(here['processor'])}, {here['processors']} processors",
+                f"System: {platform.platform()}, {brief(here['processor'])}, {plural(int(here['processors']), 'processor')}",
                 "",
                 "## Standalone code",
                 "",
