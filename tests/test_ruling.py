@@ -10,8 +10,8 @@ from tests.fakes.report import CODE, complete, row
 from tfbench.metrics.catalog import DECISIVE
 from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Skip, SuiteVerdict, Verdict
 from tfbench.plugin.runner import end_test
-from tfbench.report import comment, markdown, terminal
-from tfbench.report.comment import headline_annotation
+from tfbench.report import markdown, terminal
+from tfbench.report.markdown import headline_annotation
 from tfbench.report.report_page import PageContext
 from tfbench.report.report_page import render as render_page
 from tfbench.report.summary import summarize
@@ -229,7 +229,7 @@ def headlines(found, strict):
     }
     if not strict:
         decision = GateDecision(rule(found))
-        words.add(comment.render(found, decision).partition("### tfbench: ")[2].partition("\n")[0])
+        words.add(markdown.render_comment(found, decision).partition("### tfbench: ")[2].partition("\n")[0])
         words.add(headline_annotation(decision.ruling).partition("tfbench%3A ")[2].partition("::")[0])
     return words
 

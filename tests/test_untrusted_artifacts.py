@@ -11,7 +11,7 @@ import pytest
 from tests.report.test_json_reader import REPORT
 from tfbench.cli import main
 from tfbench.errors import ReportError
-from tfbench.report import artifact, comment, json_format
+from tfbench.report import artifact, json_format, markdown
 from tfbench.report.artifact import load_artifact
 from tfbench.ruling import decided
 
@@ -167,4 +167,4 @@ def test_accepted_regressions_reach_the_comment(tmp_path):
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (artifact.ACCEPTED, artifact.as_json(agreed))))
     report, found = load_artifact(tmp_path / "report.zip")
     assert found == agreed
-    assert "1 accepted" in comment.render(report, decided(report, found))
+    assert "1 accepted" in markdown.render_comment(report, decided(report, found))

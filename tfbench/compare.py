@@ -51,7 +51,7 @@ from tfbench.report.summary import VersionTimes
 from tfbench.sides.environments import minor
 from tfbench.stats.interval import Floats
 from tfbench.storage import baselines
-from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, times
+from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, some, times
 from tfbench.versions.matrix import SCHEMA as VERSIONS
 
 # The times of a case in a result file
@@ -331,8 +331,7 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
             if seconds is not None:
                 found[case] = _timing(case, seconds, raw)
     if others:
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        left_out.append(f"benchmarks that are no times are left out: {', '.join(others[:_NAMED])}{more}")
+        left_out.append(f"benchmarks that are no times are left out: {some(others, _NAMED)}")
     return found, left_out
 
 
@@ -422,9 +421,7 @@ def _whole(report: Report, name: str) -> Report:
 
 def of_times(file: ResultFile) -> Report:
     """Turn a file of saved times into a report that compares nothing."""
-    cases = {
-        name: Case(name, name.partition("[")[0].rpartition("::")[2], name.partition("[")[0]) for name in file.times
-    }
+    cases = {name: Case.named(name) for name in file.times}
     measured = because(ReasonCode.NO_BASELINE, because(Note.MEASURED, kind=file.kind))
     samples = {
         name: Sample(cases[name], tuple(Run(launch, 1) for launch in timing.launches))

@@ -17,6 +17,7 @@ from typing import Any
 from tfbench.errors import UsageError
 from tfbench.metrics.catalog import DECISIVE
 from tfbench.model import TIME, Outcome, ReasonCode, Report, Verdict
+from tfbench.model.words import counted
 from tfbench.policy import Policy
 from tfbench.untrusted import brief, plural
 
@@ -186,7 +187,7 @@ def rule(
     found.append((Result.PASS, _counts(timed) + _skipped(report), _first_time(timed) if gated else ""))
     result, counts, reason = min(found, key=lambda one: _SEVERITY.index(one[0]))
     if problems and result is not Result.REGRESSED:
-        result, more = Result.ERROR, f"{len(problems)} expired or unused acceptances"
+        result, more = Result.ERROR, plural(len(problems), "expired or unused acceptance")
         reason = f"{reason}; {more}" if reason else more
     return Ruling(result, counts, reason, bad, tolerable=not strict and not (gated and shortage))
 
@@ -235,7 +236,7 @@ def _skipped(report: Report) -> str:
 
 def _counts(verdicts: Iterable[Verdict]) -> str:
     counts = Counter(SAME_CODE if one.reason.code == ReasonCode.SAME_CODE else str(one.outcome) for one in verdicts)
-    return ", ".join(f"{counts[word]} {word}" for word in (*map(str, Outcome), SAME_CODE) if counts[word])
+    return counted({word: counts[word] for word in (*map(str, Outcome), SAME_CODE)})
 
 
 # Accepted regressions

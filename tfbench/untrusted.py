@@ -54,8 +54,8 @@ def brief(value: object, longest: int = 200) -> str:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """List the first names: ``a, b, c …`` of more than three, if ``most`` is 3."""
-    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
+    """List the first names, and count the rest: ``a, b and 3 more`` of five, if ``most`` is 2."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def plural(number: int, noun: str) -> str:

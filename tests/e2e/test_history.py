@@ -32,7 +32,7 @@ def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(checkout):
     for options in ([], [f"--history={elsewhere}"]):
         done = checkout.run("--against", "git:v1.0", *options)
         assert done.code == 0, done.output
-        assert ("jsonl added, 1 ratios to git:v1.0" in " ".join(done.output.split())) is bool(options)
+        assert ("jsonl added, 1 ratio to git:v1.0" in " ".join(done.output.split())) is bool(options)
     ((alone, floors),) = runs(checkout.root / ".tfbench/history")
     assert (alone["anchor"], floors["ratio"]) == (None, None)  # no part of a history, so it has floors alone
     assert floors["floors"]
@@ -46,7 +46,7 @@ def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(checkout):
     assert (elsewhere / ".gitignore").read_text() == "*\n"
     shown = checkout.tfbench("history", "test_sum", "--folder", str(elsewhere))
     assert shown.returncode == 0, shown.stderr
-    assert "ratio to git:v1.0, 1 runs: too few to tell" in shown.stdout
+    assert "ratio to git:v1.0, 1 run: too few to tell" in shown.stdout
 
 
 def test_an_anchor_that_moves_is_refused_before_anything_is_measured(checkout):

@@ -205,7 +205,7 @@ def test_a_fleet_without_any_report(folder):
 def test_the_line_of_progress(folder):
     status = controller.Status(4, 8, 1, 2, {3: "lost"}, {"n2": "canary"}, 2, seconds_done=1.0, seconds=4.0)
     status.outcomes.update({"unchanged": 1, "regressed": 1})
-    text = "1 of 4 jobs, 2 running, 2 of 8 cases, 1 regressed, 1 unchanged, 1 jobs lost, 1 machines set aside"
+    text = "1 of 4 jobs, 2 running, 2 of 8 cases, 1 regressed, 1 unchanged, 1 job lost, 1 machine set aside"
     assert line(status, 240.0) == f"{text}, about 4 min left"
     assert seconds_left(status, 2, 10.0, 0.0) == 30.0
     assert [span(seconds) for seconds in (9, 240, 7200)] == ["9 s", "4 min", "2.0 h"]

@@ -42,7 +42,7 @@ from tfbench.fleet.job import load as load_job
 from tfbench.model import Ratio, Report
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders, xprof
-from tfbench.report import comment, json_format, markdown, merge, terminal
+from tfbench.report import json_format, markdown, merge, terminal
 from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
 from tfbench.report.report_page import PageContext
 from tfbench.report.report_page import render as render_page
@@ -106,7 +106,7 @@ class Reader:
 def use_report(path: Path) -> object:
     report = load_report(path)
     decision = decided(report)
-    comment.render(report, decision)
+    markdown.render_comment(report, decision)
     terminal.render(report, width=100, colour=True)
     markdown.render(report)
     use_page(report, PageContext())
@@ -151,7 +151,7 @@ def use_gate(path: Path) -> object:
 
 def use_artifact(path: Path) -> object:
     report, agreed = load_artifact(path)
-    return comment.render(report, decided(report, agreed), "https://example.org")
+    return markdown.render_comment(report, decided(report, agreed), "https://example.org")
 
 
 def use_baseline(path: Path) -> object:

@@ -56,7 +56,7 @@ def row(outcome, code, text, launches, values, ratio=None):
     [
         ([{}], peaks(1, 2), row("new", "not-in-baseline", "1.50 MiB; no value in the baseline", 2, (None, 1.5 * MIB))),
         (peaks(1), [{}], row("missing", "not-read", "1.00 MiB in the baseline, unavailable now", 0, (MIB, None))),
-        (peaks(1), peaks(2, 2, 2), row("unchanged", "within-tolerance", "1.00 MiB before, 2.00 MiB now (1 launches)", 1,
+        (peaks(1), peaks(2, 2, 2), row("unchanged", "within-tolerance", "1.00 MiB before, 2.00 MiB now (1 launch)", 1,
                                        (MIB, 2 * MIB))),
         (peaks(1, 1), peaks(20, 20), row("inconclusive", "not-decided", "1.00 MiB before, 20.00 MiB now, but 3 launches "
                                          "of each side are needed", 2, (MIB, 20 * MIB))),

@@ -23,7 +23,9 @@ def test_the_deepest_function_with_half_of_the_slowdown_is_the_cause():
     cause = grown(before, now)
     assert cause.function == "a.trace"
     assert abs(cause.now - 0.0032) < 1e-9
-    text = "Python: a.trace takes 3.20 ms of a sampled call of 4.00 ms, and 100 µs of 1.00 ms before; 100% of its slowdown"
+    text = (
+        "Python: a.trace takes 3.20 ms of a sampled call of 4.00 ms, and 100 µs of 1.00 ms before; 100% of its slowdown"
+    )
     assert cause.share > 1  # other functions became faster
     assert describe(cause) == text
     assert describe(cause, raced=0.058) == f"{text} (+300%, raced: +5.8%)"

@@ -10,7 +10,7 @@ from tests.fakes.report import complete, row
 from tfbench import ruling
 from tfbench.errors import ReportError, UsageError
 from tfbench.model import Outcome
-from tfbench.report import comment, json_format
+from tfbench.report import json_format, markdown
 from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
 from tfbench.ruling import Accepted, Entry, GateDecision, Result, Ruling, decided
 
@@ -133,11 +133,11 @@ def test_the_share_that_must_be_compared_can_be_chosen():
 def test_a_comment_shows_the_answer_its_reason_and_what_was_accepted():
     accepted = Accepted(((REPORT.verdicts[0], ENTRY),), ("remove this",))
     decision = GateDecision(Ruling(Result.INCONCLUSIVE, "because of that", "", (REPORT.verdicts[1],)), accepted)
-    text = comment.render(REPORT, decision, "https://example.org/run")
+    text = markdown.render_comment(REPORT, decision, "https://example.org/run")
     for part in ("### tfbench: inconclusive", "because of that.", "1 accepted", r"until 2027\-01\-31: agreed", "remove this",
                  "test_b", "https://example.org/run"):  # fmt: skip
         assert part in text
-    plain = comment.render(REPORT, decision)
+    plain = markdown.render_comment(REPORT, decision)
     assert plain == text[: text.index("[Full report]")].rstrip() + "\n"
-    failed = comment.render(REPORT, decision, run=comment.GithubRun("failure", "c0ffee"))
+    failed = markdown.render_comment(REPORT, decision, run=markdown.GithubRun("failure", "c0ffee"))
     assert "(`c0ffee`)" in failed

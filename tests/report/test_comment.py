@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.fakes.report import CODE
 from tests.report.test_json_reader import REPORT
 from tfbench.model import Outcome, Reason
-from tfbench.report import comment
-from tfbench.report.comment import (
+from tfbench.report.markdown import (
     LONGEST,
     MARK,
     GithubRun,
@@ -19,6 +18,7 @@ from tfbench.report.comment import (
     code,
     headline_annotation,
     plain,
+    render_comment,
     without_report,
 )
 from tfbench.ruling import Accepted, Entry, GateDecision, Result, Ruling
@@ -32,7 +32,7 @@ def render(report, word, counts, verdicts, agreed=(), problems=(), **named):
     """Render the comment on a report with this ruling."""
     entries = tuple((row, Entry(row.case.name, reason, day)) for row, reason, day in agreed)
     decision = GateDecision(Ruling(Result(word), counts, "", tuple(verdicts)), Accepted(entries, tuple(problems)))
-    return comment.render(report, decision, **named)
+    return render_comment(report, decision, **named)
 
 
 def test_it_names_the_regression_and_the_next_steps():

@@ -25,7 +25,7 @@ from tfbench.model import (
     Verdict,
 )
 from tfbench.policy import Policy
-from tfbench.report import comment, json_format, merge, terminal
+from tfbench.report import json_format, markdown, merge, terminal
 from tfbench.ruling import GateDecision, Result, Ruling
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
@@ -206,7 +206,7 @@ def test_odd_contents_of_a_variant_result_are_refused(changes):
 def test_a_side_that_lacks_facts_is_read_and_shown(facts):
     side = {"spec": "x", **CODE, **facts}
     report = json_format.read(json.dumps(content(sides={"baseline": side, "contender": SIDE})), "r.json")
-    assert comment.render(report, GateDecision(Ruling(Result.REGRESSED, verdicts=report.verdicts)))
+    assert markdown.render_comment(report, GateDecision(Ruling(Result.REGRESSED, verdicts=report.verdicts)))
     assert terminal.render(report, width=80, colour=True)
     assert merge._sides(report)
 

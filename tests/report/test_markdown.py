@@ -9,8 +9,7 @@ from tests.fakes.run_report import HOSTILE, run_report
 from tests.report.test_comment import HOSTILE as TEXTS
 from tests.report.test_render import verdict
 from tfbench.model import Outcome, Reason
-from tfbench.report.comment import LONGEST
-from tfbench.report.markdown import BRIEF, render, summary_text
+from tfbench.report.markdown import BRIEF, LONGEST, render, summary_text
 
 
 def made(*verdicts, **changes):

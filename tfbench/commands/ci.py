@@ -20,7 +20,14 @@ from tfbench.model import TIME, Outcome, Report
 from tfbench.policy import Policy
 from tfbench.report import json_format
 from tfbench.report.artifact import ACCEPTED, as_json, files_of, load_accepted, load_artifact, load_report, own_files
-from tfbench.report.comment import GithubRun, annotation, error_annotation, headline_annotation, render, without_report
+from tfbench.report.markdown import (
+    GithubRun,
+    annotation,
+    error_annotation,
+    headline_annotation,
+    render_comment,
+    without_report,
+)
 from tfbench.report.merge import confirm, merge
 from tfbench.report.screen import COLOURS, Screen, say
 from tfbench.ruling import GateDecision, Result, decided
@@ -147,7 +154,7 @@ def _gate(arguments: argparse.Namespace) -> int:
     write_whole(folder / ACCEPTED, as_json(agreed))
     decision = decided(report, agreed)
     if arguments.comment:
-        write_whole(arguments.comment, render(report, decision, _link()))
+        write_whole(arguments.comment, render_comment(report, decision, _link()))
     announce(report, decision, Path())
     return decision.ruling.result.code
 
@@ -279,7 +286,7 @@ def announce(report: Report, decision: GateDecision, root: Path) -> None:
         console.print(Text(problem, "red"))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(render(report, decision))
+            file.write(render_comment(report, decision))
     if github and ruling.result is not Result.PASS:
         print(headline_annotation(ruling))
     for skip in report.skips:
@@ -336,7 +343,7 @@ def run_comment(arguments: argparse.Namespace) -> int:
     github = _run(arguments)
     if arguments.report is not None:
         report, agreed = load_artifact(arguments.report)
-        text = render(report, decided(report, agreed), arguments.link, github)
+        text = render_comment(report, decided(report, agreed), arguments.link, github)
     elif github is not None:
         text = without_report(github, "the run uploaded none, or one that cannot be read", arguments.link)
     else:

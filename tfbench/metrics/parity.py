@@ -20,6 +20,7 @@ from tfbench.metrics import graphs
 from tfbench.model import JSON, Case, Note, Outcome, OutputSketch, Reason, ReasonCode, Verdict, because
 from tfbench.model.words import LARGEST
 from tfbench.policy import Policy
+from tfbench.untrusted import some
 
 # The raw evidence of a probing launch, from which the metrics of `tfbench.metrics.catalog` are extracted
 
@@ -133,7 +134,7 @@ def _other_outputs(mine: Sequence[str], theirs: Sequence[str]) -> str:
     if len(mine) == len(theirs):
         return ""
     known = {"new": set(mine).difference(theirs), "missing": set(theirs).difference(mine)}
-    shown = "; ".join(f"{_listed(sorted(names))} {word}" for word, names in known.items() if names - {""})
+    shown = "; ".join(f"{some(sorted(names), _NAMED)} {word}" for word, names in known.items() if names - {""})
     return (
         f"{len(mine):,} output{'' if len(mine) == 1 else 's'} instead of {len(theirs):,}{f': {shown}' if shown else ''}"
     )
@@ -145,11 +146,6 @@ def _other_shape(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> s
 
 def _the(name: str) -> str:
     return f"the output {name}" if name else "the output"
-
-
-def _listed(names: Sequence[str]) -> str:
-    others = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{others}"
 
 
 def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:

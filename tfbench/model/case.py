@@ -91,6 +91,12 @@ class Case:
     place: tuple[int, int] = (0, 0)
     """Place among the cases of the same function in the order of declaration, from 0, and their number."""
 
+    @classmethod
+    def named(cls, name: str) -> Case:
+        """Return a case of which only the name is known."""
+        function = name.partition("[")[0]
+        return cls(name, function.rpartition("::")[2], function)
+
     @property
     def levels(self) -> dict[str, str]:
         """Axis -> level, as in reports."""

@@ -109,6 +109,11 @@ def named(counts: Mapping[str, int]) -> str:
     return ", ".join(words) + (f" and {rest} more" if rest else "")
 
 
+def counted(counts: Mapping[str, int]) -> str:
+    """List counts in their order, without zeros: ``2 error, 3 regressed``."""
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
 def exchanged(**counts: Mapping[str, int]) -> str:
     """Describe the entries that a count has ``lost`` and ``gained``: ``lost Relu; gained 2 Cast``."""
     return "; ".join(f"{word} {named(some)}" for word, some in counts.items())

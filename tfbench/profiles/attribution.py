@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tfbench.model import JSON, Word
 from tfbench.model.words import signed, time
 from tfbench.policy import Policy
-from tfbench.profiles.sections import Column, Section, Table
+from tfbench.profiles import Column, Section, Table
 from tfbench.profiles.tfdata import Bottlenecks, Input, TfDataStage, fix, is_overhead
 from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length, without
 from tfbench.profiles.xprof import Overview

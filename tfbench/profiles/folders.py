@@ -20,9 +20,8 @@ from tfbench.errors import ProfileError, ReportError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.profiles import xprof
+from tfbench.profiles import TITLES, Section, xprof
 from tfbench.profiles.attribution import Seen, StepBreakdown, advice, faster_half, step_slices, trimmed
-from tfbench.profiles.sections import TITLES, Section
 from tfbench.profiles.tfdata import Input, bottlenecks
 from tfbench.profiles.xplane import DEVICE, Event, Space, levels_of, load, steps_of
 from tfbench.profiles.xprof import NO_KERNELS, input_pipeline, kernel_stats, memory_profile, op_stats, overview, pods

@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from tfbench.errors import ProfileError
-from tfbench.profiles.sections import COUNT, NAME, SECONDS, SHARE, Column, Section, Table
+from tfbench.profiles import COUNT, NAME, SECONDS, SHARE, Column, Section, Table
 from tfbench.profiles.xplane import Event, Space, Span, length, overlaps, union
 
 # Find the calls of tf.data's stages among the events of a profile, and the functions that the stages run

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from tfbench.errors import ProfileError
 from tfbench.fs import python_path
-from tfbench.profiles.sections import (
+from tfbench.profiles import (
     BYTES,
     COUNT,
     NAME,

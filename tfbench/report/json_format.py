@@ -67,12 +67,6 @@ FORMS |= {
 }
 
 
-def named_case(name: str) -> Case:
-    """Return the case of this name, without its variant."""
-    group = name.partition("[")[0]
-    return Case(name, group.rpartition("::")[2], group)
-
-
 def _full_case(row: Any) -> Case:
     own = row.thresholds
     return Case(
@@ -98,11 +92,11 @@ VERDICT = Record(
     },
     _full_case,
 )
-VARIANT_RESULT = Record(VariantResult, _NAMED, lambda row: named_case(row.case))
+VARIANT_RESULT = Record(VariantResult, _NAMED, lambda row: Case.named(row.case))
 FORMS |= {
     Verdict: VERDICT.form(),
     VariantResult: VARIANT_RESULT.form(),
-    Skip: Record(Skip, _NAMED, lambda row: named_case(row.case)).form(),
+    Skip: Record(Skip, _NAMED, lambda row: Case.named(row.case)).form(),
     SuiteVerdict: Record(SuiteVerdict).form(),
 }
 _REPORT = Record(Report, tag=SCHEMA)

@@ -9,11 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Note, Outcome, ReasonCode, Report, Skip, Verdict, because
-from tfbench.report.comment import code_of_side
-from tfbench.sides.counterparts import case_named
+from tfbench.model import JSON, Case, Note, Outcome, ReasonCode, Report, Skip, Verdict, because
+from tfbench.report.summary import code_of_side
 from tfbench.suite.shards import digest
-from tfbench.untrusted import plural
+from tfbench.untrusted import plural, some
 
 Named = tuple[str, Report]
 """The name of a report in error messages, and the report."""
@@ -142,14 +141,14 @@ class Merger:
         """
         self._own(name, shard)
         for case in shard["cases"]:
-            self._verdicts.append(Verdict(case_named(case), Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=why)))
+            self._verdicts.append(Verdict(Case.named(case), Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=why)))
             self._lists["due"].append(case)
 
     def add_missing(self, names: Sequence[str]) -> None:
         """Add a row for each case that the other side would run, and that is in no job."""
         reason = because(ReasonCode.NOT_COLLECTED, because(Note.IN_NO_JOB))
         for name in names:
-            row = Verdict(case_named(name), Outcome.MISSING, reason)
+            row = Verdict(Case.named(name), Outcome.MISSING, reason)
             self._common.setdefault(name, ("the plan", row))
 
     def _own(self, name: str, shard: JSON) -> None:
@@ -182,8 +181,7 @@ class Merger:
             raise ReportError("no report to merge: no shard has reported")
         _, first, report = self._first
         if missing := [index for index in range(1, first["of"] + 1) if index not in self._indices]:
-            which = ", ".join(f"{index}/{first['of']}" for index in missing[:_SHOWN])
-            which += f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+            which = some([f"{index}/{first['of']}" for index in missing], _SHOWN)
             raise ReportError(f"shard {which} never reported: its job failed, or its report was not uploaded")
         if len(self._owner) != first["suite_cases"] or digest(self._owner) != first["suite"]:
             raise ReportError(
@@ -238,10 +236,10 @@ def _sides(report: Report, *, known: bool = True) -> JSON:
 def _check_rows(name: str, shard: JSON, report: Report) -> None:
     mine = set(shard["cases"])
     if silent := sorted(mine - set(report.due)):
-        raise ReportError(f"{name} has no row for its case {silent[0]}{_more(silent)}")
+        raise ReportError(f"{name} has no row for its case {some(silent, 1)}")
     measured = {row.case.name for row in report.verdicts if row.outcome not in _OF_NO_SHARD}
     if strange := sorted(measured - mine):
-        raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, a case of another shard")
+        raise ReportError(f"{name} has a verdict on {some(strange, 1)}, a case of another shard")
 
 
 _NOT_STARTED = (Outcome.MISSING, Outcome.ERROR, Outcome.INCOMPARABLE)
@@ -252,10 +250,6 @@ _OF_NO_SHARD = (Outcome.MISSING, Outcome.ERROR)
 
 def _severity(row: Verdict | Skip) -> int:
     return 0 if isinstance(row, Skip) else 1 + _OF_NO_SHARD.index(row.outcome)
-
-
-def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - 1} more" if len(names) > 1 else ""
 
 
 # Confirming

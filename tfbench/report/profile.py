@@ -14,8 +14,8 @@ from rich.text import Text
 from tfbench.metrics.exact import MetricChange
 from tfbench.model import JSON
 from tfbench.model.words import percent, signed, size, time
+from tfbench.profiles import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
 from tfbench.profiles.attribution import Attribution, Cause, TimeCategory, of_slowdown
-from tfbench.profiles.sections import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
 from tfbench.report.screen import add_columns, add_row, table
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs

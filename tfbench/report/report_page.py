@@ -12,7 +12,6 @@ from typing import Any
 from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report, VariantResult, Verdict
 from tfbench.model.measurement import by_side
 from tfbench.model.words import duration, times
-from tfbench.report.comment import code_of_side, differences
 from tfbench.report.page import (
     Chart,
     ChartAxis,
@@ -28,7 +27,9 @@ from tfbench.report.summary import (
     Summary,
     VersionTimes,
     approximate,
+    code_of_side,
     command_for,
+    differences,
     explanation,
     position,
     report_times,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfbench.metrics.catalog import CONTRACT
-from tfbench.model import TIME, Case, Note, Outcome, Ratio, Reason, ReasonCode, Report, Verdict
+from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Reason, ReasonCode, Report, Verdict
 from tfbench.model.measurement import by_side
-from tfbench.model.words import calls, duration, hidden
+from tfbench.model.words import calls, counted, duration, hidden
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.stats.verdict import mean_ratio
@@ -88,6 +88,45 @@ def bar(ratio: Ratio, limits: tuple[float, float], reach: float, width: int) -> 
         if not math.isnan(value):
             cells[place(value)] = mark
     return "".join(cells)
+
+
+# Say what the sides were: their code, and their differences apart from the compared version
+
+
+_ASKED = ("tensorflow", "tf-nightly")
+"""Prefixes of the compared packages. Packages that belong to TensorFlow, such as tensorflow-io, change with it."""
+
+
+def differences(sides: Mapping[str, JSON]) -> list[str]:
+    """Describe each difference in one line: Python, packages, settings and the defaults of a version.
+
+    Args:
+        sides: Label -> description of the side. Unknown values are not a difference.
+    """
+    known = {label: facts for label, side in sides.items() if (facts := _facts(side))}
+    lines = []
+    for name in dict.fromkeys(name for facts in known.values() for name in facts):
+        found = {label: facts.get(name, "none") for label, facts in known.items()}
+        values = dict.fromkeys(found.values())
+        if len(values) > 1:  # list each value once: "off on 2.15.1, on on 2.16.2 and 2.21.0"
+            labels = {value: " and ".join(label for label in found if found[label] == value) for value in values}
+            lines.append(f"{name}: {', '.join(f'{value} on {ones}' for value, ones in labels.items())}")
+    return lines
+
+
+def _facts(side: JSON) -> dict[str, str]:
+    if "packages" not in side:
+        return {}
+    packages = {name: version for name, version in side["packages"].items() if not name.startswith(_ASKED)}
+    return {"Python": side.get("python", ""), **side.get("defaults", {}), **packages, **side.get("settings", {})}
+
+
+def code_of_side(side: JSON) -> str:
+    """Name the code of a side, ``commit 1a2b3c4d5e6f, changed (tree 6f5e4d3c2b1a)``; ``absent`` if it is not known."""
+    commit, tree = str(side.get("commit", "")), str(side.get("tree", ""))
+    kind, _, rest = tree.partition(":")
+    words = {"": "absent", "sources": f"sources {rest[:12]}", "session": f"run {rest}"}.get(kind, f"tree {kind[:12]}")
+    return f"commit {commit[:12]}{', changed' if side.get('dirty') else ''} ({words})" if commit else words
 
 
 # Write the command that races a case of a report again
@@ -288,8 +327,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
 
 def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
     part = f"shard {report.shard['index']} of {report.shard['of']}: " if report.shard else ""
-    counted = ", ".join(f"{number} {word}" for word, number in counts.items()) or "no cases"
-    return f"{part}{ruling.result}: {'; '.join(filter(None, (_failures(ruling), counted)))}"
+    return f"{part}{ruling.result}: {'; '.join(filter(None, (_failures(ruling), counted(counts) or 'no cases')))}"
 
 
 def _failures(ruling: Ruling) -> str:
@@ -302,7 +340,7 @@ def _failures(ruling: Ruling) -> str:
         f"{'broken' if one.reason.code == ReasonCode.CONTRACT_BROKEN else one.outcome}"
         for one in failing
     )
-    return ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    return counted(kinds)
 
 
 def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, Ratio, Report, VariantResult
-from tfbench.model.words import duration, percent, rate, rates, size, thresholds, times
-from tfbench.report.comment import differences
+from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
 from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, table
 from tfbench.report.summary import (
     CaseFinding,
@@ -24,6 +23,7 @@ from tfbench.report.summary import (
     bar,
     calls_that_differ,
     consistent,
+    differences,
     skips_by_reason,
     summarize,
 )
@@ -141,10 +141,10 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False, st
     reach = summary.reach
     for group, findings in summary.findings.items():
         parts += _group(group, findings, summary, width, reach)
-    parts += _own_thresholds(report, width)
+    parts += _own_thresholds(report)
     parts += _skipped(report)
     if summary.other_counts:
-        parts.append(Text(f"other metrics: {_listed(summary.other_counts)}"))
+        parts.append(Text(f"other metrics: {counted(summary.other_counts)}"))
     parts += map(Text, _costs(report))
     parts += map(Text, _means(report, summary))
     parts += [Text(summary.reason, "yellow")] if summary.reason else []
@@ -217,7 +217,7 @@ def _comparison(one: CaseFinding, ratio: Ratio, limits: tuple[float, float], wid
     return line.append(f"  {bar(ratio, limits, reach, room)}", "dim") if room >= 12 else line
 
 
-def _own_thresholds(report: Report, width: int) -> list[RenderableType]:
+def _own_thresholds(report: Report) -> list[RenderableType]:
     """Return the cases whose thresholds are not the policy's, a line for each pair of thresholds."""
     groups: dict[str, list[str]] = defaultdict(list)
     for one in report.verdicts:
@@ -244,15 +244,10 @@ def _skipped(report: Report) -> list[RenderableType]:
     reasons = skips_by_reason(report)
     lines: list[RenderableType] = []
     for reason, cases in list(reasons.items())[:_SKIPS]:
-        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-        lines.append(Text(f"skipped {cases[0].short_name}{more}: {reason}", "yellow"))
+        lines.append(Text(f"skipped {some([case.short_name for case in cases], 1)}: {reason}", "yellow"))
     if (others := len(reasons) - _SKIPS) > 0:
         lines.append(Text(f"skipped for {plural(others, 'other reason')}: see --report-json"))
     return lines
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {word}" for word, number in counts.items())
 
 
 def _costs(report: Report) -> list[str]:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tfbench.errors import HistoryError
 from tfbench.model import JSON, RATIO, AcceptedChange, Series, SeriesPoint
-from tfbench.model.words import duration
+from tfbench.model.words import counted, duration
 from tfbench.policy import Policy
 from tfbench.report.page import DataGrid, case_data, render_page
 from tfbench.report.screen import add_columns, add_row, break_name, table
@@ -57,7 +57,7 @@ def render_overview(trends: Sequence[Trend], runs: int, width: int) -> Renderabl
         spark = sparkline([point.value for point in trend.points[-_SPARK:]])
         parts.append(Text.assemble(f"  {spark}  ", (f"{trend.state}: {describe(trend)}", COLOURS[trend.state])))
     counts = Counter(trend.state for trend in trends)
-    summary = ", ".join(f"{counts[state]} {state}" for state in TrendState if counts[state])
+    summary = counted({str(state): counts[state] for state in TrendState})
     return Group(*parts, Text(f"\n{summary}" if shown else summary))
 
 
@@ -250,7 +250,7 @@ def render_history(cases: Iterable[Sequence[Trend]], runs: int, problems: Sequen
     shown = case_data(names, [{"series": one} for one in contents], gravest.series.case if gravest else "")
     changes = _changes_grid(followed)
     counts = Counter(trend.state for trend in followed)
-    subtitle = ", ".join(f"{counts[state]} {state}" for state in TrendState if counts[state])
+    subtitle = counted({str(state): counts[state] for state in TrendState})
     return render_page(
         "history.html", _SECTIONS, {"runs": _columns(points), "changes": changes, "all": _cases_grid(followed), **shown},
         scripts=("history.js",), title="Performance history", subtitle=f"{plural(runs, 'run')}; {subtitle}",

@@ -19,7 +19,6 @@ from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
 from tfbench.model.formats import Name, Record, convert, plain, visible
 from tfbench.race.launch import Entrant
-from tfbench.report.json_format import named_case
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.environments import distributions
 from tfbench.sides.source_tree import code_digest
@@ -213,7 +212,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     return found
 
 
-RESULT = Record(CaseResult, {"case": (Name, lambda case: case.name)}, lambda row: named_case(row.case))
+RESULT = Record(CaseResult, {"case": (Name, lambda case: case.name)}, lambda row: Case.named(row.case))
 """An entry of the journal."""
 
 

@@ -210,10 +210,4 @@ class Counterparts:
     def gone(self, known: Collection[str]) -> list[Case]:
         """Return the cases that that tree would run, and that are neither ``known`` nor renamed."""
         there = {*known, *self._renamed.values()}
-        return [case_named(name) for name, one in self._before.items() if one.runs and name not in there]
-
-
-def case_named(name: str) -> Case:
-    """Return a case of which only the name is known."""
-    function = name.partition("[")[0]
-    return Case(name, function.rpartition("::")[2], function)
+        return [Case.named(name) for name, one in self._before.items() if one.runs and name not in there]

@@ -29,10 +29,10 @@ from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
-from tfbench.report.comment import differences
 from tfbench.report.json_format import content_of
 from tfbench.report.page import render_page
 from tfbench.report.screen import add_columns, add_row, break_name, table
+from tfbench.report.summary import differences
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
 from tfbench.sides.spec import TENSORFLOWS, Side, of_version
