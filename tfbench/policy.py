@@ -155,7 +155,7 @@ class LaunchBudgets:
     """Rounds of a launch of such steps take about this long, because blocks differ by the elements that happen to be ready.
     Seven rounds, as many as ``launch_seconds`` has room for, leave 1.6 to 6 times the error of 25."""
     ahead_calls: int = 8
-    """Calls of a block at least, if what they wait for goes on in the turn of the other side. In a block of one call, the call
+    """Calls of a block at least, if their waits go on in the turn of the other side. In a block of one call, the call
     of one side always waits and that of the other one never, so that one of them seems twenty times as fast."""
     prime_seconds: float = 4e-4
     """Untimed work before each block, which starts with cold caches. At least one iteration."""

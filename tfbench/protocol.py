@@ -289,9 +289,9 @@ class Prepared(Preparing):
     first_call: tuple[float, float] | None = None
     """Seconds and processor seconds of the first call, if it shared its processor with that of another entrant."""
     works_on: bool = False
-    """Whether threads of the process work on after a step has returned, or what a step waits for goes on."""
+    """Whether threads of the process work on after a step has returned, or its waits go on."""
     waits: bool = False
-    """Whether that is something that the step waits for. It goes on in the turns of others, too."""
+    """Whether its waits go on, also in the turns of others."""
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def make_plan(
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
         works_on: Whether threads of a process work on after a step. Blocks then take ``ahead_block_seconds``, and all of
             them ``ahead_launch_seconds``.
-        waits: Whether what a step waits for goes on after it. Blocks then have ``ahead_calls`` at least.
+        waits: Whether the waits of a step go on after it. Blocks then have ``ahead_calls`` at least.
         single: Whether the time of each call counts, so that a block has one.
     """
     untimed = untimed or {}

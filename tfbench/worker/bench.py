@@ -234,7 +234,7 @@ def _types(tf: Any, *names: str) -> tuple[type, ...]:
 Request = TypeVar("Request", bound=CaseRequest)
 Step = Callable[[], Any] | PreparedStep
 _WAITS = 0.2
-"""A step that waits longer than this fraction of its processor time may wait for what goes on between its calls."""
+"""A step that waits longer than this fraction of its processor time may have waits that go on between its calls."""
 NO_RESULT = "the step returned None: return its result, so that the work cannot be optimized away"
 
 

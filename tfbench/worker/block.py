@@ -325,7 +325,7 @@ def works_on() -> bool:
 
 
 def waits_ahead(block: Block, seconds: float) -> bool:
-    """Return whether calls after a rest are faster than calls in succession: what they wait for has gone on meanwhile.
+    """Return whether calls after a rest are faster than calls in succession, because their waits have gone on meanwhile.
 
     A prefetching pipeline whose elements wait for a server uses no processor, so `works_on` does not see it.
 
