@@ -131,6 +131,13 @@ def run_alone(code):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+class Unreadable:
+    """Like a tensor of variants and a symbolic tensor, which have no numbers."""
+
+    def numpy(self):
+        raise TypeError("a variant has no numbers")
+
+
 def test_numbers_are_found_in_nested_results(tmp_path):
     outputs = Outputs(tmp_path)
     outputs.between({"a": [np.ones(3), 2.0], "b": ("text", np.array([1, 2]))})
@@ -143,6 +150,15 @@ def test_numbers_are_found_in_nested_results(tmp_path):
     assert outputs.found()["names"] == ["['a']", "['b']"]  # whatever the order of insertion
     outputs.between(np.float32(1))
     assert (outputs.found()["names"], outputs.found()["dtypes"]) == ([""], ["float32"])
+    outputs.between({"loss": 0.5, "table": Unreadable()})
+    assert outputs.found()["names"] == ["['loss']"]
+    outputs.between(
+        {"path": "/tmp/x", "texts": np.array([b"a", b"b", b"a"], object), "things": np.array([{}, b"a"], object)}
+    )
+    assert outputs.found()["names"] == ["['texts']"]
+    with np.load(tmp_path / "outputs.npz") as arrays:
+        first, second, third = arrays["arr_0"]
+    assert first == third != second
     outputs.between("no number")
     with pytest.raises(MetricUnavailable, match="no numbers"):
         outputs.found()

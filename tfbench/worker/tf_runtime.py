@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.util
 import inspect
 import io
@@ -211,15 +212,38 @@ def tensor_bytes(tensor: Any) -> int:
 def flattened(result: object) -> list[tuple[str, np.ndarray[Any, Any]]]:
     """Return every array of numbers in a nested result with its place, such as ``['loss']`` or ``[1]``.
 
-    Variables and tensors count with their values. The order is that of the keys of dicts, and not of their insertion.
+    Variables and tensors count with their values, and tensors and arrays of texts with numbers that stand for the texts.
+    The order is that of the keys of dicts, and not of their insertion. A part without numbers is left out, such as a
+    tensor of variants, a symbolic tensor, and a table.
     """
     arrays = []
     for name, part in _leaves("", result):
-        array = np.asarray(part.numpy() if hasattr(part, "numpy") else part)
-        # For numpy, bfloat16 and float8 are extension types of kind V.
-        if array.dtype.kind in "fiubc" or (array.dtype.kind == "V" and array.dtype.names is None):
+        try:
+            array = _numbers(part)
+        except Exception:  # its value cannot be read
+            continue
+        if array is not None:
             arrays.append((name[:_LONGEST], array))
     return arrays
+
+
+def _numbers(part: Any) -> np.ndarray[Any, Any] | None:
+    """Return a part of a result as an array of numbers, ``None`` if it has none."""
+    tensor = hasattr(part, "numpy")
+    array = np.asarray(part.numpy() if tensor else part)
+    # For numpy, bfloat16 and float8 are extension types of kind V.
+    if array.dtype.kind in "fiubc" or (array.dtype.kind == "V" and array.dtype.names is None):
+        return array
+    # A text that is no tensor may be a path, which differs from launch to launch.
+    if (tensor or isinstance(part, np.ndarray)) and all(isinstance(text, (bytes, str)) for text in array.flat):
+        return np.array([_number_of(text) for text in array.flat], np.float64).reshape(array.shape)
+    return None
+
+
+def _number_of(text: bytes | str) -> int:
+    """Return a number that stands for a text, of 48 bits, which a float64 keeps."""
+    content = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
 
 
 def _leaves(name: str, result: object) -> Iterator[tuple[str, Any]]:
