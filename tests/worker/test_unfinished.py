@@ -33,10 +33,20 @@ class Traced:
     """In place of a tf.function."""
 
     def __init__(self, traces):
-        self.experimental_get_tracing_count = lambda: traces
+        self.traces = traces
+
+    def experimental_get_tracing_count(self):
+        return self.traces
 
     def __call__(self):
         pass
+
+
+class Closed:
+    """An object whose attributes raise errors, such as a proxy of something that is gone."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"{name} is gone")
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +150,7 @@ def test_finished_results_are_accepted(tmp_path):
     with (tmp_path / "file").open("w") as file:
         results = [
             1, "text", b"text", np.ones(3), [1, 2], {"a": (1,)}, range(3), {"a": 1}.items(), around, file, object(), int, Traced(1),
-            SimpleNamespace(result=1, done=True), None,
+            SimpleNamespace(result=1, done=True), Closed(), None,
         ]  # fmt: skip
         for result in results:
             assert unfinished(result) == ""

@@ -211,8 +211,8 @@ def _fix(part: object, functions: bool) -> str:
             return "wait for it in the step, such as by coordinator.fetch(…)"
     if functions:
         return ""
-    traces = getattr(part, "experimental_get_tracing_count", None)  # of a tf.function
-    if isinstance(part, _FUNCTIONS) or (callable(traces) and traces() == 0):
+    traces = getattr(type(part), "experimental_get_tracing_count", None)  # of a tf.function
+    if isinstance(part, _FUNCTIONS) or (callable(traces) and traces(part) == 0):
         return "call it in the step, or measure by bench.once how it is built"
     return ""
 
