@@ -193,10 +193,12 @@ def memory(
     if abs(now_is - was) <= policy.memory_abs_tolerance:
         note = because(Note.CHANGE, **facts, launches=launches)
         return verdict(Outcome.UNCHANGED, because(ReasonCode.WITHIN_TOLERANCE, note))
-    if launches < policy.memory_launches or min(*old, *new) <= 0:
+    if launches < policy.memory_launches:
         note = because(Note.FEW_LAUNCHES, **facts, needed=policy.memory_launches)
         return verdict(Outcome.INCONCLUSIVE, because(ReasonCode.NOT_DECIDED, note))
     together = pairs if len(pairs) == len(old) == len(new) else range(launches)
+    # A set-up may allocate nothing. Peaks up to the bytes that are no difference count as equal.
+    old, new = ([max(peak, policy.memory_abs_tolerance) for peak in peaks] for peaks in (old, new))
     effects = [Effect(math.log(two / one), pair) for one, two, pair in zip(old, new, together, strict=False)]
     found = decide(effects, launches, policy, cases=cases, shared_zygote=False, final=True, thresholds=policy.memory)
     outcome, ratio = found.outcome or Outcome.INCONCLUSIVE, found.comparison.ratio
