@@ -94,6 +94,16 @@ def test_what_both_sides_deselect_or_the_user_leaves_out_is_not_missing(project)
     assert "test_slow" not in project.run("--against", "git:HEAD").outcomes()
 
 
+@pytest.mark.parametrize(("option", "run"), [("--lf", ["two"]), ("--stepwise", ["two", "three"])])
+def test_cases_that_a_rerun_of_failures_leaves_out_are_not_missing(project, option, run):
+    files = ("--against", "git:HEAD", option, "benchmarks/test_mine.py")
+    project.write(benchmarks(two=", no_such_fixture"))
+    assert project.run(*files).outcomes()["test_two"] == "error"
+    project.write(benchmarks())
+    done = project.run(*files)
+    assert (done.code, done.outcomes()) == (0, {f"test_{name}": "unchanged" for name in run}), done.output
+
+
 def test_a_case_that_only_the_change_selects_races(project):
     project.write(benchmarks(names=["slow"]), "benchmarks/test_other.py")
     done = project.run("--against", "git:HEAD", "-m", "not slow", "benchmarks/test_other.py")

@@ -224,6 +224,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[RUNNER] = Runner(config)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+    config.pluginmanager.register(_Selecting(config.stash[RUNNER]), "tfbench-selecting")
     if threading.current_thread() is threading.main_thread():
         # A cancelled job gets SIGTERM: like Ctrl-C it ends the run, with a report of the cases measured so far.
         config.stash[TERMINATION] = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -300,21 +301,33 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
     return [] if is_lazy(obj) else None
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    runner = config.stash.get(RUNNER, None)
-    if runner is None:
-        for item in items:
-            if isinstance(item, pytest.Function) and "bench" in item.fixturenames:
-                item.add_marker(pytest.mark.skip(reason="a benchmark; run it with pytest --benchmark"))
-        return (yield)
-    runner.seen(items)
-    result = yield
-    try:
-        runner.selected(items)
-    except TfbenchError as error:
-        raise pytest.UsageError(str(error)) from None
-    return result
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if RUNNER in config.stash:
+        return
+    for item in items:
+        if isinstance(item, pytest.Function) and "bench" in item.fixturenames:
+            item.add_marker(pytest.mark.skip(reason="a benchmark; run it with pytest --benchmark"))
+
+
+class _Selecting:
+    """Takes the cases from the items that all plugins leave, those of ``--lf`` included.
+
+    pytest registers the plugin of ``--lf`` in its `pytest_configure`. This one comes later, and so has the last word.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
+        self._runner.seen(items)
+        result = yield
+        try:
+            self._runner.selected(items)
+        except TfbenchError as error:
+            raise pytest.UsageError(str(error)) from None
+        return result
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

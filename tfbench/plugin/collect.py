@@ -232,7 +232,10 @@ def selection_of(config: pytest.Config, policy: str) -> Selection:
     if not paths and not whole_suite(config) and config.args_source is not pytest.Config.ArgsSource.ARGS:
         paths = [below_root(".")]
     inifile = below_root(options.inifilename) if options.inifilename else ""
-    return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile)
+    cache = getattr(config, "cache", None)
+    failed = getattr(options, "lf", False) and cache is not None and cache.get("cache/lastfailed", {})
+    reruns = bool(failed or getattr(options, "stepwise", False) or getattr(options, "stepwise_skip", False))
+    return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile, reruns)
 
 
 # Collect the benchmarks with pytest, for commands and for other source trees; runs none of them

@@ -175,6 +175,8 @@ def missing(request: RunRequest, gone: Sequence[Case], deleted: Reason, deselect
         deselected: The reason if pytest collects it, and then deselects it.
     """
     shard = request.shard
+    if request.selection.reruns:
+        return []
     ours = [case for case in gone if request.selection.has(case.name) and (shard is None or shard.has(case))]
     return [
         Verdict(case, Outcome.MISSING, deselected if case.name in request.collected else deleted)

@@ -100,6 +100,8 @@ class Selection:
     """Name of the run's policy."""
     inifile: str = ""
     """Value of pytest's option ``-c``, relative to pytest's root; ``""`` without the option."""
+    reruns: bool = False
+    """Whether pytest leaves out cases because of its earlier runs (``--lf``, ``--stepwise``). None of them is missing."""
 
     def has(self, name: str) -> bool:
         """Tell whether the case of this name lies below the paths."""
