@@ -64,8 +64,10 @@ FAULTS = {
         "hung", "after it had been timed", "def test_mine(bench): bench(sum, [1]); time.sleep(1000)"
     ),
     "exits_at_once": Fault("died", "exit code 7", IN_A_BLOCK.format("os._exit(7)")),
-    "is_interrupted": Fault("died", "exit code 1", IN_A_BLOCK.format("raise KeyboardInterrupt")),
-    "leaves_pytest": Fault("died", "exit code 1", IN_A_BLOCK.format("pytest.exit('enough')")),
+    "is_interrupted": Fault(
+        "broken", "while it was timed: KeyboardInterrupt", IN_A_BLOCK.format("raise KeyboardInterrupt")
+    ),
+    "leaves_pytest": Fault("broken", "while it was timed: Exit: enough", IN_A_BLOCK.format("pytest.exit('enough')")),
     "kills_its_zygote": Fault(
         "died", "ended with its zygote", "def test_mine(bench): os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"
     ),

@@ -28,6 +28,11 @@ STATS = (
 """What the numbers mean that a test asserts on."""
 CALLS = "a race calls the function many times and in several processes, so a test must not count its calls"
 """What a failed assertion after the calls may be about."""
+PLUGINS = (
+    "measuring processes load no plugins of pytest: name the plugin's module in the conftest.py of the root, such as "
+    'pytest_plugins = ["pytest_mock", "pytest_asyncio.plugin"]'
+)
+"""What to do about a fixture of another plugin, and about an async function."""
 
 
 def faster(levels: str, *, than: str, by: float) -> pytest.MarkDecorator:

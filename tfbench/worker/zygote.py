@@ -10,6 +10,7 @@ import gc
 import importlib
 import io
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -30,7 +31,7 @@ from tfbench.imports import OWN, ini_file, leaked_packages, redirect_imports
 from tfbench.model import NATIVE, PLAIN
 from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
-from tfbench.suite.claims import CALLS, MARKERS, STATS
+from tfbench.suite.claims import CALLS, MARKERS, PLUGINS, STATS
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.adopted import Collection, PlainBenchmark
 from tfbench.worker.bench import Bench, TimingLaunch
@@ -205,6 +206,10 @@ _NOWHERE = os.devnull, os.devnull
 """The source trees of a side that reads the working tree."""
 _TAIL = 6000
 """Characters of a traceback that are sent."""
+_NEEDS_PLUGIN = re.compile(
+    r"fixture '.*' not found$|Failed: (async def functions are not|.* requested an async fixture)"
+)
+"""Errors of pytest in a process that lacks a plugin."""
 
 
 def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritance: Inheritance | None) -> None:
@@ -392,7 +397,12 @@ class Zygote:
         if self.start.watches:
             self.own_files.watch()
         self._launch = HANDLERS[type(request)](channel, request, pipes, getattr(item, "function", None), self.own_files)
-        reports = runtestprotocol(item, log=False, nextitem=None)
+        try:
+            reports = runtestprotocol(item, log=False, nextitem=None)
+        except (KeyboardInterrupt, pytest.exit.Exception) as error:  # they would end a run of pytest
+            text = f"{type(error).__name__}: {error}".removesuffix(": ")
+            channel.send(protocol.Failed(text, str(item.repr_failure(pytest.ExceptionInfo.from_current()))[-_TAIL:]))
+            return
         if self._launch.refusal:
             trace = next((report.longreprtext[-_TAIL:] for report in reports if report.failed), "")
             channel.send(protocol.Failed(self._launch.refusal, trace))
@@ -402,6 +412,8 @@ class Zygote:
                 text = f"{text}; {STATS}"
             elif plain is not None and self._launch.called and text.startswith(("assert ", "AssertionError")):
                 text = f"{text}; {CALLS}"
+            elif _NEEDS_PLUGIN.match(text):
+                text = f"{text}; {PLUGINS}"
             channel.send(protocol.Failed(text, failed[0].longreprtext[-_TAIL:]))
         elif skipped := [report for report in reports if report.skipped]:
             channel.send(protocol.Skipped(_skip_reason(skipped[0])))
@@ -464,7 +476,8 @@ class Zygote:
 
 def _last_line(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
-    text = getattr(crash, "message", None) or report.longreprtext.strip().rpartition("\n")[2]
+    unknown = getattr(report.longrepr, "errorstring", None)  # of a fixture
+    text = unknown or getattr(crash, "message", None) or report.longreprtext.strip().rpartition("\n")[2]
     line = str(text).strip().partition("\n")[0].removeprefix(f"{errors.__name__}.{errors.BenchmarkError.__name__}: ")
     return line[:500]
 
