@@ -262,6 +262,11 @@ def test_a_gated_run_that_compared_nothing_fails_in_pytest_too(outcome):
     assert "3 cases measured, none compared" in ruling.because
 
 
+def test_missing_and_broken_cases_are_not_counted_as_measured():
+    assert "1 case measured, none compared" in rule(report("new", "missing", "missing", sides=SIDES)).because
+    assert "no case was measured" in rule(report("missing", sides=SIDES)).because
+
+
 def test_pytest_tolerates_open_cases_if_half_of_all_were_compared():
     assert rule(report("unchanged", "improved", "inconclusive", "incomparable", sides=SIDES)).pytest_code == 0
     assert rule(report("unchanged", "inconclusive", "inconclusive", sides=SIDES)).pytest_code == 1

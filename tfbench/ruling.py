@@ -209,7 +209,8 @@ def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compare
     if gated and _first_time(timed):
         return ""
     if not decided:
-        cases = f"{plural(len(timed), 'case')} measured, none compared" if timed else "no case was measured"
+        measured = sum(one.outcome not in (Outcome.MISSING, Outcome.ERROR) for one in timed)
+        cases = f"{plural(measured, 'case')} measured, none compared" if measured else "no case was measured"
         return f"{cases}{_skipped(report)}" + ("" if gated else ": run with --baseline NAME or --against SPEC")
     if decided + same < min_compared * (len(report.due) - len(_added(timed))):
         few = f"only {decided} of {len(report.due)} cases were compared ({_counts(timed)}{_skipped(report)})"
