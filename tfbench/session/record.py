@@ -65,7 +65,13 @@ class RunRecorder:
             why = "no case was measured"
         if why:
             raise BaselineError(f"the baseline {name!r} was not saved: {why}")
-        return self._save(self.baselines, name, self._measured(measurements, KEPT + name), KEPT)
+        measured = self._measured(measurements, KEPT + name)
+        if not measured.context.tree:
+            self.notes.append(
+                f"the baseline {name!r} has times only: {self._request.root} is in no git checkout, so its code cannot "
+                "be raced again"
+            )
+        return self._save(self.baselines, name, measured, KEPT)
 
     def remember(self, measurements: RunMeasurements) -> Path | None:
         """Record a run in its history, and the candidate that `baseline accept` would take.
