@@ -68,6 +68,14 @@ def test_variants_stand_below_their_reference():
     ]
 
 
+def test_tables_of_one_name_have_the_class_or_the_file():
+    names = ["a.py::TestA::test_call", "a.py::TestB::test_call", "a.py::test_other"]
+    cases = [Case(name, name.rpartition("::")[2], name) for name in names]
+    results = tuple(VariantResult(one, one.name, 1e-3, None, None, 3, 300, {}) for one in cases)
+    lines = terminal.render(report(variant_results=results), width=80, colour=False).splitlines()
+    assert [line for line in lines if "test_" in line] == [*names[:2], "test_other"]
+
+
 def test_a_median_never_contradicts_the_ratio_beside_it():
     noisy = replace(VARIANT_RESULTS[0], median_seconds=2.42e-3, ratio=Ratio(1.326, 1.2, 1.4, 0.99))
     reference = replace(VARIANT_RESULTS[1], median_seconds=4.93e-3)
@@ -161,6 +169,16 @@ def test_there_are_at_most_ten_inconclusive_cases():
     lines = lines_of(verdicts=tuple(verdict(str(number), Outcome.INCONCLUSIVE) for number in range(13)))
     assert len([line for line in lines if line.startswith("  test_")]) == 10
     assert "  and 3 more: --report-html and --report-json have all" in lines
+
+
+def test_cases_that_an_ended_run_did_not_measure_have_one_entry():
+    ended = Reason("not-measured", "the run ended before")
+    open_cases = [replace(verdict(str(number), Outcome.ERROR), reason=ended) for number in range(40)]
+    lines = lines_of(verdicts=(verdict("broken", Outcome.ERROR, message="no data"), *open_cases))
+    assert len([line for line in lines if line.startswith("  test_")]) == 2
+    assert "    no data" in lines
+    assert "    40 cases: the run ended before" in lines
+    assert not [line for line in lines if "more: --report-html" in line]
 
 
 @pytest.mark.parametrize("ratio", [Ratio(math.nan, 0.0, math.inf, 0.9), Ratio(1, 1, 1, 0), Ratio(1e9, 1e-9, 1e9, 1)])

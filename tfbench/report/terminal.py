@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Group as Parts
@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import TIME, Case, Outcome, Ratio, Report, VariantResult
+from tfbench.model import TIME, Case, Outcome, Ratio, ReasonCode, Report, VariantResult
 from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
 from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, table
 from tfbench.report.summary import (
@@ -57,17 +57,26 @@ _WORK = [(fact, UNITS[fact]) for fact in ("flops", "items", "bytes")]
 
 
 def variant_tables(results: Sequence[VariantResult], width: int) -> list[RenderableType]:
-    """Return a table for each workload. Wider terminals get more columns."""
+    """Return a table for each workload, with its whole name if several share one. Wider terminals get more columns."""
     extra = [column for column, least in _EXTRA if width >= least]
     groups: dict[str, list[VariantResult]] = defaultdict(list)
     for one in results:
         groups[one.case.group].append(one)
-    return [_variant_results(group, rows, extra) for group, rows in groups.items()]
+    titles = Counter(map(_title, groups))
+    return [
+        _variant_results(_title(group) if titles[_title(group)] == 1 else group, rows, extra)
+        for group, rows in groups.items()
+    ]
 
 
-def _case_table(group: str, case: Case) -> Table:
+def _title(group: str) -> str:
+    """Return the name of a workload without its file and class."""
+    return group.rpartition("::")[2]
+
+
+def _case_table(title: str, case: Case) -> Table:
     """Create a table with the column of levels, which has the axes as its heading."""
-    made = table(group.rpartition("::")[2])
+    made = table(title)
     add_columns(made, ", ".join(case.levels) or "variant", fold=True)
     return made
 
@@ -77,8 +86,8 @@ def _levels(case: Case) -> str:
     return ", ".join(filter(None, (*case.levels.values(), others))) or "-"
 
 
-def _variant_results(group: str, results: list[VariantResult], columns: Iterable[Column]) -> RenderableType:
-    made = _case_table(group, results[0].case)
+def _variant_results(title: str, results: list[VariantResult], columns: Iterable[Column]) -> RenderableType:
+    made = _case_table(title, results[0].case)
     add_columns(made, "median", "ratio to reference", "launches", right=True)
     extra = [column for column in columns if any(column[0] in result.facts for result in results)]
     add_columns(made, *(heading for _, heading, _ in extra), right=True)
@@ -112,6 +121,8 @@ def _ratio_cell(result: VariantResult) -> Text:
 
 _MOST: Mapping[Group, int] = {Group.ERRORS: 30, Group.REGRESSIONS: 30, Group.INCONCLUSIVE: 10, Group.IMPROVEMENTS: 10}
 """Maximum cases of each part."""
+_UNMEASURED = 3
+"""More cases than these that a run did not measure, for one reason, have one entry."""
 _SKIPS = 5
 """Maximum different reasons of skipped cases."""
 _LEAST_SHARE = 0.005
@@ -184,9 +195,17 @@ def _group(
         return []
     limit = f", by size above the threshold of {summary.limits[1] - 1:.1%}" if group is Group.REGRESSIONS else ""
     made: list[RenderableType] = [Text(f"{group.heading} ({len(findings)}{limit})", "bold")]
-    for one in findings[: _MOST[group]]:
+    unmeasured: dict[str, list[str]] = defaultdict(list)
+    for one in findings:
+        if one.verdict.reason.code == ReasonCode.NOT_MEASURED:
+            unmeasured[one.verdict.reason.message].append(one.case.short_name)
+    shown = [one for one in findings if len(unmeasured.get(one.verdict.reason.message, ())) <= _UNMEASURED]
+    for one in shown[: _MOST[group]]:
         made += _finding(one, summary.limits, width, reach)
-    if (more := len(findings) - _MOST[group]) > 0:
+    for why, names in unmeasured.items():
+        if len(names) > _UNMEASURED:
+            made += [Text(f"  {some(names, _UNMEASURED)}"), _hanging(f"{plural(len(names), 'case')}: {why}", width)]
+    if (more := len(shown) - _MOST[group]) > 0:
         made.append(Text(f"  and {more} more: --report-html and --report-json have all"))
     return [*made, Text()]
 
