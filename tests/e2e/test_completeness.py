@@ -167,7 +167,7 @@ def test_another_plugin_that_ends_a_test_leaves_a_row(project):
 
         def pytest_runtest_setup(item):
             if item.name == "test_good":
-                raise RuntimeError("Timeout >1.0s")
+                pytest.fail("Timeout (>1.0s) from pytest-timeout.")
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_pyfunc_call(pyfuncitem):
@@ -178,7 +178,8 @@ def test_another_plugin_that_ends_a_test_leaves_a_row(project):
     )
     done = project.run("--against", "self")
     assert done.outcomes() == {"test_good": "error", "test_measured": "error"}
-    assert "pytest ended it in its setup phase: RuntimeError: Timeout >1.0s" in done.reason("test_good")
+    ended = "pytest ended it in its setup phase: Failed: Timeout (>1.0s) from pytest-timeout."
+    assert done.reason("test_good") == f"{ended}; a race takes longer than a test: add --timeout=0"
     assert gate(project)[0] == 5
 
 
@@ -235,6 +236,20 @@ def test_a_misspelt_fixture_is_an_error_and_a_plain_test_is_named(project):
     assert "left out, because they do not use the fixture bench or benchmark: test_plain" in done.output
     assert done.outcomes() == {"test_good": "unchanged", "test_typo": "error"}
     assert gate(project)[0] == 5
+
+
+def test_a_plugin_that_measuring_processes_lack_is_named_with_the_fix(project):
+    project.write("import pytest\n@pytest.fixture\ndef theirs(): return [1]\n", "their_plugin.py")
+    project.write("def test_mine(bench, theirs): bench(sum, theirs)\nasync def test_async(bench): bench(sum, [1])\n")
+    project.write("", "conftest.py")  # its folder is then importable
+    done = project.run("-p", "their_plugin", "-p", "no:randomly")
+    fix = "name the plugin's module in the conftest.py of the root"
+    assert done.reason("test_mine").startswith("fixture 'theirs' not found; "), done.output
+    assert fix in done.reason("test_mine")
+    assert fix in done.reason("test_async")
+    project.write("pytest_plugins = ['their_plugin']\n", "conftest.py")
+    named = project.run("-p", "their_plugin", "-k", "not async")
+    assert named.outcomes() == {"test_mine": "new"}, named.output
 
 
 def test_options_of_a_benchmark_run_are_refused_without_it(project):

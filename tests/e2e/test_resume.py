@@ -35,12 +35,13 @@ def interrupted(project, ending):
     project.git("commit", "-qm", "first")
     process = subprocess.Popen(
         project.command("--benchmark", "--against", "self"), cwd=project.root, env=project.environment(),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     wait_for(project.root / "here")
     process.send_signal(ending)
-    process.wait(LIMIT)
+    output = process.communicate(timeout=LIMIT)[0]
     (project.root / "go").touch()
+    assert ending == signal.SIGKILL or "with --resume goes on" in output
     return launches(project)
 
 

@@ -565,7 +565,9 @@ class Runner:
         if report.skipped:
             self._session.runs.skip(case, skip_reason(report))
         elif report.failed:
-            self._session.runs.fail(case, f"pytest ended it in its {report.when} phase: {failure(report)}")
+            text = f"pytest ended it in its {report.when} phase: {failure(report)}"
+            fix = "; a race takes longer than a test: add --timeout=0" if "from pytest-timeout" in text else ""
+            self._session.runs.fail(case, text + fix)
 
     @property
     def _strict(self) -> bool:
@@ -641,6 +643,8 @@ class Runner:
         if report.profiles:
             place = os.path.relpath(Path(report.profiles[0]["folder"]).parents[1], self._config.invocation_params.dir)
             reporter.line(f"profiles: {place}; tfbench explain CASE --profile {place} reads them")
+        if report.interrupted:
+            reporter.line("the same command with --resume goes on, and keeps the cases that were measured")
         for note in (*self._session.notes, *self._notes):
             reporter.line(note)
         for error in self._errors:
