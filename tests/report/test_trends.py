@@ -32,7 +32,7 @@ def test_steps_and_drift_are_found_and_fail(folder):
     assert {case: trend.state for case, trend in found.items()} == {
         SLOW: TrendState.SLOWER, SAME: TrendState.STEADY, DRIFT: TrendState.DRIFT, FAST: TrendState.FASTER,
     }  # fmt: skip
-    assert trends.exit_code == 1
+    assert trends.exit_code() == 1
     (change,) = found[SLOW].changes
     assert abs(change.index - 50) <= 1
     assert found[SLOW].series.points[change.index].run.commit == commit(change.index)
@@ -52,7 +52,7 @@ def test_without_an_anchor_the_floor_is_followed(tmp_path):
     nightly(tmp_path, {SLOW: step(40, 30)}, anchor=None)
     trends = opened(tmp_path)
     assert [trend.series.metric for trend in trends.followed] == ["floor"]
-    assert trends.exit_code == 1
+    assert trends.exit_code() == 1
 
 
 def test_an_accepted_change_restarts_the_window_and_passes(folder):
@@ -62,10 +62,10 @@ def test_an_accepted_change_restarts_the_window_and_passes(folder):
     trends = opened(folder)
     (slow,) = trends.named("test_slow")
     assert (slow.start, slow.state, slow.changes) == (50, TrendState.SHORT, ())
-    assert trends.exit_code == 1  # the drift is open
+    assert trends.exit_code() == 1  # the drift is open
     trends.accept("test_drift", "worth it")
     trends = opened(folder)
-    assert trends.exit_code == 0
+    assert trends.exit_code() == 0
     later = {SLOW: step(20, 10, 0.04, seed=5) + 0.03, SAME: noise(20, seed=6)}
     nightly(folder, later, first=60)
     trends = opened(folder)
@@ -99,14 +99,14 @@ def test_few_runs_say_nothing_and_fail_nothing(tmp_path):
     nightly(tmp_path, {SAME: step(11, 6, 0.2)[:10]})
     trends = opened(tmp_path)
     assert trends.followed[0].state is TrendState.SHORT
-    assert trends.exit_code == 0
+    assert trends.exit_code() == 0
 
 
 def test_unreadable_files_fail_where_nothing_else_does(tmp_path):
     nightly(tmp_path, {SAME: noise(20)})
     (tmp_path / "new.jsonl").write_text('{"schema": "tfbench-history/2"}\n')
     trends = opened(tmp_path)
-    assert trends.exit_code == 5
+    assert trends.exit_code() == 5
 
 
 def test_a_case_is_named_by_its_whole_name_its_end_or_a_part(folder):

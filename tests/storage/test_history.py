@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from tfbench.model import AcceptedChange, Outcome, Ratio
 from tfbench.model.formats import plain
 from tfbench.storage.baselines import Layout
 from tfbench.storage.history import Anchor, Content, History, SessionRecord, read_file
+from tfbench.untrusted import printable
 
 CASE = "b/x.py::x"
 RATIO = Ratio(1.02, 1.01, 1.03, 0.99)
@@ -102,6 +104,27 @@ def test_a_missing_folder_has_no_runs(tmp_path):
     assert everything(History(tmp_path / "none")) == ([], [])
 
 
+def test_a_query_of_a_case_parses_no_other_line(tmp_path):
+    history, others = History(tmp_path), {f"b/x.py::y[{n}]": (2e-5,) for n in range(9)}
+    history.record(replace(FULL, floors={**FULL.floors, **others}))
+    history.record(LATER)
+    first, second = history.content("x.py::x").once()
+    assert (first, second) == (FULL, LATER)
+    (path, _) = history.files()
+    path.write_text(re.sub(r'(::y.*"floors":\[)[^]]*', r"\g<1>-1", path.read_text()))
+    found = history.content("x.py::x")
+    assert (found.once(), found.problems) == ([FULL, LATER], [])
+    assert history.content("y[3]").problems
+
+
+@pytest.mark.parametrize("name", ['b/"x".py::y[\\]', "b/größer.py::x[µ]", "b/x.py::x[\x1b]"])
+def test_a_query_finds_every_name(tmp_path, name):
+    history = History(tmp_path)
+    history.record(replace(FULL, floors={**FULL.floors, name: (1e-5,)}))
+    (found,) = history.content(printable(name)).runs
+    assert found.floors[printable(name)] == (1e-5,)
+
+
 # Damaged files
 
 
@@ -111,6 +134,14 @@ def test_a_truncated_last_line_costs_its_case_alone(tmp_path):
     assert found.runs == [FULL]
     (problem,) = found.problems
     assert problem.startswith(f"{path}, line 1: case 2 of 2 cannot be read (")
+
+
+def test_a_query_of_a_case_notices_a_line_that_is_cut_off(tmp_path):
+    history = History(tmp_path)
+    path = history.record(replace(FULL, floors={**FULL.floors, "b/x.py::y": (1e-5,)}))
+    path.write_text(path.read_text()[:-20])
+    found = history.content(CASE)
+    assert (found.runs, len(found.problems)) == ([FULL], 1)
 
 
 def test_a_run_without_its_last_lines_is_named(tmp_path):

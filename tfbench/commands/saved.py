@@ -162,7 +162,7 @@ def run_history(arguments: argparse.Namespace) -> int:
     """Show how the cases changed over many runs, or accept a change.
 
     A run with `pytest --benchmark --against SPEC --history DIR` adds itself. Without CASE, one line per case that changed.
-    Exit code 1 if a case is slower than before, or drifted since the last release, and the change is not accepted.
+    Exit code 1 if a shown case is slower than before, or drifted since the last release, and the change is not accepted.
     """
     action, *rest = arguments.words or [""]
     if action == "accept" or arguments.reason:
@@ -171,7 +171,7 @@ def run_history(arguments: argparse.Namespace) -> int:
         raise UsageError(f"give one case, not {len(arguments.words)}; quote a name with blanks")
     if arguments.html:
         check_library()
-    trends = Trends(arguments.folder, preset("standard"))
+    trends = Trends(arguments.folder, preset("standard"), "" if arguments.html else action)
     for problem in trends.problems:
         say(problem, error=True)
     _show(trends, action)
@@ -179,7 +179,7 @@ def run_history(arguments: argparse.Namespace) -> int:
         cases = (trends.of_case(trend.series.case) for trend in trends.followed)
         write_whole(arguments.html, render_history(cases, trends.runs, trends.problems))
         say(f"history written: {arguments.html}")
-    return trends.exit_code
+    return trends.exit_code(action)
 
 
 def _show(trends: Trends, case: str) -> None:
@@ -200,6 +200,6 @@ def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
         reason = input("why is this change intended? ").strip()
     if not reason:
         raise UsageError("a change is not accepted without a reason: give --reason TEXT")
-    accepted = Trends(arguments.folder, preset("standard")).accept(cases[0], reason)
+    accepted = Trends(arguments.folder, preset("standard"), cases[0]).accept(cases[0], reason)
     say(f"{accepted.case}: its history restarts with the run of {accepted.session[:16]}: {reason}")
     return 0

@@ -176,7 +176,7 @@ def job_options(config: pytest.Config) -> dict[str, Any]:
     """
     if not (path := setting(config, "job")):
         return {}
-    from tfbench.fleet.job import load
+    from tfbench.fleet.jobs import load
 
     if setting(config, "shard") or not setting(config, "against") or not setting(config, "report_json"):
         raise UsageError("--job needs --against and --report-json, and excludes --shard; tfbench job run gives them")

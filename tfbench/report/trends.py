@@ -339,16 +339,17 @@ class Trends:
 
     Args:
         place: Its folder, or the URL of its database.
+        about: A part of the names of the cases that matter, so that others need not be read; empty for all.
 
     Raises:
         OSError: The folder cannot be listed.
         HistoryError: The database cannot be used.
     """
 
-    def __init__(self, place: str | Path, policy: Policy) -> None:
+    def __init__(self, place: str | Path, policy: Policy, about: str = "") -> None:
         self.history = opened(place)
         self._policy = policy
-        content = self.history.content()
+        content = self.history.content(about)
         self.problems = content.problems
         runs = content.once()
         self.runs = len(runs)
@@ -381,10 +382,10 @@ class Trends:
         enough = (trend for trend in map(self._judge, alike) if trend.state is not TrendState.SHORT)
         return next(enough, self._judge(first))
 
-    @property
-    def exit_code(self) -> int:
-        """1 if a case is slower or drifted, else 5 if a file is unreadable, else 0."""
-        if any(trend.state in (TrendState.SLOWER, TrendState.DRIFT) for trend in self.followed):
+    def exit_code(self, name: str = "") -> int:
+        """Return 1 if a case that the name selects is slower or drifted, else 5 if a file is unreadable, else 0."""
+        shown = self.named(name) if name else self.followed
+        if any(trend.state in (TrendState.SLOWER, TrendState.DRIFT) for trend in shown):
             return FOUND
         return UNREADABLE if self.problems else 0
 
@@ -394,12 +395,11 @@ class Trends:
         Raises:
             HistoryError: There is none.
         """
-        cases = self.followed
         for matches in (str.__eq__, str.endswith, str.__contains__):
-            if found := [trend for trend in cases if matches(trend.series.case, text)]:
-                return found
+            if found := [case for case in self._by_case if matches(case, text)]:
+                return list(map(self._followed, found))
         folder = self.history.place
-        if not cases:
+        if not (self.runs and text):
             raise HistoryError(f"no run in {folder}; add one with pytest --benchmark --against SPEC --history {folder}")
         raise HistoryError(f"no case in {folder} has {text!r} in its name; `tfbench history` lists all")
 

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import median, stdev
 
@@ -153,6 +154,10 @@ class BaselineStore:
         self.candidates = Baselines(layout.candidates)
         self.history = History(layout.history)
 
+    @cached_property
+    def _sessions(self) -> list[SessionRecord]:
+        return self.history.content().once()
+
     def accept(self, name: str, reason: str, drop_missing: bool = False) -> Baseline:
         """Replace a baseline by the last run against it.
 
@@ -212,7 +217,7 @@ class BaselineStore:
         context = baseline.context
         floors = [
             min(found)
-            for record in self.history.content().once()
+            for record in self._sessions
             if (found := record.floors_of_same_code(case))
             and (record.context.policy, record.context.way) == (context.policy, context.way)
         ]

@@ -1,9 +1,8 @@
-"""Save and read the history of a suite: the floors of the cases of each run, and their ratios to an anchor.
+"""Save and read the history of a suite: one document per run, with the floors of its cases and their ratios to an anchor.
 
-A history is a folder with a file per run, or a database with a row per run.
-A file has a line that describes the run, then a line per case. Files may be copied from machine to machine and
-concatenated. A file is written whole and never changed. Accepted changes of level are files of one line.
-Reading leaves nothing behind.
+A document has a line that describes the run, then a line per case. It is a file of a folder, or a row of a PostgreSQL
+database. Files may be copied from machine to machine and concatenated. A document is written whole and never changed.
+Accepted changes of level are documents of one line. Reading leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ import json
 import re
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from msgspec import Meta
 
@@ -38,11 +38,13 @@ from tfbench.model import (
     SeriesPoint,
     SeriesRun,
 )
-from tfbench.model.formats import Count, Name, Text, Time, check_schema, convert, json_schema, line, read, visible
-from tfbench.untrusted import brief, parse_json
+from tfbench.model.formats import Count, Name, Text, Time, check_schema, convert, json_schema, line, own, read, visible
+from tfbench.untrusted import brief, parse_json, printable
 
 if TYPE_CHECKING:
     from psycopg import Connection
+
+Value = TypeVar("Value")
 
 # The format
 
@@ -140,7 +142,7 @@ def run_document(record: SessionRecord) -> tuple[str, str]:
     ]
     head = _RunLine(SCHEMA, "run", record.context, record.releases, record.anchor, len(cases))
     lines = [line(row) for row in (head, *cases)]
-    _rows(lines[1:])
+    read(_Lines, f"[{','.join(lines[1:])}]")
     return f"{record.context.session.replace(':', '')}.jsonl", "".join(f"{row}\n" for row in lines)
 
 
@@ -155,7 +157,7 @@ def json_digest(content: JSON | list[Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-# Files
+# Documents
 
 
 @dataclass
@@ -173,47 +175,46 @@ class Content:
         return [known[session] for session in sorted(known)]
 
 
-class AnyHistory(Protocol):
+class AnyHistory(ABC):
     """A history in a folder or a database."""
 
     place: str
     """The folder, or the URL without its password."""
 
     def record(self, record: SessionRecord) -> Path | str:
-        """Add a run, unless it is there; return the place. Raises OSError or HistoryError."""
+        """Add a run, unless it is there; return the place.
+
+        Raises:
+            OSError, HistoryError: The folder cannot be written, or the database was away for longer than `RETRY`.
+            ValueError: A number is out of the bounds of the format.
+        """
+        return self._add(*run_document(record))
 
     def accept(self, accepted: AcceptedChange) -> Path | str:
         """Add an accepted change; return the place. Raises as `record`."""
+        return self._add(*accepted_document(accepted))
 
-    def content(self) -> Content:
-        """Read everything. Raises HistoryError."""
+    @abstractmethod
+    def _add(self, name: str, content: str) -> Path | str:
+        """Add a document under a name, unless it is there."""
+
+    @abstractmethod
+    def content(self, about: str = "") -> Content:
+        """Read every document, or of each run only the cases whose lines hold a text.
+
+        Raises:
+            HistoryError: The database cannot be reached.
+        """
 
 
-class History:
+class History(AnyHistory):
     """The runs of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.place = str(folder)
 
-    def record(self, record: SessionRecord) -> Path:
-        """Write the file of a run, and return its path.
-
-        Raises:
-            OSError: The folder cannot be written.
-            ValueError: A number is out of the bounds of the format.
-        """
-        return self._write(*run_document(record))
-
-    def accept(self, accepted: AcceptedChange) -> Path:
-        """Write the file of an accepted change, and return its path.
-
-        Raises:
-            OSError: The folder cannot be written.
-        """
-        return self._write(*accepted_document(accepted))
-
-    def _write(self, name: str, content: str) -> Path:
+    def _add(self, name: str, content: str) -> Path:
         ignore_in_git(self.folder)
         write_whole(self.folder / name, content)
         return self.folder / name
@@ -225,11 +226,10 @@ class History:
         except FileNotFoundError:
             return []
 
-    def content(self) -> Content:
-        """Read all files."""
+    def content(self, about: str = "") -> Content:
         found = Content()
         for path in self.files():
-            read_file(path, found)
+            read_file(path, found, about)
         return found
 
 
@@ -244,53 +244,56 @@ def ignore_in_git(folder: Path) -> None:
         write_whole(file, "*\n")
 
 
-def read_file(path: Path, into: Content) -> None:
-    """Add the content of a file."""
+def read_file(path: Path, into: Content, about: str = "") -> None:
+    """Add the content of a file, see `AnyHistory.content`."""
     try:
         text = read_text(path)
     except ReportError as error:
         into.problems.append(str(error))
         return
-    read_document(brief(path), text, into)
+    read_document(brief(path), text, into, about)
 
 
-def read_document(name: str, text: str, into: Content) -> None:
+def read_document(name: str, text: str, into: Content, about: str = "") -> None:
     """Add the content of a text with lines of JSON; ``name`` is for its problems."""
-    for number, part in _parts(text):
-        _read_part(f"{name}, line {number}", part, into)
+    # Concatenated files are split at each object with a schema; its quotes cannot occur within a text.
+    starts = [found.start() for found in re.finditer(r'\{"schema":"', text)]
+    for start, end in pairwise(sorted({0, *starts, len(text)})):
+        if part := text[start:end].strip():
+            _read_part(f"{name}, line {text.count(chr(10), 0, start) + 1}", part, into, about)
     if not text.strip():
         into.problems.append(f"{name} is empty")
 
 
-def _parts(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Split concatenated files at each object with a schema; its quotes cannot occur within a text."""
-    starts = [found.start() for found in re.finditer(r'\{"schema":"', text)]
-    for start, end in pairwise(sorted({0, *starts, len(text)})):
-        if lines := [row for row in text[start:end].split("\n") if row.strip()]:
-            yield text.count("\n", 0, start) + 1, lines
-
-
-def _read_part(where: str, lines: list[str], into: Content) -> None:
+def _read_part(where: str, part: str, into: Content, about: str) -> None:
     """Read one run or one acceptance. A damaged line ends it, as the lines after it may be another run's."""
+    first, _, rest = part.partition("\n")
     try:
-        content = visible(parse_json(lines[0]))
-        check_schema(content, SCHEMA)
-        if content.get("kind") == "accept":
-            into.accepted.append(convert(_AcceptLine, content).accepted)
-            return
-        head = convert(_RunLine, content)
+        if (head := own(_RunLine, first)) is None:
+            content = visible(parse_json(first))
+            check_schema(content, SCHEMA)
+            if content.get("kind") == "accept":
+                into.accepted.append(convert(_AcceptLine, content).accepted)
+                return
+            head = convert(_RunLine, content)
     except ValueError as error:
         into.problems.append(f"{where}: not a run that tfbench can read ({brief(error)})")
         return
-    cases, session = list[_CaseLine](), head.context.session
+    rows, session = [row for row in rest.split("\n") if row.strip()], head.context.session
+    whole = len(rows) == head.cases
+    if about and whole and _is_sound(rest, head.cases):
+        text = line(about)[1:-1]
+        rows = [row for row in rows if text in row]
+    cases = list[_CaseLine]()
     try:
-        cases.extend(_rows(lines[1:]))
-        if len(cases) != head.cases:
-            into.problems.append(f"{where}: the run of {session} has {len(cases)} of its {head.cases} cases")
+        cases.extend(
+            read(_Lines, f"[{','.join(rows)}]")
+        )  # at once, which takes a fifth of the time of a line at a time
+        if not whole:
+            into.problems.append(f"{where}: the run of {session} has {len(rows)} of its {head.cases} cases")
     except ValueError:
-        cases = []
         try:
-            for row in lines[1:]:
+            for row in rows:
                 cases.append(read(_CaseLine, row))
         except ValueError as error:
             text = f"case {len(cases) + 1} of {head.cases} cannot be read ({brief(error)})"
@@ -308,9 +311,11 @@ def _read_part(where: str, lines: list[str], into: Content) -> None:
     )
 
 
-def _rows(lines: Sequence[str]) -> tuple[_CaseLine, ...]:
-    """Read all lines at once, which takes a fifth of the time of a line at a time."""
-    return read(_Lines, f"[{','.join(lines)}]")
+def _is_sound(rest: str, cases: int) -> bool:
+    """Whether every line looks whole and has its text as it is, so that lines without a text need not be parsed."""
+    start = '{"case":"'
+    whole = rest.startswith(start) and rest.endswith("}") and rest.count("}\n" + start) == cases - 1
+    return whole and "\\u" not in rest and printable(rest) == rest
 
 
 def schema() -> JSON:
@@ -318,10 +323,9 @@ def schema() -> JSON:
     return json_schema(SCHEMA, "A line of a file of a history.", _RunLine, _CaseLine, _AcceptLine)
 
 
-# PostgreSQL, where many machines write at once. A row holds what a file holds, under the same name
+# A history in PostgreSQL, where many machines write at once. Needs the extra ``postgres``. The name of a run is unique
 
 
-Value = TypeVar("Value")
 RETRY = 60.0
 """Seconds to retry while the database cannot be reached, such as during its restart: a lost run costs minutes."""
 _BETWEEN = 1.0
@@ -336,24 +340,8 @@ CREATE TABLE IF NOT EXISTS {TABLE} (
 """
 
 
-def is_url(place: str | Path) -> bool:
-    """Whether a place of a history is the URL of a database."""
-    return isinstance(place, str) and "://" in place
-
-
-def opened(place: str | Path) -> AnyHistory:
-    """Open a history by its place: a folder, or the URL of a database, whose library only then is loaded.
-
-    Raises:
-        HistoryError: The database cannot be used.
-    """
-    return DatabaseHistory(str(place)) if is_url(place) else History(Path(place))
-
-
-class DatabaseHistory:
-    """The runs of a PostgreSQL database, which needs the extra ``postgres``. It creates its table when it is opened.
-
-    The name of a run is unique: a job that is repeated is there once.
+class DatabaseHistory(AnyHistory):
+    """The runs of a database. It creates its table when it is opened.
 
     Args:
         url: Such as ``postgresql://user@host/name``. A password may be in it, in ``~/.pgpass`` or in ``PGPASSWORD``.
@@ -412,38 +400,34 @@ class DatabaseHistory:
         said = lines[-1].replace(str(password), "…") if password else lines[-1]
         return HistoryError(f"the history in {self.place}: {brief(said)}")
 
-    def record(self, record: SessionRecord) -> str:
-        """Add a run, unless it is there; return the place.
-
-        Raises:
-            HistoryError: The database was away for longer than `RETRY`.
-        """
-        return self._add(*run_document(record))
-
-    def accept(self, accepted: AcceptedChange) -> str:
-        """Add an accepted change; return the place. Raises as `record`."""
-        return self._add(*accepted_document(accepted))
-
     def _add(self, name: str, content: str) -> str:
         statement = f"INSERT INTO {TABLE} (name, content) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING"
         self._do(lambda connection: connection.execute(statement, (name, content)), RETRY)
         return self.place
 
-    def content(self) -> Content:
-        """Read every document.
-
-        Raises:
-            HistoryError: The database cannot be reached.
-        """
-
+    def content(self, about: str = "") -> Content:
         def rows(connection: Connection) -> Content:
             found = Content()
             with connection.cursor("tfbench") as cursor:  # of the server, which sends some rows at a time
                 for name, text in cursor.execute(f"SELECT name, content FROM {TABLE} ORDER BY name"):
-                    read_document(f"{self.place}: {brief(name)}", text, found)
+                    read_document(f"{self.place}: {brief(name)}", text, found, about)
             return found
 
         return self._do(rows)
+
+
+def is_url(place: str | Path) -> bool:
+    """Whether a place of a history is the URL of a database."""
+    return isinstance(place, str) and "://" in place
+
+
+def opened(place: str | Path) -> AnyHistory:
+    """Open a history by its place: a folder, or the URL of a database, whose library only then is loaded.
+
+    Raises:
+        HistoryError: The database cannot be used.
+    """
+    return DatabaseHistory(str(place)) if is_url(place) else History(Path(place))
 
 
 # Series: a case followed over the runs
