@@ -14,7 +14,7 @@ from tests.fakes.run_report import run_report
 from tests.report.test_json_reader import REPORT
 from tests.storage.test_baselines import BASELINE
 from tests.storage.test_history import ACCEPTED, FULL
-from tfbench.fleet.folder import FleetFolder
+from tfbench.fleet.jobs import FleetFolder
 from tfbench.model import Ratio
 from tfbench.model.formats import Cost, Name, Record, Seconds, convert, line, plain, read
 from tfbench.report import json_format

@@ -6,6 +6,7 @@ import pytest
 
 from tests.fakes.report import complete, row
 from tfbench.model import Outcome, Rate, RateRow, Skip
+from tfbench.model.formats import plain
 
 GOOD = complete([row("a"), row("b")])
 SKIP = Skip(row("b").case, "no GPU")
@@ -44,15 +45,15 @@ def test_the_latest_profile_of_a_case_explains_it():
 
 
 def test_a_rate_without_trials_is_zero():
-    assert Rate(1, 4, 0.1, 0.5).value == 0.25
-    assert Rate(0, 0, 0.0, 1.0).value == 0.0
+    assert Rate(1, 4, (0.1, 0.5)).value == 0.25
+    assert Rate(0, 0, (0.0, 1.0)).value == 0.0
 
 
 def test_the_rates_of_a_calibration_are_written_with_their_intervals():
-    rate = Rate(1, 4, 0.1, 0.5)
+    rate = Rate(1, 4, (0.1, 0.5))
     written = {"hits": 1, "trials": 4, "interval": [0.1, 0.5]}
     row = RateRow("matmul", "race", rate, replace(rate, hits=2), {0.05: rate}, 0.05, 3.9, {0.05: 2.5}, 6.0, rate, 0.94)
-    assert row.as_json() == {
+    assert plain(row) == {
         "name": "matmul",
         "method": "race",
         "false_alarms": written,

@@ -26,9 +26,11 @@ from tfbench.model.case import (
 )
 
 if TYPE_CHECKING:
-    from tfbench.model.history import FLOOR, RATIO, AcceptedChange, Series, SeriesPoint, SeriesRun
     from tfbench.model.measurement import (
+        FLOOR,
+        RATIO,
         STATISTICS,
+        AcceptedChange,
         Calls,
         Effect,
         Launch,
@@ -38,22 +40,29 @@ if TYPE_CHECKING:
         Ratio,
         Run,
         Sample,
+        Series,
+        SeriesPoint,
+        SeriesRun,
         SlowCalls,
         Statistic,
         StoredRounds,
     )
     from tfbench.model.reasons import Note, Reason, ReasonCode, because
-    from tfbench.model.report import EnvironmentInfo, MeasurementContext, Rate, RateRow, Report
-    from tfbench.model.verdict import (
+    from tfbench.model.report import (
         Comparison,
+        EnvironmentInfo,
+        MeasurementContext,
         Outcome,
+        Rate,
+        RateRow,
+        Report,
         Skip,
         SuiteVerdict,
         VariantResult,
         Verdict,
     )
 
-_MODULES = ("history", "measurement", "verdict", "reasons", "report")
+_MODULES = ("measurement", "report", "reasons")
 
 
 def __getattr__(name: str) -> Any:

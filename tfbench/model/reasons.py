@@ -23,308 +23,7 @@ from tfbench.model.words import (
 )
 from tfbench.untrusted import plural
 
-# Why a verdict has its outcome: a code for programs, with facts and notes
-
-
-class ReasonCode(Word):
-    """The reason codes of reports. A member equals its string, so code read from a file compares with it."""
-
-    # The live race
-
-    SLOWER = "slower"
-    """The whole interval of the ratio lies above the minimum effect."""
-    FASTER = "faster"
-    """The whole interval of the ratio lies below the inverse of the minimum effect."""
-    SLOW_CALLS = "slow-calls"
-    """The median is not slower, but calls of the contender are slow, and raise the geometric mean by more than `tail_effect`."""
-    FEWER_SLOW_CALLS = "fewer-slow-calls"
-    """The median is not faster, but the contender has fewer slow calls, which lowers the geometric mean as much."""
-    TAIL_NOT_DECIDED = "tail-not-decided"
-    """The median is proved to be unchanged or faster, and slow calls could still cost more than `tail_tolerance`."""
-    WITHIN_TOLERANCE = "within-tolerance"
-    """The change lies within the policy's tolerance."""
-    NOT_DECIDED = "not-decided"
-    """The policy's budget of launches is spent and the evidence proves no outcome."""
-    RACING = "racing"
-    """The race needs more launches. No report has this code."""
-    NOT_CONFIRMED = "not-confirmed"
-    """The first race, or the first job, found a regression and the second did not."""
-    INTERRUPTED = "interrupted"
-    """The run was interrupted before the regression was confirmed."""
-    FEW_CASES = "few-cases"
-    """Too few cases were raced against the baseline for a mean."""
-    DISTURBED = "disturbed"
-    """The race was aborted because other processes disturbed too many launches."""
-    WITHIN_ABS_TOLERANCE = "within-slack"
-    """The change of a first call is below the policy's absolute tolerance in seconds."""
-
-    # The saved times of a baseline
-
-    SAVED_TIMES = "saved-times"
-    """Decided from saved times, without a live race."""
-    FEW_SESSIONS = "few-sessions"
-    """Too few saved sessions to predict how much the times of unchanged code move."""
-    OTHER_MACHINE = "other-machine"
-    """The baseline was measured on another machine or in another environment."""
-    OTHER_CLOCK = "other-clock"
-    """The GPU ran at another clock rate than in the baseline."""
-    OTHER_METHOD = "other-way"
-    """The baseline was measured under another policy, or in races between other entrants."""
-    BENCHMARK_CHANGED = "benchmark-changed"
-    """The benchmark's own code has changed since the baseline was saved."""
-
-    # Cases and sides without a comparison
-
-    NO_BASELINE = "no-baseline"
-    """The run had no baseline, so the case raced the other variants only."""
-    NOT_IN_BASELINE = "not-in-baseline"
-    """The baseline lacks this case or metric."""
-    ADDED = "added"
-    """The other side's code does not have this case, as in the change that adds it."""
-    NOT_COLLECTED = "not-collected"
-    """The baseline has the case and the suite no longer collects it."""
-    DESELECTED_HERE = "deselected-here"
-    """The baseline would run the case under the same options, and this run's own marks, hooks or settings deselect it."""
-    SKIPPED_ON_ONE_SIDE = "skipped-on-one-side"
-    """One of the two sides cannot run the case, or skips it."""
-    NO_SOURCE = "no-source"
-    """The source tree of the baseline cannot be recreated."""
-    NO_ENVIRONMENT = "no-environment"
-    """The packages of the baseline cannot be installed again."""
-    SAME_CODE = "same-code"
-    """Not raced, because both sides run the same code, graphs and packages (``--changed-only``)."""
-    OTHER_BENCHMARK = "other-benchmark"
-    """The benchmark itself differs between the sides, so a change says nothing about the code that it measures."""
-    OTHER_NATIVE_CODE = "other-native-code"
-    """A side has not run the native code of its own source tree, or only one of the sides has run any."""
-    OTHER_ENVIRONMENT = "other-environment"
-    """The recreated side differs from the environment that the baseline was saved in."""
-
-    # Failures
-
-    BROKEN = "broken"
-    """The benchmark raised an error."""
-    DIED = "died"
-    """The worker process ended unexpectedly."""
-    HUNG = "hung"
-    """The worker process did not answer in time."""
-    SIDE = "side"
-    """A side could not be created or started."""
-    NOT_MEASURED = "not-measured"
-    """The run ended before this case was measured."""
-    NOT_COLLECTED_HERE = "not-collected-here"
-    """pytest could not collect the file, so its cases are unknown."""
-    INTERNAL = "internal"
-    """tfbench itself failed while it measured the case."""
-
-    # Metrics other than time
-
-    SAME = "same"
-    """The value is the same on both sides."""
-    MORE = "more"
-    """The value of the contender is larger."""
-    FEWER = "fewer"
-    """The value of the contender is smaller."""
-    OTHER = "other"
-    """The values differ and the metric has no better direction."""
-    NOT_EXACT = "not-exact"
-    """The value changes between launches of the same code on this machine."""
-    NOT_READ = "not-read"
-    """The baseline has a value and this run could not read one."""
-    NOT_PROBED = "not-probed"
-    """The probing launch failed although the timed launches succeeded."""
-
-    # Contracts
-
-    CONTRACT_HELD = "contract-held"
-    """The contract holds."""
-    CONTRACT_BROKEN = "contract-broken"
-    """The contract does not hold."""
-    CONTRACT_OPEN = "contract-open"
-    """The evidence does not show whether the contract holds."""
-    CONTRACT_UNREADABLE = "contract-unreadable"
-    """The contract cannot be checked because its evidence is missing."""
-
-    # Two result files (`tfbench compare`)
-
-    ONE_FILE = "one-file"
-    """Only one of the two files has the case."""
-    NO_INTERVAL = "no-interval"
-    """A file has too little data for a confidence interval."""
-    WITHIN_SCATTER = "within-scatter"
-    """The difference is within the scatter inside the two runs."""
-    STANDS_OUT = "stands-out"
-    """The difference exceeds the scatter inside the two runs."""
-
-
-class Note(Word):
-    """Codes of notes, which say more about a reason. `_SENTENCES` has their words."""
-
-    # The race
-
-    LOPSIDED = "lopsided"
-    P90_ROUNDS = "p90-rounds"
-    RARE_CALLS = "rare-calls"
-    LAUNCHES_NEEDED = "launches-needed"
-    SHORT_LAUNCHES = "short-launches"
-    SCATTER = "scatter"
-    FIRST_CALL_PARTS = "first-call-parts"
-    CALLS = "calls"
-    OWN_TIMES = "own-times"
-    PER_ITEM = "per-item"
-    TWO_SPEEDS = "two-speeds"
-    OWN_THRESHOLDS = "own-thresholds"
-    STRICTER_THRESHOLDS = "stricter-thresholds"
-    RENAMED = "renamed"
-    BENCHMARK_DIFFERS = "benchmark-differs"
-    OTHER_WORK = "other-work"
-    BENCHMARK_CHANGED = "benchmark-changed"
-    SHARED_LIBRARY = "shared-library"
-    ONE_SIDED_LIBRARY = "one-sided-library"
-
-    # Two races
-
-    FOUND_TWICE = "found-twice"
-    CONFIRMED = "confirmed"
-    FIRST_RACE = "first-race"
-    SECOND_RACE = "second-race"
-    FRESH_LAUNCHES = "fresh-launches"
-    FIRST_JOB = "first-job"
-    NO_SECOND_JOB = "no-second-job"
-    SECOND_JOB = "second-job"
-    CLEARED = "cleared"
-
-    # A suite
-
-    MEAN = "mean"
-    TOO_FEW_AGAIN = "too-few-again"
-    FIRST_MEAN = "first-mean"
-
-    # Saved times
-
-    BEYOND_SPREAD = "beyond-spread"
-    WITHIN_SPREAD = "within-spread"
-    HIDDEN_BY_SPREAD = "hidden-by-spread"
-    MEANS_APART = "means-apart"
-    RACE_ALL = "race-all"
-
-    # Cases and sides without a comparison
-
-    VARIANTS_ONLY = "variants-only"
-    MEASURED = "measured"
-    NOT_SAVED = "not-saved"
-    UNVERSIONED = "unversioned"
-    GONE = "gone"
-    GONE_SINCE = "gone-since"
-    IN_NO_JOB = "in-no-job"
-    RUNS_THERE = "runs-there"
-    RAN_THEN = "ran-then"
-    MAY_HAVE_RUN = "may-have-run"
-    CANNOT_RUN = "cannot-run"
-    SKIPPED_HERE = "skipped-here"
-    SKIPPED_NOW = "skipped-now"
-
-    # Failures
-
-    LATER_STEP = "later-step"
-    FIX = "fix"
-
-    # Metrics other than time
-
-    CHANGE = "change"
-    FEW_LAUNCHES = "few-launches"
-    RESULT = "result"
-    RESULT_GONE = "result-gone"
-    OUTPUTS = "outputs"
-    NO_VALUE = "no-value"
-    OTHER_METRICS = "other-metrics"
-    METRIC = "metric"
-
-    # Contracts
-
-    UNDECIDED = "undecided"
-    OPS = "ops"
-    OTHER_OPS = "other-ops"
-    NO_GRAPH = "no-graph"
-    KERNELS = "kernels"
-    NOT_COMPILED = "not-compiled"
-    WHY = "why"
-    TRACES = "traces"
-    PEAK = "peak"
-    NO_PEAK = "no-peak"
-    LEAKS = "leaks"
-    NO_LEAK = "no-leak"
-    UNREAD = "unread"
-    NO_RESULT = "no-result"
-    SPEED = "speed"
-    NO_RACE = "no-race"
-    BROKE = "broke"
-    OTHER_VARIANT = "other-variant"
-    ACCURACY = "accuracy"
-    SIZE = "size"
-
-    # Two result files
-
-    NO_ROUNDS = "no-rounds"
-    FEW_ROUNDS = "few-rounds"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reason:
-    """Why a verdict has its outcome, or a note on that. Equal ones have the same code and the same words."""
-
-    code: ReasonCode | Note | str
-    """A plain string only in a report from a file, which another version of tfbench may have written."""
-    stored: str = ""
-    """The message of a reason from a file, which is shown as it is. Empty for a reason of this process."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Numbers, names, and in a reason of this process also `Ratio` and `Calls`: the arguments of its words."""
-    notes: tuple[Reason, ...] = ()
-
-    @property
-    def message(self) -> str:
-        """The reason in words."""
-        return self.stored or _words(self)
-
-    def noted(self, *notes: Reason | None) -> Reason:
-        """Return the reason with further notes."""
-        more = tuple(note for note in notes if note is not None)
-        stored = "; ".join((self.stored, *map(str, more))) if self.stored else ""
-        return replace(self, stored=stored, notes=(*self.notes, *more))
-
-    def __str__(self) -> str:
-        return self.message
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reason) and (self.code, self.message) == (other.code, other.message)
-
-    def __hash__(self) -> int:
-        return hash((self.code, self.message))
-
-
-def because(code: ReasonCode | Note, /, *notes: Reason | None, **facts: Any) -> Reason:
-    """Make a reason or a note from its facts, which are the arguments of its words, and from notes."""
-    return Reason(code, facts=facts).noted(*notes)
-
-
-# Words: a sentence for each code, a template or a function of the facts
-
-
-def _words(reason: Reason) -> str:
-    """Say a reason with its notes.
-
-    The notes follow the sentence. After one that ends with a space, they complete it. Without the facts that its
-    sentence needs, the notes of a reason say all.
-    """
-    sentence = _SENTENCES.get(reason.code, "")
-    if isinstance(sentence, str):
-        text = sentence.format(**reason.facts) if reason.facts or "{" not in sentence else ""
-    else:
-        text = sentence(**reason.facts) if reason.facts else ""
-    before = [str(note) for note in reason.notes if note.code in _BEFORE]
-    after = "; ".join(str(note) for note in reason.notes if note.code not in _BEFORE)
-    text = text + after if text.endswith(" ") else "; ".join(filter(None, (text, after)))
-    return "; ".join((*before, text))
+# Words: a template of the facts, or a function of them
 
 
 def _changed(ratio: Ratio, launches: int) -> str:
@@ -573,176 +272,393 @@ def _size(size: float, other: str, theirs: float, claim: float) -> str:
     return f"{sizes}: {theirs / size:.2f}x as small, {claim:g}x is claimed"
 
 
+_DESELECTING = "was it marked, or does a conftest.py or an option in the configuration leave it out?"
+
+# Why a verdict has its outcome: a code for programs, with facts and notes
+
+
+class _Code(Word):
+    """A code with its words: a template of its facts, or a function of them, ``""`` if its notes say all.
+
+    A template that ends with a space is completed by a note.
+    """
+
+    words: str | Callable[..., str]
+
+    def __new__(cls, code: str, words: str | Callable[..., str] = "") -> _Code:
+        member = str.__new__(cls, code)
+        member._value_, member.words = code, words
+        return member
+
+
+class ReasonCode(_Code):
+    """The reason codes of reports, with their words. A member equals its string, so a code from a file compares with it."""
+
+    # The live race
+
+    SLOWER = "slower", _changed
+    """The whole interval of the ratio lies above the minimum effect."""
+    FASTER = "faster", _changed
+    """The whole interval of the ratio lies below the inverse of the minimum effect."""
+    SLOW_CALLS = "slow-calls", _slow_calls
+    """The median is not slower, but calls of the contender are slow, and raise the geometric mean by more than `tail_effect`."""
+    FEWER_SLOW_CALLS = "fewer-slow-calls", _slow_calls
+    """The median is not faster, but the contender has fewer slow calls, which lowers the geometric mean as much."""
+    TAIL_NOT_DECIDED = "tail-not-decided", _tail_undecided
+    """The median is proved to be unchanged or faster, and slow calls could still cost more than `tail_tolerance`."""
+    WITHIN_TOLERANCE = "within-tolerance", _unchanged
+    """The change lies within the policy's tolerance."""
+    NOT_DECIDED = "not-decided", _undecided
+    """The policy's budget of launches is spent and the evidence proves no outcome."""
+    RACING = "racing", _undecided
+    """The race needs more launches. No report has this code."""
+    NOT_CONFIRMED = "not-confirmed"
+    """The first race, or the first job, found a regression and the second did not."""
+    INTERRUPTED = "interrupted", "the run was interrupted before this was confirmed: "
+    """The run was interrupted before the regression was confirmed."""
+    FEW_CASES = (
+        "few-cases",
+        lambda cases, needed: (
+            f"{plural(cases, 'case')} {_were(cases)} raced against the baseline, and a mean needs {needed}"
+        ),
+    )
+    """Too few cases were raced against the baseline for a mean."""
+    DISTURBED = (
+        "disturbed",
+        lambda launches, why: f"not decided, as {plural(launches, 'launch')} {_were(launches)} discarded: {why}",
+    )
+    """The race was aborted because other processes disturbed too many launches."""
+    WITHIN_ABS_TOLERANCE = (
+        "within-slack",
+        lambda tolerance, difference: f"within {1e3 * tolerance:.0f} ms either way: {1e3 * difference:+.1f} ms",
+    )
+    """The change of a first call is below the policy's absolute tolerance in seconds."""
+
+    # The saved times of a baseline
+
+    SAVED_TIMES = "saved-times"
+    """Decided from saved times, without a live race."""
+    FEW_SESSIONS = "few-sessions", _few_sessions
+    """Too few saved sessions to predict how much the times of unchanged code move."""
+    OTHER_MACHINE = (
+        "other-machine",
+        lambda spec, differences: f"{spec} is of another machine or environment: {'; '.join(differences)}",
+    )
+    """The baseline was measured on another machine or in another environment."""
+    OTHER_CLOCK = (
+        "other-clock",
+        (
+            "{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz: lock its clock with "
+            "sudo nvidia-smi -lgc RATE"
+        ),
+    )
+    """The GPU ran at another clock rate than in the baseline."""
+    OTHER_METHOD = "other-way", _other_method
+    """The baseline was measured under another policy, or in races between other entrants."""
+    BENCHMARK_CHANGED = (
+        "benchmark-changed",
+        ("the benchmark's own code has changed since the baseline was saved, so its saved times cannot be compared"),
+    )
+    """The benchmark's own code has changed since the baseline was saved."""
+
+    # Cases and sides without a comparison
+
+    NO_BASELINE = "no-baseline"
+    """The run had no baseline, so the case raced the other variants only."""
+    NOT_IN_BASELINE = "not-in-baseline", _no_value
+    """The baseline lacks this case or metric."""
+    ADDED = "added", "{spec} does not have it, so there is nothing to compare it with"
+    """The other side's code does not have this case, as in the change that adds it."""
+    NOT_COLLECTED = "not-collected"
+    """The baseline has the case and the suite no longer collects it."""
+    DESELECTED_HERE = "deselected-here"
+    """The baseline would run the case under the same options, and this run's own marks, hooks or settings deselect it."""
+    SKIPPED_ON_ONE_SIDE = "skipped-on-one-side"
+    """One of the two sides cannot run the case, or skips it."""
+    NO_SOURCE = "no-source", "{spec}: {error}"
+    """The source tree of the baseline cannot be recreated."""
+    NO_ENVIRONMENT = "no-environment", "{spec}: its environment cannot be recreated: {error}"
+    """The packages of the baseline cannot be installed again."""
+    SAME_CODE = (
+        "same-code",
+        (
+            "not raced, because both sides have the same benchmark, files of the project that it reads ({files}), graphs, "
+            "loaded packages and settings"
+        ),
+    )
+    """Not raced, because both sides run the same code, graphs and packages (``--changed-only``)."""
+    OTHER_BENCHMARK = (
+        "other-benchmark",
+        ("the benchmark itself has changed, so this counts under --allow-changed-benchmarks only: "),
+    )
+    """The benchmark itself differs between the sides, so a change says nothing about the code that it measures."""
+    OTHER_NATIVE_CODE = "other-native-code"
+    """A side has not run the native code of its own source tree, or only one of the sides has run any."""
+    OTHER_ENVIRONMENT = (
+        "other-environment",
+        lambda spec, differences: f"{spec} could not be recreated as it was: {'; '.join(differences)}",
+    )
+    """The recreated side differs from the environment that the baseline was saved in."""
+
+    # Failures
+
+    BROKEN = "broken", _failed
+    """The benchmark raised an error."""
+    DIED = "died", _failed
+    """The worker process ended unexpectedly."""
+    HUNG = "hung", _failed
+    """The worker process did not answer in time."""
+    SIDE = "side", _failed
+    """A side could not be created or started."""
+    NOT_MEASURED = "not-measured", "{why}"
+    """The run ended before this case was measured."""
+    NOT_COLLECTED_HERE = "not-collected-here", "pytest could not collect it, so its cases are unknown: {error}"
+    """pytest could not collect the file, so its cases are unknown."""
+    INTERNAL = "internal", "tfbench itself failed: {error}; please report it with its traceback"
+    """tfbench itself failed while it measured the case."""
+
+    # Metrics other than time
+
+    SAME = "same", _same
+    """The value is the same on both sides."""
+    MORE = "more", _values_changed
+    """The value of the contender is larger."""
+    FEWER = "fewer", _values_changed
+    """The value of the contender is smaller."""
+    OTHER = "other", _other
+    """The values differ and the metric has no better direction."""
+    NOT_EXACT = "not-exact", _not_exact
+    """The value changes between launches of the same code on this machine."""
+    NOT_READ = "not-read", _not_read
+    """The baseline has a value and this run could not read one."""
+    NOT_PROBED = "not-probed", "{timed} was timed, but its probe failed: {error}"
+    """The probing launch failed although the timed launches succeeded."""
+
+    # Contracts
+
+    CONTRACT_HELD = "contract-held"
+    """The contract holds."""
+    CONTRACT_BROKEN = "contract-broken"
+    """The contract does not hold."""
+    CONTRACT_OPEN = "contract-open"
+    """The evidence does not show whether the contract holds."""
+    CONTRACT_UNREADABLE = "contract-unreadable"
+    """The contract cannot be checked because its evidence is missing."""
+
+    # Two result files (`tfbench compare`)
+
+    ONE_FILE = "one-file", "in the {file} file only"
+    """Only one of the two files has the case."""
+    NO_INTERVAL = "no-interval"
+    """A file has too little data for a confidence interval."""
+    WITHIN_SCATTER = "within-scatter", "within the scatter of {units}"
+    """The difference is within the scatter inside the two runs."""
+    STANDS_OUT = "stands-out", lambda ratio, units: f"{change(ratio)}, beyond the scatter of {units}"
+    """The difference exceeds the scatter inside the two runs."""
+
+
+class Note(_Code):
+    """Codes of notes, which say more about a reason, with their words."""
+
+    # The race
+
+    LOPSIDED = "lopsided", _lopsided
+    P90_ROUNDS = "p90-rounds", "not decided: p90 needs at least {needed} rounds, and the race has {rounds}"
+    RARE_CALLS = "rare-calls", "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}"
+    LAUNCHES_NEEDED = "launches-needed", "a decision would take about {launches:.0f} launches, {seconds:.0f} s"
+    SHORT_LAUNCHES = (
+        "short-launches",
+        lambda launches, seconds: f"{plural(launches, 'launch')} for it alone took {seconds:.1f} s",
+    )
+    SCATTER = "scatter", "ratios of single launches have a standard deviation of {deviation:.1%}"
+    FIRST_CALL_PARTS = "first-call-parts", _first_call_parts
+    CALLS = "calls", calls
+    OWN_TIMES = "own-times", "one time per launch, as the benchmark takes and reports it itself"
+    PER_ITEM = "per-item", "per item: a call had {before:g}, and has {now:g} now"
+    TWO_SPEEDS = "two-speeds", _two_speeds
+    OWN_THRESHOLDS = "own-thresholds", lambda **values: f"own thresholds: {thresholds(values)}"
+    STRICTER_THRESHOLDS = (
+        "stricter-thresholds",
+        lambda **values: (
+            f"its own thresholds ({thresholds(values)}) are looser than the baseline's, so the stricter ones count"
+        ),
+    )
+    RENAMED = "renamed", "it is called {name} there"
+    BENCHMARK_DIFFERS = (
+        "benchmark-differs",
+        ("the benchmark itself differs between the sides, in its function or in what that uses in the benchmark files"),
+    )
+    OTHER_WORK = "other-work", "a {unit} needs {now:.4g} FLOPs, and {before:.4g} on the other side"
+    BENCHMARK_CHANGED = "benchmark-changed", "the benchmark's own code has changed since the baseline was saved"
+    SHARED_LIBRARY = "shared-library", _shared_library
+    ONE_SIDED_LIBRARY = "one-sided-library", _one_sided_library
+
+    # Two races
+
+    FOUND_TWICE = "found-twice", "found twice, the first time as "
+    CONFIRMED = "confirmed", "found twice"
+    FIRST_RACE = "first-race", "a first race said: "
+    SECOND_RACE = "second-race", "a second said: "
+    FRESH_LAUNCHES = "fresh-launches", "fresh launches did not confirm it: "
+    FIRST_JOB = "first-job", "first job: "
+    NO_SECOND_JOB = "no-second-job", "a second job has no row for it"
+    SECOND_JOB = (
+        "second-job",
+        lambda outcome: (
+            f"a second job {'confirms it' if outcome == 'regressed' else f'could not compare it, {outcome}'}: "
+        ),
+    )
+    CLEARED = "cleared", "a second job did not confirm it: {outcome}, "
+
+    # A suite
+
+    MEAN = "mean", _mean
+    TOO_FEW_AGAIN = "too-few-again", "too few cases could be raced again to confirm it"
+    FIRST_MEAN = "first-mean", "fresh launches did not confirm what came first: "
+
+    # Saved times
+
+    BEYOND_SPREAD = "beyond-spread", _beyond_spread
+    WITHIN_SPREAD = "within-spread", _within_spread
+    HIDDEN_BY_SPREAD = "hidden-by-spread", _hidden_by_spread
+    MEANS_APART = "means-apart", _means_apart
+    RACE_ALL = "race-all", "race it with --replay all"
+
+    # Cases and sides without a comparison
+
+    VARIANTS_ONLY = "variants-only", "measured; compared with the other variants only, as the run has no baseline"
+    MEASURED = "measured", "measured: {kind}"
+    NOT_SAVED = "not-saved", "it is not in the baseline {name!r}, so there is nothing to compare it with"
+    UNVERSIONED = (
+        "unversioned",
+        ("{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"),
+    )
+    GONE = "gone", "in {spec} but no longer collected; was it deleted, or renamed and changed?"
+    GONE_SINCE = "gone-since", "in the baseline {name!r} but no longer collected; was it deleted or renamed?"
+    IN_NO_JOB = (
+        "in-no-job",
+        ("the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?"),
+    )
+    RUNS_THERE = "runs-there", f"{{spec}} runs it under the same options, and it is deselected here; {_DESELECTING}"
+    RAN_THEN = (
+        "ran-then",
+        (
+            f"the baseline {{name!r}} has it and its code runs it under the same options, and it is deselected here; {_DESELECTING}"
+        ),
+    )
+    MAY_HAVE_RUN = (
+        "may-have-run",
+        ("the baseline {name!r} has it, it is deselected here, and whether its code runs it is unknown: "),
+    )
+    CANNOT_RUN = "cannot-run", "the {side} side cannot run it: {why}"
+    SKIPPED_HERE = "skipped-here", "skipped here, and {spec} runs it: {why}"
+    SKIPPED_NOW = "skipped-now", "skipped here, and measured in the baseline {name!r}: {why}"
+
+    # Failures
+
+    LATER_STEP = "later-step", "the case was timed, then a later step failed: "
+    FIX = "fix", "{fix}"
+
+    # Metrics other than time
+
+    CHANGE = "change", _values_changed
+    FEW_LAUNCHES = "few-launches", _few_launches
+    RESULT = "result", _result
+    RESULT_GONE = (
+        "result-gone",
+        "is missing ({why}), and the baseline's step returns numbers: does the step still do its work?",
+    )
+    OUTPUTS = "outputs", _outputs
+    NO_VALUE = "no-value", "no value in the baseline"
+    OTHER_METRICS = "other-metrics", "other metrics: "
+    METRIC = "metric", "{metric} "
+
+    # Contracts
+
+    UNDECIDED = "undecided", "not decided: "
+    OPS = "ops", _ops
+    OTHER_OPS = "other-ops", _other_ops
+    NO_GRAPH = "no-graph", "the ops of expect_ops could not be counted: {why}"
+    KERNELS = "kernels", _kernels
+    NOT_COMPILED = "not-compiled", "compilation by XLA expected: {why}"
+    WHY = "why", "{why}"
+    TRACES = "traces", _traces
+    PEAK = "peak", _peak
+    NO_PEAK = "no-peak", "this system does not report the memory of a process"
+    LEAKS = "leaks", _leaks
+    NO_LEAK = "no-leak", "the process does not grow with its calls"
+    UNREAD = "unread", "{metric} could not be read: {why}"
+    NO_RESULT = "no-result", "the result has no comparison: {why}"
+    SPEED = "speed", _speed
+    NO_RACE = "no-race", _no_race
+    BROKE = "broke", "the benchmark broke in a race against {other}: {error}"
+    OTHER_VARIANT = "other-variant", "{other}: {why}"
+    ACCURACY = "accuracy", _accuracy
+    SIZE = "size", _size
+
+    # Two result files
+
+    NO_ROUNDS = "no-rounds", "no raw times in the file, so there is no interval"
+    FEW_ROUNDS = (
+        "few-rounds",
+        lambda rounds: f"{plural(rounds, 'round')} {'is' if rounds == 1 else 'are'} too few for an interval",
+    )
+
+
 _BEFORE = (Note.BENCHMARK_DIFFERS, Note.BENCHMARK_CHANGED, Note.OTHER_WORK)
 """Notes that a reader must know before the sentence itself."""
-_DESELECTING = "was it marked, or does a conftest.py or an option in the configuration leave it out?"
-_SENTENCES: Mapping[str, str | Callable[..., str]] = {
-    # The race
-    ReasonCode.SLOWER: _changed,
-    ReasonCode.FASTER: _changed,
-    ReasonCode.WITHIN_TOLERANCE: _unchanged,
-    ReasonCode.NOT_DECIDED: _undecided,
-    ReasonCode.RACING: _undecided,
-    ReasonCode.TAIL_NOT_DECIDED: _tail_undecided,
-    ReasonCode.SLOW_CALLS: _slow_calls,
-    ReasonCode.FEWER_SLOW_CALLS: _slow_calls,
-    ReasonCode.INTERRUPTED: "the run was interrupted before this was confirmed: ",
-    ReasonCode.DISTURBED: lambda launches, why: (
-        f"not decided, as {plural(launches, 'launch')} {_were(launches)} discarded: {why}"
-    ),
-    ReasonCode.WITHIN_ABS_TOLERANCE: lambda tolerance, difference: (
-        f"within {1e3 * tolerance:.0f} ms either way: {1e3 * difference:+.1f} ms"
-    ),
-    Note.LOPSIDED: _lopsided,
-    Note.P90_ROUNDS: "not decided: p90 needs at least {needed} rounds, and the race has {rounds}",
-    Note.RARE_CALLS: "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}",
-    Note.LAUNCHES_NEEDED: "a decision would take about {launches:.0f} launches, {seconds:.0f} s",
-    Note.SHORT_LAUNCHES: lambda launches, seconds: f"{plural(launches, 'launch')} for it alone took {seconds:.1f} s",
-    Note.SCATTER: "ratios of single launches have a standard deviation of {deviation:.1%}",
-    Note.FIRST_CALL_PARTS: _first_call_parts,
-    Note.CALLS: calls,
-    Note.OWN_TIMES: "one time per launch, as the benchmark takes and reports it itself",
-    Note.PER_ITEM: "per item: a call had {before:g}, and has {now:g} now",
-    Note.TWO_SPEEDS: _two_speeds,
-    Note.OWN_THRESHOLDS: lambda **values: f"own thresholds: {thresholds(values)}",
-    Note.STRICTER_THRESHOLDS: lambda **values: (
-        f"its own thresholds ({thresholds(values)}) are looser than the baseline's, so the stricter ones count"
-    ),
-    Note.RENAMED: "it is called {name} there",
-    Note.BENCHMARK_DIFFERS: (
-        "the benchmark itself differs between the sides, in its function or in what that uses in the benchmark files"
-    ),
-    Note.OTHER_WORK: "a {unit} needs {now:.4g} FLOPs, and {before:.4g} on the other side",
-    Note.BENCHMARK_CHANGED: "the benchmark's own code has changed since the baseline was saved",
-    Note.SHARED_LIBRARY: _shared_library,
-    Note.ONE_SIDED_LIBRARY: _one_sided_library,
-    # Two races
-    Note.FOUND_TWICE: "found twice, the first time as ",
-    Note.CONFIRMED: "found twice",
-    Note.FIRST_RACE: "a first race said: ",
-    Note.SECOND_RACE: "a second said: ",
-    Note.FRESH_LAUNCHES: "fresh launches did not confirm it: ",
-    Note.FIRST_JOB: "first job: ",
-    Note.NO_SECOND_JOB: "a second job has no row for it",
-    Note.SECOND_JOB: lambda outcome: (
-        f"a second job {'confirms it' if outcome == 'regressed' else f'could not compare it, {outcome}'}: "
-    ),
-    Note.CLEARED: "a second job did not confirm it: {outcome}, ",
-    # A suite
-    ReasonCode.FEW_CASES: lambda cases, needed: (
-        f"{plural(cases, 'case')} {_were(cases)} raced against the baseline, and a mean needs {needed}"
-    ),
-    Note.MEAN: _mean,
-    Note.TOO_FEW_AGAIN: "too few cases could be raced again to confirm it",
-    Note.FIRST_MEAN: "fresh launches did not confirm what came first: ",
-    # Saved times
-    ReasonCode.FEW_SESSIONS: _few_sessions,
-    ReasonCode.OTHER_MACHINE: lambda spec, differences: (
-        f"{spec} is of another machine or environment: {'; '.join(differences)}"
-    ),
-    ReasonCode.OTHER_CLOCK: (
-        "{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz: lock its clock with "
-        "sudo nvidia-smi -lgc RATE"
-    ),
-    ReasonCode.OTHER_METHOD: _other_method,
-    ReasonCode.BENCHMARK_CHANGED: (
-        "the benchmark's own code has changed since the baseline was saved, so its saved times cannot be compared"
-    ),
-    Note.BEYOND_SPREAD: _beyond_spread,
-    Note.WITHIN_SPREAD: _within_spread,
-    Note.HIDDEN_BY_SPREAD: _hidden_by_spread,
-    Note.MEANS_APART: _means_apart,
-    Note.RACE_ALL: "race it with --replay all",
-    # Cases and sides without a comparison
-    ReasonCode.OTHER_BENCHMARK: (
-        "the benchmark itself has changed, so this counts under --allow-changed-benchmarks only: "
-    ),
-    ReasonCode.ADDED: "{spec} does not have it, so there is nothing to compare it with",
-    ReasonCode.NO_ENVIRONMENT: "{spec}: its environment cannot be recreated: {error}",
-    ReasonCode.NO_SOURCE: "{spec}: {error}",
-    ReasonCode.SAME_CODE: (
-        "not raced, because both sides have the same benchmark, files of the project that it reads ({files}), graphs, "
-        "loaded packages and settings"
-    ),
-    ReasonCode.OTHER_ENVIRONMENT: lambda spec, differences: (
-        f"{spec} could not be recreated as it was: {'; '.join(differences)}"
-    ),
-    Note.VARIANTS_ONLY: "measured; compared with the other variants only, as the run has no baseline",
-    Note.MEASURED: "measured: {kind}",
-    Note.NOT_SAVED: "it is not in the baseline {name!r}, so there is nothing to compare it with",
-    Note.UNVERSIONED: (
-        "{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
-    ),
-    Note.GONE: "in {spec} but no longer collected; was it deleted, or renamed and changed?",
-    Note.GONE_SINCE: "in the baseline {name!r} but no longer collected; was it deleted or renamed?",
-    Note.IN_NO_JOB: (
-        "the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?"
-    ),
-    Note.RUNS_THERE: f"{{spec}} runs it under the same options, and it is deselected here; {_DESELECTING}",
-    Note.RAN_THEN: (
-        f"the baseline {{name!r}} has it and its code runs it under the same options, and it is deselected here; {_DESELECTING}"
-    ),
-    Note.MAY_HAVE_RUN: (
-        "the baseline {name!r} has it, it is deselected here, and whether its code runs it is unknown: "
-    ),
-    Note.CANNOT_RUN: "the {side} side cannot run it: {why}",
-    Note.SKIPPED_HERE: "skipped here, and {spec} runs it: {why}",
-    Note.SKIPPED_NOW: "skipped here, and measured in the baseline {name!r}: {why}",
-    # Failures
-    ReasonCode.BROKEN: _failed,
-    ReasonCode.DIED: _failed,
-    ReasonCode.HUNG: _failed,
-    ReasonCode.SIDE: _failed,
-    ReasonCode.NOT_MEASURED: "{why}",
-    ReasonCode.NOT_COLLECTED_HERE: "pytest could not collect it, so its cases are unknown: {error}",
-    ReasonCode.INTERNAL: "tfbench itself failed: {error}; please report it with its traceback",
-    ReasonCode.NOT_PROBED: "{timed} was timed, but its probe failed: {error}",
-    Note.LATER_STEP: "the case was timed, then a later step failed: ",
-    Note.FIX: "{fix}",
-    # Metrics other than time
-    ReasonCode.SAME: _same,
-    ReasonCode.MORE: _values_changed,
-    ReasonCode.FEWER: _values_changed,
-    ReasonCode.OTHER: _other,
-    ReasonCode.NOT_EXACT: _not_exact,
-    ReasonCode.NOT_IN_BASELINE: _no_value,
-    ReasonCode.NOT_READ: _not_read,
-    Note.CHANGE: _values_changed,
-    Note.FEW_LAUNCHES: _few_launches,
-    Note.RESULT: _result,
-    Note.RESULT_GONE: "is missing ({why}), and the baseline's step returns numbers: does the step still do its work?",
-    Note.OUTPUTS: _outputs,
-    Note.NO_VALUE: "no value in the baseline",
-    Note.OTHER_METRICS: "other metrics: ",
-    Note.METRIC: "{metric} ",
-    # Contracts
-    Note.UNDECIDED: "not decided: ",
-    Note.OPS: _ops,
-    Note.OTHER_OPS: _other_ops,
-    Note.NO_GRAPH: "the ops of expect_ops could not be counted: {why}",
-    Note.KERNELS: _kernels,
-    Note.NOT_COMPILED: "compilation by XLA expected: {why}",
-    Note.WHY: "{why}",
-    Note.TRACES: _traces,
-    Note.PEAK: _peak,
-    Note.NO_PEAK: "this system does not report the memory of a process",
-    Note.LEAKS: _leaks,
-    Note.NO_LEAK: "the process does not grow with its calls",
-    Note.UNREAD: "{metric} could not be read: {why}",
-    Note.NO_RESULT: "the result has no comparison: {why}",
-    Note.SPEED: _speed,
-    Note.NO_RACE: _no_race,
-    Note.BROKE: "the benchmark broke in a race against {other}: {error}",
-    Note.OTHER_VARIANT: "{other}: {why}",
-    Note.ACCURACY: _accuracy,
-    Note.SIZE: _size,
-    # Two result files
-    ReasonCode.ONE_FILE: "in the {file} file only",
-    ReasonCode.WITHIN_SCATTER: "within the scatter of {units}",
-    ReasonCode.STANDS_OUT: lambda ratio, units: f"{change(ratio)}, beyond the scatter of {units}",
-    Note.NO_ROUNDS: "no raw times in the file, so there is no interval",
-    Note.FEW_ROUNDS: lambda rounds: (
-        f"{plural(rounds, 'round')} {'is' if rounds == 1 else 'are'} too few for an interval"
-    ),
-}
-"""Code -> a template of its facts, or a function of them. A template that ends with a space is completed by a note."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reason:
+    """Why a verdict has its outcome, or a note on that. Equal ones have the same code and the same words."""
+
+    code: ReasonCode | Note | str
+    """A plain string only in a report from a file, which another version of tfbench may have written."""
+    stored: str = ""
+    """The message of a reason from a file, which is shown as it is. Empty for a reason of this process."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers, names, and in a reason of this process also `Ratio` and `Calls`: the arguments of its words."""
+    notes: tuple[Reason, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The reason in words."""
+        return self.stored or _words(self)
+
+    def noted(self, *notes: Reason | None) -> Reason:
+        """Return the reason with further notes."""
+        more = tuple(note for note in notes if note is not None)
+        stored = "; ".join((self.stored, *map(str, more))) if self.stored else ""
+        return replace(self, stored=stored, notes=(*self.notes, *more))
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reason) and (self.code, self.message) == (other.code, other.message)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.message))
+
+
+def because(code: ReasonCode | Note, /, *notes: Reason | None, **facts: Any) -> Reason:
+    """Make a reason or a note from its facts, which are the arguments of its words, and from notes."""
+    return Reason(code, facts=facts).noted(*notes)
+
+
+def _words(reason: Reason) -> str:
+    """Say a reason with its notes.
+
+    The notes follow the sentence. After one that ends with a space, they complete it. Without the facts that its
+    sentence needs, the notes of a reason say all.
+    """
+    sentence = reason.code.words if isinstance(reason.code, _Code) else ""
+    if isinstance(sentence, str):
+        text = sentence.format(**reason.facts) if reason.facts or "{" not in sentence else ""
+    else:
+        text = sentence(**reason.facts) if reason.facts else ""
+    before = [str(note) for note in reason.notes if note.code in _BEFORE]
+    after = "; ".join(str(note) for note in reason.notes if note.code not in _BEFORE)
+    text = text + after if text.endswith(" ") else "; ".join(filter(None, (text, after)))
+    return "; ".join((*before, text))

@@ -1,4 +1,4 @@
-"""The report of a run, and where its sides come from."""
+"""Verdicts, the report of a run with them, and where its sides come from."""
 
 from __future__ import annotations
 
@@ -9,10 +9,131 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
-from tfbench.model.case import JSON, TIME
-from tfbench.model.formats import Cost, Count, Digest, Free, Name, Number, Seconds, Text, Texts, exactly
-from tfbench.model.measurement import StoredRounds
-from tfbench.model.verdict import Outcome, Skip, SuiteVerdict, VariantResult, Verdict
+from tfbench.model.case import JSON, TIME, Case, Word
+from tfbench.model.formats import (
+    Amount,
+    Cost,
+    Count,
+    Digest,
+    Free,
+    Name,
+    Number,
+    Seconds,
+    Share,
+    Text,
+    Texts,
+    Time,
+    exactly,
+)
+from tfbench.model.measurement import Calls, Ratio, StoredRounds
+from tfbench.model.reasons import Reason
+
+# Results of comparisons, with their outcomes and reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The ratio of contender to baseline after the launches so far."""
+
+    ratio: Ratio
+    launches: int
+    pairs: int
+    rounds: int
+
+
+class Outcome(Word):
+    """The eight verdicts."""
+
+    UNCHANGED = "unchanged"
+    IMPROVED = "improved"
+    REGRESSED = "regressed"
+    INCONCLUSIVE = "inconclusive"
+    INCOMPARABLE = "incomparable"
+    NEW = "new"
+    MISSING = "missing"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One row of the report."""
+
+    case: Case
+    outcome: Outcome
+    reason: Reason
+    metric: Name = TIME
+    ratio: Ratio | None = None
+    launches: Count = 0
+    rounds: Count = 0
+    wall_seconds: Cost = 0.0
+    values: tuple[float | None, float | None] | None = None
+    """The metric's values of baseline and contender. Times have none, because they are ratios."""
+    unit: Annotated[str, Meta(max_length=20)] = ""
+    rates: Mapping[Annotated[str, exactly("items/s|B/s|FLOP/s")], tuple[float | None, float | None]] = field(
+        default_factory=dict
+    )
+    """Of a verdict on time: unit of a throughput -> that of baseline and contender, see `tfbench.stats.rounds`."""
+    calls: tuple[Calls, Calls] | None = None
+    """Of a verdict on time after a live race: the calls of baseline and contender."""
+    tail: Ratio | None = None
+    """Of the same: the ratio of the geometric means of the calls; ``None`` where the tail is not judged."""
+
+
+if TYPE_CHECKING:
+    VariantFacts = JSON
+else:
+
+    class VariantFacts(Free):
+        """What a variant's launches tell besides times. Readers compute with these numbers."""
+
+        fields = TypedDict(
+            "VariantFacts",
+            {
+                **dict.fromkeys(("first_call", "p90", "dispatch_time"), Seconds),
+                **dict.fromkeys(("peak_host_memory", "artifact_bytes", "artifact_gzipped_bytes"), Amount),
+                **dict.fromkeys(("flops", "bytes", "items", "share", "device_share"), Amount),
+                "accuracy": float,
+            },
+            total=False,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VariantResult:
+    """The time of a variant compared with the reference variant of its workload, in one run."""
+
+    case: Case
+    reference: Name
+    """Name of the reference case, which can be this case."""
+    median_seconds: Time
+    ratio: Ratio | None
+    """Variant / reference; ``None`` for the reference itself."""
+    outcome: Outcome | None
+    launches: Count
+    rounds: Count
+    facts: VariantFacts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteVerdict:
+    """The verdict on the mean time of all cases that were compared with the baseline."""
+
+    limit: Annotated[float, Meta(gt=0, le=1)]
+    """The slowdown of the mean that the run was asked to find, as a fraction."""
+    outcome: Outcome
+    reason: Reason
+    cases: Count
+    """Cases in the mean."""
+    ratio: Ratio | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A case that cannot run on this machine or side, with the reason."""
+
+    case: Case
+    reason: Text
+
 
 # The environment of a side, and the conditions under which a run measured it
 
@@ -224,23 +345,27 @@ class Report:
 class Rate:
     """A number of hits among trials, with a 95% interval of the rate."""
 
-    hits: int
-    trials: int
-    low: float
-    high: float
+    hits: Count
+    trials: Count
+    interval: tuple[Share, Share]
 
     @property
     def value(self) -> float:
         """The observed rate, 0 without trials."""
         return self.hits / self.trials if self.trials else 0.0
 
-    def as_json(self) -> JSON:
-        return {"hits": self.hits, "trials": self.trials, "interval": [self.low, self.high]}
+    @property
+    def low(self) -> float:
+        return self.interval[0]
+
+    @property
+    def high(self) -> float:
+        return self.interval[1]
 
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """The error rates of one workload, or of all workloads, under one method of deciding."""
+    """The error rates of one workload, or of all workloads, under one method of deciding; as in files."""
 
     name: str
     method: str
@@ -257,26 +382,9 @@ class RateRow:
     launches: float | None
     coverage: Rate | None = None
     """Share of verdicts on unchanged code whose intervals hold the true ratio; ``None`` if no trial has intervals."""
-    nominal: float | None = None
+    nominal_coverage: float | None = None
     """The coverage that these intervals claim: the mean of their confidences."""
     tails: Mapping[str, Rate] = field(default_factory=dict)
     """Kind of injected slow calls -> share of its trials with the verdict regressed."""
     seconds_tails: Mapping[str, float] = field(default_factory=dict)
     """The same kind -> median cost of its verdicts."""
-
-    def as_json(self) -> JSON:
-        return {
-            "name": self.name,
-            "method": self.method,
-            "false_alarms": self.false_alarms.as_json(),
-            "inconclusive": self.inconclusive.as_json(),
-            "detected": {str(slowdown): rate.as_json() for slowdown, rate in self.detected.items()},
-            "smallest_found": self.smallest_found,
-            "seconds": self.seconds,
-            "seconds_detected": {str(slowdown): seconds for slowdown, seconds in self.seconds_detected.items()},
-            "launches": self.launches,
-            "coverage": self.coverage and self.coverage.as_json(),
-            "nominal_coverage": self.nominal,
-            "tails": {kind: rate.as_json() for kind, rate in self.tails.items()},
-            "seconds_tails": dict(self.seconds_tails),
-        }

@@ -30,11 +30,6 @@ def time(seconds: float) -> str:
     return duration(seconds) if seconds > 0 else "0"
 
 
-def joules(amount: float) -> str:
-    """Format joules: ``41.2 mJ``."""
-    return _scaled(amount, _PARTS, "J")
-
-
 def rate(amount: float, unit: str) -> str:
     """Format a rate with a decimal prefix: ``41.2 GFLOP/s``."""
     return _scaled(amount, _MULTIPLES, unit)
