@@ -7,8 +7,8 @@ import pytest
 from tests.race.test_lanes import machine
 from tfbench import cli
 from tfbench.commands import machine as command
-from tfbench.doctor import lanes
-from tfbench.doctor.lanes import LaneTest, borne
+from tfbench.doctor import noise
+from tfbench.doctor.noise import LaneTest, borne_lanes
 from tfbench.policy import Policy
 from tfbench.race.lanes import measured
 from tfbench.race.process_launcher import Processors
@@ -26,23 +26,23 @@ def test_the_worse_step_decides():
 
 
 def test_a_machine_bears_the_most_lanes_whose_error_is_at_most_fifteen_percent_larger():
-    assert borne([TWO, FOUR, EIGHT], POLICY) == 4
-    assert borne([EIGHT], POLICY) == 1
-    assert borne([], POLICY) == 1
+    assert borne_lanes([TWO, FOUR, EIGHT], POLICY) == 4
+    assert borne_lanes([EIGHT], POLICY) == 1
+    assert borne_lanes([], POLICY) == 1
 
 
 @pytest.mark.parametrize(("cores", "tried"), [(2, []), (4, []), (5, [2]), (9, [2, 4]), (16, [2, 4, 7])])
 def test_numbers_of_lanes_double_up_to_the_room(cores, tried, monkeypatch):
-    monkeypatch.setattr(lanes, "topology", lambda numbers: machine(cores))
-    assert lanes.counts(Processors((0,), (0,))) == tried
+    monkeypatch.setattr(noise, "topology", lambda numbers: machine(cores))
+    assert noise.lane_counts(Processors((0,), (0,))) == tried
 
 
 def test_the_result_is_kept_for_later_runs(monkeypatch, tmp_path, capsys):
     where = Processors((1,), (0, 1))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(command, "worker_processors", lambda cpus: where)
-    monkeypatch.setattr(lanes, "counts", lambda where: [2, 4, 8])
-    monkeypatch.setattr(lanes, "measure", lambda *arguments: [TWO, FOUR, EIGHT])
+    monkeypatch.setattr(noise, "lane_counts", lambda where: [2, 4, 8])
+    monkeypatch.setattr(noise, "measure_lanes", lambda *arguments: [TWO, FOUR, EIGHT])
     assert cli.main(["doctor", "--lanes"]) == 0
     assert measured(where) == 4
     text = capsys.readouterr().out
@@ -51,7 +51,7 @@ def test_the_result_is_kept_for_later_runs(monkeypatch, tmp_path, capsys):
 
 
 def test_a_machine_without_room_is_not_measured(monkeypatch, capsys):
-    monkeypatch.setattr(lanes, "counts", lambda where: [])
+    monkeypatch.setattr(noise, "lane_counts", lambda where: [])
     assert cli.main(["doctor", "--lanes"]) == 0
     assert "have no room for two lanes" in " ".join(capsys.readouterr().out.split())
 
@@ -59,7 +59,7 @@ def test_a_machine_without_room_is_not_measured(monkeypatch, capsys):
 @pytest.mark.tensorflow
 def test_two_forced_lanes_are_measured_with_real_processes():
     policy = replace(POLICY, lane_launches=2, lane_error=1e9)
-    (test,) = lanes.measure([2], Processors((1,), (0, 1), (1, 0)), policy, lambda text, done: None)
+    (test,) = noise.measure_lanes([2], Processors((1,), (0, 1), (1, 0)), policy, lambda text, done: None)
     assert test.count == 2
     assert set(test.alone) == set(test.beside) == {"matmul", "elementwise"}
     assert all(0 < error < 1 for error in (*test.alone.values(), *test.beside.values()))

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.project import Project
 from tests.fakes.nvml import Device, Replay, library
 from tfbench.commands import machine
-from tfbench.doctor.gpu_check import GpuCheck
+from tfbench.doctor.checks import GpuCheck
 from tfbench.doctor.machine import State
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Nvml

@@ -14,10 +14,9 @@ from rich.text import Text
 
 from tfbench import __version__
 from tfbench.commands.setup import progress_bar
-from tfbench.doctor import calibration, checks, lanes, machine, noise
+from tfbench.doctor import calibration, checks, machine, noise
 from tfbench.doctor.calibration import SLOWDOWNS, Journal, Plan, Selection
-from tfbench.doctor.checks import COLOURS
-from tfbench.doctor.gpu_check import GpuCheck
+from tfbench.doctor.checks import COLOURS, GpuCheck
 from tfbench.doctor.machine import Finding, Limits, State
 from tfbench.errors import GpuError, UsageError
 from tfbench.facts import machine as machine_words
@@ -100,15 +99,15 @@ def run_doctor(arguments: argparse.Namespace) -> int:
 def _measure_lanes(where: Processors, console: Screen) -> int:
     """Measure how many lanes the machine bears, keep that for later runs, and return the exit code."""
     policy = preset("standard")
-    tried = lanes.counts(where)
+    tried = noise.lane_counts(where)
     if not tried:
         console.print(f"one case races at a time: {len(where.every)} processors have no room for two lanes")
         return checks.FIT
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
-        tests = lanes.measure(tried, where, policy, lambda text, done: bar.update(task, description=text))
-    console.print(lanes.table_of(tests, policy))
-    count = lanes.borne(tests, policy)
+        tests = noise.measure_lanes(tried, where, policy, lambda text, done: bar.update(task, description=text))
+    console.print(noise.table_of_lanes(tests, policy))
+    count = noise.borne_lanes(tests, policy)
     kept = keep_measured(where, count)
     cases = plural(count, "case")
     console.print(f"{cases} may race at the same time here; --lanes auto does that from now on ({kept})")

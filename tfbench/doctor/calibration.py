@@ -35,7 +35,7 @@ from tfbench.metrics.catalog import PROBED, read
 from tfbench.metrics.exact import differing
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Rate, RateRow, Ratio, SlowCalls
-from tfbench.model.formats import Count, Seconds, convert
+from tfbench.model.formats import Count, Seconds, convert, plain
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant
@@ -439,7 +439,7 @@ _CHANGES = (Outcome.REGRESSED, Outcome.IMPROVED)
 
 def rate(hits: int, trials: int) -> Rate:
     """Compute a rate with its exact binomial interval (Clopper and Pearson 1934, Biometrika 26)."""
-    return Rate(hits, trials, *_summary_interval(hits, trials))
+    return Rate(hits, trials, _summary_interval(hits, trials))
 
 
 def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
@@ -461,7 +461,7 @@ def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
         design_effect = max(1.0, between * (total - 1) / (value * (1 - value)))
         few = float(stdtrit(total - 1, _TAIL) / stdtrit(clusters - 1, _TAIL))
         effective = total / design_effect * few**2
-    return Rate(hit, total, *_summary_interval(value * effective, effective))
+    return Rate(hit, total, _summary_interval(value * effective, effective))
 
 
 def _summary_interval(hits: float, trials: float) -> tuple[float, float]:
@@ -494,7 +494,7 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
         tails={kind: _rate(those, Outcome.REGRESSED) for kind, those in tails.items()},
         seconds_tails={kind: median(trial.seconds for trial in those) for kind, those in tails.items()},
         coverage=_share(told, lambda trial: trial.holds_truth) if told else None,
-        nominal=fmean(trial.intervals[0].confidence for trial in told) if told else None,
+        nominal_coverage=fmean(trial.intervals[0].confidence for trial in told) if told else None,
     )
 
 
@@ -589,7 +589,9 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
 
 def _nominal(rows: Sequence[RateRow]) -> float | None:
     """Return the mean confidence of all intervals of the rows, ``None`` if they have none."""
-    told = [(row.nominal, row.coverage.trials) for row in rows if row.nominal is not None and row.coverage]
+    told = [
+        (row.nominal_coverage, row.coverage.trials) for row in rows if row.nominal_coverage is not None and row.coverage
+    ]
     return sum(nominal * trials for nominal, trials in told) / sum(trials for _, trials in told) if told else None
 
 
@@ -644,10 +646,12 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial], width: int) -> Rende
         totals.append(tally(f"pytest-benchmark {statistic} +5%", method, of_method))
     totals = [row for row in totals if row.false_alarms.trials or row.detected]
     lines = [LEGEND]
-    if in_total.coverage and in_total.nominal:
+    if in_total.coverage and in_total.nominal_coverage:
         hits = f"{in_total.coverage.hits}/{in_total.coverage.trials}"
         bounds = f"{in_total.coverage.low:.1%} to {in_total.coverage.high:.1%} at 95% confidence"
-        lines.append(f"coverage of intervals on unchanged code: {hits}, {bounds}, nominal {in_total.nominal:.1%}")
+        lines.append(
+            f"coverage of intervals on unchanged code: {hits}, {bounds}, nominal {in_total.nominal_coverage:.1%}"
+        )
     if taken := costs(in_total):
         lines.append(f"median time of a verdict: {taken}")
     lines.append(f"verdicts: {len(raced)}, from {len({trial.run for trial in raced})} runs with zygotes of their own")
@@ -664,10 +668,10 @@ def as_json(plan: Plan, trials: Sequence[CalibrationTrial]) -> JSON:
     for method in (RACED, *SAVED):
         if those := [trial for trial in trials if trial.method == method]:
             content[method] = {
-                "workloads": [row.as_json() for row in by_workload(method, trials)],
-                "total": tally("in total", method, [t for t in those if t.workload not in MEMORY_BOUND]).as_json(),
+                "workloads": list(map(plain, by_workload(method, trials))),
+                "total": plain(tally("in total", method, [t for t in those if t.workload not in MEMORY_BOUND])),
             }
-    content["whole_runs"] = whole_runs([t for t in trials if t.method == RACED], plan.cases).as_json()
+    content["whole_runs"] = plain(whole_runs([t for t in trials if t.method == RACED], plan.cases))
     return content
 
 

@@ -1,4 +1,4 @@
-"""Measure the noise of this machine, and the slowdowns that are found beside it.
+"""Measure the noise of this machine, the slowdowns that are found beside it, and how many cases may race at once.
 
 Whole races are simulated, and decided as real ones are: every look runs `tfbench.stats.interval.posterior` with the
 levels of `tfbench.stats.alpha_spending` and the regions of `tfbench.stats.verdict`, for all races at once.
@@ -6,7 +6,6 @@ levels of `tfbench.stats.alpha_spending` and the regions of `tfbench.stats.verdi
 
 from __future__ import annotations
 
-import enum
 import itertools
 import math
 import random
@@ -14,6 +13,7 @@ import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 
 from tfbench.doctor import checks, machine
@@ -32,6 +33,7 @@ from tfbench.model.formats import plain
 from tfbench.model.words import change, duration, ends, factor, times
 from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared
+from tfbench.race.lanes import lanes, places, topology
 from tfbench.race.launch import Clock, Entrant, Launcher, make_plan
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.race import run_launch
@@ -451,26 +453,12 @@ def _cells(race: SelfRace) -> tuple[str, ...]:
 
 _BATCH = 500
 """Races per batch: enough to be fast, few enough to stay in the processor's caches."""
-_HEAVY_DOF = 3
-_OTHER_MODE, _OTHER_MODE_SHARE = -math.log(0.7), 0.1
 OUTCOMES = (Outcome.INCONCLUSIVE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)
 """Possible outcomes of a race; arrays hold the index."""
 _INCONCLUSIVE, _UNCHANGED, _IMPROVED, _REGRESSED = range(len(OUTCOMES))
 
 Codes = NDArray[np.int8]
 Counts = NDArray[np.int64]
-
-
-class Noise(str, enum.Enum):
-    """Distribution of the launches of a pair, all with the same standard deviation (bistable: that of its main mode)."""
-
-    NORMAL = "normal"
-    HEAVY = "heavy-tailed"
-    """Student's t with 3 degrees of freedom."""
-    BISTABLE = "bistable"
-    """Normal, and in a tenth of the launches the baseline takes 30% less time."""
-    SKEWED = "skewed"
-    """Exponential with its mean at the true ratio: noise that only slows one side down."""
 
 
 @dataclass(frozen=True)
@@ -482,9 +470,13 @@ class NoiseModel:
     launch_deviation: float = 0.006
     zygote_deviation: float = 0.005
     """Deviation between pairs of zygotes; all launches of a pair share its value."""
-    noise: Noise = Noise.NORMAL
     rounds_error: float = 0.0
     """The part of ``launch_deviation`` that is the error of the rounds' median, which launches show."""
+
+    def scatter(self, rng: np.random.Generator, like: Floats) -> Floats:
+        """Draw the noise of single launches in their log-ratios, in the shape of ``like``."""
+        noise: Floats = rng.normal(0, self.launch_deviation, like.shape)
+        return noise
 
 
 @dataclass(frozen=True)
@@ -528,7 +520,7 @@ def simulate(
         for look, count in enumerate(policy.looks):
             pairs = order[:count]
             bias = pair_bias[:, pairs[effects.shape[1] :]]
-            effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
+            effects = np.hstack([effects, math.log1p(model.effect) + bias + model.scatter(rng, bias)])
             levels = look_alpha(policy, cases, look), unchanged_alpha(policy, look)
             found = np.empty(len(effects), dtype=np.int8)
             for part in range(0, len(effects), _BATCH):
@@ -553,19 +545,6 @@ def simulate(
         final[alarms] = np.where(again == first[alarms], again, _INCONCLUSIVE)
         launches[alarms] += more
     return Races(first, final, launches)
-
-
-def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats:
-    """Draw the noise of single launches in their log-ratios, in the shape of ``like``."""
-    shape, deviation = like.shape, model.launch_deviation
-    if model.noise is Noise.HEAVY:
-        return deviation * (rng.standard_t(_HEAVY_DOF, shape) / math.sqrt(_HEAVY_DOF / (_HEAVY_DOF - 2)))
-    if model.noise is Noise.SKEWED:
-        return deviation * (rng.exponential(1, shape) - 1)
-    found: Floats = deviation * rng.normal(0, 1, shape)
-    if model.noise is Noise.BISTABLE:
-        found += _OTHER_MODE * (rng.random(shape) < _OTHER_MODE_SHARE)
-    return found
 
 
 def evaluate(distribution: Posterior, alpha: float, alpha_unchanged: float, thresholds: Thresholds) -> Codes:
@@ -615,3 +594,115 @@ def classify_races(tails: Mapping[int, Floats], alpha: float) -> Codes:
     """
     lies_in = [tail < alpha / 2 for tail in tails.values()]
     return np.select(lies_in, list(tails), _INCONCLUSIVE).astype(np.int8)
+
+
+# Measure how many cases may race at the same time without larger errors
+
+
+LANE_STEPS = ("matmul", "elementwise")
+"""A step that arithmetic limits, and one that memory limits. Caches and memory are what lanes share."""
+LANE_PAIRS = 2
+"""Pairs of zygotes, which all lanes fork from."""
+
+
+@dataclass(frozen=True)
+class LaneTest:
+    """Launches of the same code in one lane while the others rest, and in all lanes at the same time."""
+
+    count: int
+    """Number of lanes."""
+    alone: dict[str, float]
+    """Name of a step -> standard deviation of a launch's log-ratio while the other lanes rest."""
+    beside: dict[str, float]
+    """The same while all lanes race."""
+    launches: int
+    """Launches of each step while the other lanes rest. There are as many in each lane while all race."""
+
+    @property
+    def larger(self) -> float:
+        """The error of a launch beside the other lanes, divided by the error without them; of the worse step."""
+        return max(self.beside[step] / self.alone[step] for step in self.alone)
+
+
+def lane_counts(where: Processors) -> list[int]:
+    """Return the numbers of lanes to try: 2, 4, 8 and so on, and as many as the processors have room for."""
+    room = len(places(topology(where.every)))
+    return [*(1 << bits for bits in range(1, room.bit_length()) if 1 << bits < room), *([room] if room > 1 else [])]
+
+
+def measure_lanes(
+    tried: Sequence[int], where: Processors, policy: Policy, tell: Progress, clock: Clock = time.perf_counter
+) -> list[LaneTest]:
+    """Race both steps in each of these numbers of lanes, until one is too many.
+
+    Raises:
+        TfbenchError: No process could be started, or a launch failed.
+    """
+    names = tuple(f"[{prefix}{step}]" for prefix in ("", NUMPY) for step in LANE_STEPS)
+    both, known, began, tests = same_code(), topology(where.every), clock(), []
+    with own_launcher(policy, where) as launcher:
+        tell(f"starting {2 * LANE_PAIRS} zygotes", 0.0)
+        launcher.ready([(side, ()) for side in both], range(LANE_PAIRS))
+        cases = [case for case in workloads(launcher, both[0]) if case.name.endswith(names)]
+        if len(cases) != len(LANE_STEPS):
+            raise BenchmarkError(f"{FILE.name} has {len(cases)} of the steps {', '.join(LANE_STEPS)}")
+        for number in tried:
+            tests.append(_tested(cases, both, lanes(where, number, known), launcher, policy, clock, tell, began))
+            if tests[-1].larger > policy.lane_error:
+                break
+    return tests
+
+
+def _tested(
+    cases: Sequence[Case],
+    sides: Sequence[Side],
+    opened: Sequence[Processors],
+    launcher: ProcessLauncher,
+    policy: Policy,
+    clock: Clock,
+    tell: Progress,
+    began: float,
+) -> LaneTest:
+    """Alternate between launches in the first lane alone and launches in all lanes, as noise changes over minutes."""
+    alone = [SelfRace(case, sides) for case in cases]
+    beside = [[SelfRace(case, sides) for case in cases] for _ in opened]
+
+    def launch(races: Sequence[SelfRace], lane: int, turn: int) -> None:
+        with launcher.on(opened[lane]):
+            for place in range(len(races)):
+                race = races[(place + lane) % len(races)]  # neighbours race different steps
+                race.launch(launcher, turn % LANE_PAIRS, policy, clock, random.Random(f"{turn} {lane}"))
+                if race.failure:
+                    raise BenchmarkError(f"{race.name}: {race.failure}")
+
+    with ThreadPoolExecutor(len(opened)) as pool:
+        for turn in range(policy.lane_launches):
+            tell(f"racing in {len(opened)} lanes, turn {turn + 1} of {policy.lane_launches}", clock() - began)
+            launch(alone, 0, turn)
+            list(pool.map(launch, beside, itertools.count(), [turn] * len(opened)))
+    return LaneTest(
+        len(opened),
+        {race.name: noise_of(race.effects, policy).launch_deviation for race in alone},
+        {
+            races[0].name: noise_of([effect for race in races for effect in race.effects], policy).launch_deviation
+            for races in zip(*beside, strict=True)
+        },
+        policy.lane_launches,
+    )
+
+
+def borne_lanes(tests: Sequence[LaneTest], policy: Policy) -> int:
+    """Return the largest number of lanes in which the error of a launch is not larger than the policy allows."""
+    return max((test.count for test in tests if test.larger <= policy.lane_error), default=1)
+
+
+def table_of_lanes(tests: Sequence[LaneTest], policy: Policy) -> Table:
+    """Show the errors of launches by number of lanes."""
+    made = table(f"Error of a launch beside other lanes, {policy.lane_launches} launches of each step in each lane")
+    add_columns(made, "step")
+    add_columns(made, "lanes", "alone", "beside the others", "ratio", right=True)
+    for test in tests:
+        for step, error in test.alone.items():
+            other = test.beside[step]
+            add_row(made, step, str(test.count), f"{error:.2%}", f"{other:.2%}", f"{other / error:.2f}")
+    return made

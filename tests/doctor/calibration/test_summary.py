@@ -91,12 +91,12 @@ def test_coverage_is_the_share_of_unchanged_code_whose_intervals_hold_one():
     slowed = trial("regressed", 0.05, intervals=[(1.06, 1.07, 0.99)])
     row = tally("w", "race", [holding, holding, missing, trial(), slowed])
     assert (row.coverage.hits, row.coverage.trials) == (2, 3)
-    assert row.nominal == pytest.approx((0.94 + 0.94 + 0.99) / 3)
+    assert row.nominal_coverage == pytest.approx((0.94 + 0.94 + 0.99) / 3)
 
 
 def test_without_intervals_there_is_no_coverage():
     row = tally("w", "race", [trial(), trial()])
-    assert (row.coverage, row.nominal) == (None, None)
+    assert (row.coverage, row.nominal_coverage) == (None, None)
 
 
 @pytest.mark.parametrize(

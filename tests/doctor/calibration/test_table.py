@@ -13,8 +13,8 @@ BROKEN_HEADINGS = ("false", "positives", "in-", "conclu-", "sive", "+2%", "+10%"
 
 
 def row(name, trials=500):
-    found = {slowdown: Rate(trials, trials, 0.99, 1.0) for slowdown in (0.02, 0.03, 0.05, 0.10)}
-    return RateRow(name, "race", Rate(0, trials, 0, 0.0074), Rate(11, trials, 0, 1), found, 0.03, 12.3, {}, 4)
+    found = {slowdown: Rate(trials, trials, (0.99, 1.0)) for slowdown in (0.02, 0.03, 0.05, 0.10)}
+    return RateRow(name, "race", Rate(0, trials, (0, 0.0074)), Rate(11, trials, (0, 1)), found, 0.03, 12.3, {}, 4)
 
 
 def test_the_table_fits_80_columns():
@@ -35,7 +35,7 @@ def test_a_wide_table_has_unbroken_headings():
 
 
 def covered(name):
-    return replace(row(name), coverage=Rate(481, 500, 0.941, 0.977), nominal=0.94)
+    return replace(row(name), coverage=Rate(481, 500, (0.941, 0.977)), nominal_coverage=0.94)
 
 
 def printed(rows, width):
@@ -64,7 +64,7 @@ def test_journals_without_intervals_have_no_column_of_coverage():
 
 
 def test_a_rate_without_trials_is_a_dash():
-    assert of(Rate(0, 0, 0, 1)) == "-"
+    assert of(Rate(0, 0, (0, 1))) == "-"
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def test_a_rate_without_trials_is_a_dash():
     ],
 )
 def test_costs_are_those_of_unchanged_and_of_slowed_code(seconds, slowed, text):
-    found = RateRow("in total", "race", Rate(0, 0, 0, 1), Rate(0, 0, 0, 1), {}, None, seconds, slowed, None)
+    found = RateRow("in total", "race", Rate(0, 0, (0, 1)), Rate(0, 0, (0, 1)), {}, None, seconds, slowed, None)
     assert costs(found) == text
