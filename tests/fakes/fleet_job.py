@@ -17,8 +17,7 @@ from typing import IO
 from tests.fakes.report import CODE, complete, row
 from tfbench.errors import TfbenchError
 from tfbench.fleet import node
-from tfbench.fleet.folder import Recipe, cut, jobs_of, node_name, write
-from tfbench.fleet.job import Job
+from tfbench.fleet.jobs import Job, Recipe, cut, jobs_of, node_name, write_plan
 from tfbench.fleet.node import Canary
 from tfbench.fs import write_whole
 from tfbench.model import Case, Report
@@ -35,7 +34,7 @@ def plan(place: Path, jobs: int, cases: int = 1, machine_class: str = "any"):
     suite = [Case(f"benchmarks/test_a.py::test_{n}", f"test_{n}", f"g{n}") for n in range(jobs * cases)]
     sides = {"baseline": SIDE, "contender": {**SIDE, "spec": "working tree"}}
     recipe = Recipe(preset("quick").as_json(), sides, machine_class, "", "all", "small", "2026-11-22T18:40:06+00:00")
-    return write(place, jobs_of(cut(suite, dict.fromkeys((one.name for one in suite), 1.0), cases), recipe), place)
+    return write_plan(place, jobs_of(cut(suite, dict.fromkeys((one.name for one in suite), 1.0), cases), recipe), place)
 
 
 def report_of(job: Job, **more) -> Report:

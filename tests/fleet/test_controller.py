@@ -13,7 +13,7 @@ from tfbench.errors import EngineAway, EngineError, JobError, ReportError
 from tfbench.fleet import controller
 from tfbench.fleet.controller import Fleet, failed_logs, line, merge, seconds_left, span
 from tfbench.fleet.engines import State
-from tfbench.fleet.folder import FleetFolder
+from tfbench.fleet.jobs import FleetFolder
 from tfbench.fs import write_whole
 from tfbench.report import json_format
 

@@ -15,9 +15,8 @@ from tests.fakes import fleet_job
 from tests.fakes.fleet_job import plan, report_of
 from tfbench.errors import JobError, NodeError
 from tfbench.fleet import node
-from tfbench.fleet.folder import FleetFolder, node_name
-from tfbench.fleet.job import lease
-from tfbench.fleet.node import Canary, Place, judge
+from tfbench.fleet.jobs import FleetFolder, node_name
+from tfbench.fleet.node import Canary, Place, judge, lease
 from tfbench.fs import write_whole
 from tfbench.gpus.monitor import GpuSession
 from tfbench.model import Outcome
@@ -32,7 +31,7 @@ GOOD = Canary("unchanged", "regressed", 0.1)
 @pytest.fixture(autouse=True)
 def locks(tmp_path, monkeypatch):
     """Have tests not wait for each other."""
-    monkeypatch.setattr("tfbench.fleet.job.lease_folder", lambda: tmp_path / "locks")
+    monkeypatch.setattr("tfbench.fleet.node.lease_folder", lambda: tmp_path / "locks")
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import pytest
 from tests.fakes.fleet_job import plan, report_of
 from tfbench.cli import main
 from tfbench.errors import JobError
-from tfbench.fleet.folder import FleetFolder
-from tfbench.fleet.job import check_report, load, read
+from tfbench.fleet.jobs import FleetFolder, check_report, load, parse_job
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def edited(folder, **changes):
 
 def test_it_reads_back(folder, job):
     assert (job.index, job.of, len(job.cases), job.suite_cases) == (2, 3, 2, 6)
-    assert read(job.render(), "it") == job
+    assert parse_job(job.render(), "it") == job
 
 
 @pytest.mark.parametrize("changes", [{"seed": 1}, {"cases": ["benchmarks/test_a.py::test_9"]}, {"driver": "550.1"}])
@@ -65,7 +64,7 @@ def test_the_command_says_it_in_one_line(folder, capsys):
 def test_an_option_of_pytest_cannot_be_a_case(folder, job):
     hostile = replace(job, cases=("--rootdir=/", job.cases[1]))
     with pytest.raises(JobError, match="no name of a benchmark"):
-        read(hostile.render(), "it")
+        parse_job(hostile.render(), "it")
 
 
 def test_its_own_report_is_accepted(job):

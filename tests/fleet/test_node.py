@@ -9,8 +9,7 @@ import pytest
 from tests.fakes.fleet_job import plan
 from tfbench.errors import NodeError, SideError, UsageError
 from tfbench.fleet import node
-from tfbench.fleet.folder import FleetFolder
-from tfbench.fleet.job import pinned, sides_of
+from tfbench.fleet.jobs import FleetFolder, pinned, sides_of
 
 
 @pytest.fixture

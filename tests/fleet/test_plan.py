@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.fleet_job import plan
 from tfbench.errors import JobError
-from tfbench.fleet.folder import FleetFolder, costs, cut
+from tfbench.fleet.jobs import FleetFolder, costs, cut
 from tfbench.model import Case
 
 

@@ -17,7 +17,7 @@ from tests.length import WHOLE
 from tfbench.errors import EngineError
 from tfbench.fleet.controller import Fleet, merge
 from tfbench.fleet.engines import RayEngine
-from tfbench.fleet.folder import FleetFolder
+from tfbench.fleet.jobs import FleetFolder
 
 WITHOUT_RAY = "" if importlib.util.find_spec("ray") else "Ray is missing; install it: pip install 'pytest-tfbench[ray]'"
 pytestmark = [

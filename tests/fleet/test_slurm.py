@@ -19,7 +19,7 @@ from tests.storage.test_database import WITHOUT
 from tfbench.errors import EngineError
 from tfbench.fleet.controller import Fleet, merge
 from tfbench.fleet.engines import SlurmEngine
-from tfbench.fleet.folder import FleetFolder
+from tfbench.fleet.jobs import FleetFolder
 from tfbench.storage.history import opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WITHOUT_SLURM), reason=WITHOUT_SLURM)]

@@ -37,8 +37,8 @@ from tfbench.commands.ci import run_gate
 from tfbench.compare import contrast, read_inputs
 from tfbench.doctor.calibration import CalibrationTrial, Journal, by_workload
 from tfbench.errors import ReportError
-from tfbench.fleet.folder import FleetFolder
-from tfbench.fleet.job import load as load_job
+from tfbench.fleet.jobs import FleetFolder
+from tfbench.fleet.jobs import load as load_job
 from tfbench.model import Ratio, Report
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders, xprof

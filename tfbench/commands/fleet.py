@@ -13,12 +13,11 @@ from pathlib import Path
 
 from tfbench.commands.setup import add_selections, selected_words
 from tfbench.errors import UsageError
-from tfbench.fleet import folder
+from tfbench.fleet import jobs
 from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs, span
 from tfbench.fleet.controller import merge as merge_fleet
 from tfbench.fleet.engines import Engine, LocalEngine, RayEngine, SlurmEngine
-from tfbench.fleet.folder import PLAN, FleetFolder, Plan, node_name
-from tfbench.fleet.job import load, pinned, sides_of
+from tfbench.fleet.jobs import PLAN, FleetFolder, Plan, load, node_name, pinned, sides_of
 from tfbench.fleet.node import WAIT, Place, finished, measured
 from tfbench.fleet.node import run as execute
 from tfbench.fs import require_linux, try_lock, write_whole
@@ -50,7 +49,7 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
         option("--against", default="", metavar="SPEC", help="the baseline side, as in pytest --benchmark")
         option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
         option("--folder", type=Path, metavar="DIR", help="folder of the fleet, which all machines share")
-        option("--job-seconds", type=float, default=folder.JOB_SECONDS, metavar="SECONDS", help="cost of a job")
+        option("--job-seconds", type=float, default=jobs.JOB_SECONDS, metavar="SECONDS", help="cost of a job")
         text = "an earlier report, whose costs of cases are used; repeatable"
         option("--costs", type=Path, action="append", default=[], metavar="REPORT", help=text)
         option("--machine-class", default="any", metavar="NAME", help="machines of the engine that run the jobs")
@@ -123,7 +122,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     for path in arguments.costs:
         known.update(load_report(path).seconds_by_case)
     spec = pinned(arguments.against, collected.root)
-    recipe = folder.Recipe(
+    recipe = jobs.Recipe(
         policy=policy.as_json(),
         sides=sides_of(spec, collected.root),
         machine_class=arguments.machine_class,
@@ -132,14 +131,14 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
         scale=(selected["--scale"] or [os.environ.get(axes.VARIABLE, axes.SMALL)])[-1],
         time=now(),
     )
-    parts = folder.cut(cases, folder.costs(cases, known, policy.name), arguments.job_seconds)
+    parts = jobs.cut(cases, jobs.costs(cases, known, policy.name), arguments.job_seconds)
     layout = Layout.of(collected.root)
     layout.write_gitignore()
     place = arguments.folder or layout.fleets / f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     if place.exists():
         raise UsageError(f"{place} exists: name another folder, or run its jobs with --resume")
     missing = _missing(collected, spec, policy, layout)
-    return FleetFolder(place), folder.write(place, folder.jobs_of(parts, recipe), collected.root, missing)
+    return FleetFolder(place), jobs.write_plan(place, jobs.jobs_of(parts, recipe), collected.root, missing)
 
 
 def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) -> list[str]:

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from tfbench.errors import EngineAway, EngineError, JobError, ReportError, TfbenchError
 from tfbench.fleet.engines import Engine, State, Submission
-from tfbench.fleet.folder import FleetFolder
-from tfbench.fleet.job import Job, check_report
+from tfbench.fleet.jobs import FleetFolder, Job, check_report
 from tfbench.fs import read_text
 from tfbench.model import Report
 from tfbench.report import json_format

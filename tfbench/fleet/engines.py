@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfbench.errors import EngineAway, EngineError, ReportError
-from tfbench.fleet.folder import FleetFolder
+from tfbench.fleet.jobs import FleetFolder
 from tfbench.fs import read_text, write_whole
 from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.untrusted import brief

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +23,10 @@ from tfbench.doctor import machine
 from tfbench.errors import JobError, NodeError, ReportError, SideError, TfbenchError, UsageError
 from tfbench.facts import machine as machine_facts
 from tfbench.facts import packages
-from tfbench.fleet.folder import FleetFolder, node_name
-from tfbench.fleet.job import Job, check_report, lease, load
-from tfbench.fs import locked, read_text, write_whole
+from tfbench.fleet.jobs import FleetFolder, Job, check_report, load, node_name
+from tfbench.fs import hold, locked, read_text, write_whole
 from tfbench.gpus.monitor import GpuSession
-from tfbench.gpus.selection import parse_device
+from tfbench.gpus.selection import opened, parse_device, shared_folder
 from tfbench.model import JSON, TIME, Case, Outcome, Report
 from tfbench.policy import preset
 from tfbench.race.confirmed import ConfirmedRace
@@ -200,6 +200,60 @@ def row(host: str, job: Job, known: dict[str, str], canary: JSON, began: float, 
         "facts": known,
         "canary": canary,
     }
+
+
+# Lease the host for one measurement at a time, across all engines, services and users of the host
+
+
+_LEASE_EACH = 0.02
+"""Seconds between two attempts. A hand-over costs a fiftieth of a second of a job of minutes."""
+_LEASE = "host.lock"
+
+
+def lease_folder() -> Path:
+    """Return the folder of the locks of all users of this host."""
+    shared = "/run/lock" if os.access("/run/lock", os.W_OK) else tempfile.gettempdir()
+    return Path(shared, "tfbench")
+
+
+@contextmanager
+def lease(wait: float, folder: Path | None = None) -> Iterator[IO[str]]:
+    """Hold the host until the block ends. Children that inherit the yielded file hold it as long as they live.
+
+    Args:
+        wait: Seconds to wait for another service to finish.
+
+    Raises:
+        NodeError: Another service still measures, or the folder is not usable.
+    """
+    place = folder or lease_folder()
+    try:
+        with shared_folder(place) as descriptor:
+            file = opened(_LEASE, descriptor)
+    except OSError as error:
+        raise NodeError(f"{place} cannot hold the lease of this host: {error.strerror}") from None
+    with file:
+        _take(file, wait)
+        if file.writable():
+            file.seek(0)
+            file.truncate()
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+        yield file
+
+
+def _take(file: IO[str], wait: float) -> None:
+    until = time.monotonic() + wait
+    while True:
+        try:
+            return hold(file, wait=False)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                file.seek(0)
+                who = file.read(100).strip()
+                text = f"another service measures on this host{f', process {who}' if who.isdigit() else ''}"
+                raise NodeError(f"{text}: give one service the host, or give --wait more seconds") from None
+        time.sleep(_LEASE_EACH)
 
 
 # Do a job on this machine: check the machine, lease the host, race the canary, measure, and write the report
