@@ -28,8 +28,7 @@ from tfbench.policy import Policy
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase, Stopwatch
-from tfbench.session.case_runs import CaseRuns, OtherMetrics
-from tfbench.session.lanes import CaseLanes
+from tfbench.session.case_runs import CaseLanes, CaseRuns, OtherMetrics
 from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
 from tfbench.session.races import Races
 from tfbench.session.record import RunMeasurements, RunRecorder
