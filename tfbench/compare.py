@@ -488,7 +488,7 @@ def _rate(content: Mapping[str, object], name: str) -> Rate:
         total = an_object(an_object(content["race"], "race")["total"], "total")
         found = an_object(total["false_alarms"], "false_alarms")
         low, high = (a_number(one, "interval", 0, 1) for one in a_list(found["interval"], "interval"))
-        return Rate(an_integer(found["hits"], "hits", 0), an_integer(found["trials"], "trials", 0), low, high)
+        return Rate(an_integer(found["hits"], "hits", 0), an_integer(found["trials"], "trials", 0), (low, high))
     except (ValueError, KeyError) as error:
         raise ReportError(f"{brief(name)} is not of the schema {CALIBRATION} ({described(error)})") from None
 
