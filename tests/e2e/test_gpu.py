@@ -83,7 +83,7 @@ WATCHED = """
 
     from tests.fakes.nvml import Device, library
 
-    # Reading 4 is the second launch's or so: there heat holds the clock down.
+    # In one of the first launches heat holds the clock down.
     sys.modules["pynvml"] = library(Device(reasons=[0, 0, 0, 0x40, 0]))
 """
 
@@ -97,7 +97,7 @@ def test_a_run_monitors_its_gpu(project: Project):
 
         def test_sum(bench):
             assert os.environ["CUDA_VISIBLE_DEVICES"].startswith("GPU-1a2b3c4d")
-            bench(sum, range(1000))
+            bench(sum, range(300_000))  # so that a launch has readings between its blocks
     """)
     done = project.run("--device", "gpu:0", "--save-baseline", "watched")
     assert done.code == 0, done.output
