@@ -1,5 +1,6 @@
 """By what a renamed or moved benchmark is known again: its code and all that it uses in its modules."""
 
+import sys
 import textwrap
 
 import pytest
@@ -144,6 +145,8 @@ HELPERS = {
 @pytest.mark.parametrize("text", IMPORTS.values(), ids=IMPORTS)
 def test_a_definition_in_another_benchmark_file_counts_if_it_is_used(scopes, pytester, monkeypatch, text):
     monkeypatch.syspath_prepend(pytester.path / "benchmarks")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:  # of another test
+        monkeypatch.delitem(sys.modules, name)
     sizes = "SIZE = {}\nOTHER = {}\n"
     first, same, other = (
         scopes(**HELPERS, benchmarks__test_main=text, benchmarks__sizes=sizes.format(*values))["test_main"]
