@@ -8,8 +8,16 @@ import pytest
 from tfbench.errors import SideError
 from tfbench.model import Ratio
 from tfbench.sides.spec import Side
-from tfbench.versions import defaults
-from tfbench.versions.defaults import MOST, Candidate, Default, candidates, defaults_of, search, set_back
+from tfbench.versions import changes
+from tfbench.versions.changes import (
+    MOST_DEFAULTS,
+    Candidate,
+    Default,
+    candidates,
+    defaults_of,
+    search_defaults,
+    set_back,
+)
 
 GOOD = {
     "--xla_cpu_use_thunk_runtime": Default("false", "bool"),
@@ -46,7 +54,7 @@ def test_changed_defaults_come_before_new_flags_and_flags_of_gpus_are_left_out()
         ("XLA_FLAGS", "--xla_new_switch=false"),
     ]
     many = {f"--xla_{number}": Default("true", "bool") for number in range(99)}
-    assert len(candidates({}, many)) == MOST
+    assert len(candidates({}, many)) == MOST_DEFAULTS
     assert candidates(GOOD, GOOD) == []
     assert (
         candidates({}, {"--xla_hlo_print_frames": Default("false", "bool"), "--xla_gpu_a": Default("true", "bool")})
@@ -75,7 +83,7 @@ def test_the_search_ends_with_the_default_that_removes_the_slowdown():
         return answers[candidate.name]
 
     found = [Candidate(name, "off", "on", "off") for name in "abcde"]
-    lines = [str(removal) for removal in search(ratio(2.0), found, race, lambda text: None)]
+    lines = [str(removal) for removal in search_defaults(ratio(2.0), found, race, lambda text: None)]
     assert raced == ["a", "b", "c", "d"]
     assert lines[0].startswith("default: d (off before, on now), set to off removes 99% of the slowdown: ratio 1.010")
     assert lines[1].startswith("default: c")
@@ -89,7 +97,7 @@ def test_flags_are_read_from_what_a_side_prints(monkeypatch):
             return 'Flags:\n\t--xla_cpu_a=true\tbool\tsomething\n\t--xla_text=""\tstring\tmore\nAborted'
         return 'a warning\n{"TF_A": "true"}'
 
-    monkeypatch.setattr(defaults, "_run", run)
+    monkeypatch.setattr(changes, "_run", run)
     assert defaults_of(SIDE) == {
         "--xla_cpu_a": Default("true", "bool"),
         "--xla_text": Default("", "string"),
@@ -98,6 +106,6 @@ def test_flags_are_read_from_what_a_side_prints(monkeypatch):
 
 
 def test_a_side_that_prints_no_flags_is_refused(monkeypatch):
-    monkeypatch.setattr(defaults, "_run", lambda *given: "Segmentation fault")
+    monkeypatch.setattr(changes, "_run", lambda *given: "Segmentation fault")
     with pytest.raises(SideError, match="prints neither flags of XLA nor settings of TensorFlow: Segmentation"):
         defaults_of(SIDE)

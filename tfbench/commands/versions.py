@@ -22,8 +22,7 @@ from tfbench.sides.spec import KINDS, TENSORFLOWS
 from tfbench.untrusted import command, plural
 from tfbench.versions import bisect, matrix
 from tfbench.versions.changes import RACED, Causes, ChangeFinder
-from tfbench.versions.defaults import CASES, ImportLauncher
-from tfbench.versions.matrix import Findings, ordered, race, sides_of
+from tfbench.versions.matrix import IMPORTS, Findings, ImportLauncher, ordered, race, sides_of
 from tfbench.versions.repro import reproduce
 
 
@@ -84,7 +83,7 @@ def run_versions(arguments: argparse.Namespace) -> int:
         sides, cases, launcher = sides_of(labels, setup.side), setup.cases, setup.launcher
         finder = None
         if arguments.imports:
-            cases, launcher = list(CASES), ImportLauncher(setup.collected.suite, policy, launcher.processors)
+            cases, launcher = list(IMPORTS), ImportLauncher(setup.collected.suite, policy, launcher.processors)
             stack.callback(launcher.close)
         elif not arguments.no_changes:
             causes = None if arguments.no_causes else Causes(launcher, policy, status.update, race_defaults=False)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import log
 from statistics import median
+from typing import NamedTuple
 
 from tfbench.errors import SideError, TfbenchError
 from tfbench.metrics import catalog, exact
@@ -15,13 +20,14 @@ from tfbench.metrics.exact import ComparisonContext
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, ReasonCode, Verdict
 from tfbench.model.formats import plain
-from tfbench.model.words import SECONDS, amount
+from tfbench.model.words import SECONDS, amount, times
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant, Failure
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race
+from tfbench.race.workers import worker_environment
 from tfbench.session.profiling import (
     Explanation,
     causes,
@@ -34,8 +40,7 @@ from tfbench.session.profiling import (
 )
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
-from tfbench.untrusted import brief
-from tfbench.versions.defaults import Candidate, Default, candidates, defaults_of, search, set_back
+from tfbench.untrusted import an_object, brief, parse_json, texts
 
 # The difference of a case between two sides in one metric: raced for durations and memory, read for counts
 
@@ -137,6 +142,202 @@ def _judged(case: Case, before: Sequence[MetricValues], now: Sequence[MetricValu
     return exact.compare(case, before[0], now[0], ComparisonContext(unstable=unstable), anywhere)[0]
 
 
+# Find the default whose change explains a slowdown: compare the flags of two sides, and race each set back
+
+
+XLA = "XLA_FLAGS"
+MOST_DEFAULTS = 12
+"""Candidates that are raced at most. A race takes 20 seconds, so all of them four minutes."""
+ENOUGH = 0.8
+"""A candidate that removes this share of the slowdown is the cause: the search ends, as the rest is noise of the race."""
+NOTABLE = 0.2
+"""A candidate below this share is not named: half of it is the width of an interval in a quick race."""
+_SECONDS = 120
+"""An import of TensorFlow takes 20 s on a busy machine."""
+_FLAG = re.compile(r"^\s+--(\w+)=(\"[^\"]*\"|\S*)\s+(bool|string|int32|int64|float|double)\b", re.MULTILINE)
+_SKIPPED = (
+    "gpu",
+    "dump",
+    "print",
+    "tpu",
+    "step_marker",
+    "crash",
+    "reset",
+    "command_buffer",
+    "trace",
+    "rocm",
+    "cuda",
+    "nccl",
+)
+"""Parts of names of flags that change no code on a CPU."""
+_XLA_PROGRAM = "import tensorflow as tf; tf.function(lambda x: x + x, jit_compile=True)(tf.ones([4]))"
+_defaults_PROGRAM = """
+import json, sys
+import tensorflow as tf
+found = {}
+try:
+    from tensorflow.core.config import flags
+    config = flags.config()
+    for name in dir(config):
+        flag = getattr(config, name)
+        if hasattr(flag, "value"):
+            found["TF_" + name.upper()] = str(flag.value()).lower()
+except Exception:
+    pass
+try:  # a graph tells whether oneDNN is used: TensorFlow 2.10 uses it and denies it
+    from tensorflow.python.eager import context
+    kernel = tf.ones([3, 3, 8, 8])
+    step = tf.function(lambda x: tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), tf.ones([8]))))
+    context.context().enable_graph_collection()
+    step(tf.ones([1, 16, 16, 8]))
+    graphs = context.context().export_run_metadata().function_graphs
+    ops = [node.op for graph in graphs for part in graph.partition_graphs for node in part.node]
+    found["TF_ENABLE_ONEDNN_OPTS"] = str(int(any("_Mkl" in op for op in ops)))
+except Exception:
+    pass
+try:
+    backend = tf.keras.backend
+    found["Keras' backend"] = str(backend.backend())
+    found["Keras' floatx"] = str(backend.floatx())
+    found["Keras' image_data_format"] = str(backend.image_data_format())
+except Exception:
+    pass
+sys.stdout.write("\\n" + json.dumps(found))
+"""
+
+
+class Default(NamedTuple):
+    """The default of a flag or setting."""
+
+    value: str
+    kind: str = ""
+    """Type of a flag of XLA, such as ``bool``; ``""`` for a setting of TensorFlow or Keras."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A default of the bad side, and the setting that sets it back."""
+
+    name: str
+    was: str
+    """The default of the good side, ``""`` if it does not have the flag."""
+    now: str
+    back: str
+    """The value that it is set to."""
+
+    @property
+    def env(self) -> tuple[str, str]:
+        """Environment variable and its value."""
+        return (XLA, f"{self.name}={self.back}") if self.name.startswith("--") else (self.name, self.back)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.was or 'absent'} before, {self.now} now), set to {self.back}"
+
+
+class Removal(NamedTuple):
+    """A candidate that removes a part of a slowdown."""
+
+    candidate: Candidate
+    share: float
+    """Of the slowdown. Above 1 if the side becomes faster than the good one."""
+    ratio: Ratio
+    """Of the bad side with the candidate to the good side."""
+
+    def __str__(self) -> str:
+        return (
+            f"default: {self.candidate} removes {min(1.0, self.share):.0%} of the slowdown: ratio {times(self.ratio)}"
+        )
+
+
+def defaults_of(side: Side) -> dict[str, Default]:
+    """Return the flags of XLA, TensorFlow's flags and Keras' settings with their defaults on a side.
+
+    Raises:
+        SideError: The side prints neither.
+    """
+    # XLA prints its flags and ends the process with an error, because it does not know this one.
+    printed = _run(side, _XLA_PROGRAM, {XLA: "--help"})
+    flags = {f"--{name}": Default(value.strip('"'), kind) for name, value, kind in _FLAG.findall(printed)}
+    last = _run(side, _defaults_PROGRAM, {}).strip().rpartition("\n")[2]
+    try:
+        others = texts(an_object(parse_json(last), "the settings"), "the settings")
+    except ValueError:
+        others = {}
+    if not flags and not others:
+        raise SideError(f"{side.spec}: prints neither flags of XLA nor settings of TensorFlow: {printed[-300:]}")
+    return flags | {name: Default(value) for name, value in others.items()}
+
+
+def _run(side: Side, program: str, extra: Mapping[str, str]) -> str:
+    env = worker_environment(dict(os.environ), side, extra)
+    try:
+        done = subprocess.run(
+            [side.executable, "-c", program], env=env, capture_output=True, text=True, errors="replace", check=False,
+            timeout=_SECONDS, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SideError(f"{side.spec}: its flags cannot be read: {error}") from None
+    return done.stderr + done.stdout
+
+
+def candidates(good: Mapping[str, Default], bad: Mapping[str, Default]) -> list[Candidate]:
+    """Return the settings of the bad side to race, those with another default first, at most `MOST_DEFAULTS`.
+
+    A new flag is set to what the good side probably did: a switch to its opposite, and a number to 1 and to its double.
+    """
+    changed: list[Candidate] = []
+    new: list[Candidate] = []
+    for name, now in bad.items():
+        was, (value, kind) = good.get(name), now
+        if was == now or any(part in name.lower() for part in _SKIPPED) or name.startswith("Keras"):
+            continue
+        if was is not None:
+            changed.append(Candidate(name, was.value, value, was.value))
+        elif kind == "bool":
+            new.append(Candidate(name, "", value, "false" if value == "true" else "true"))
+        elif kind.startswith("int") and value.isdigit() and int(value) > 1:
+            new += [Candidate(name, "", value, str(other)) for other in (1, 2 * int(value))]
+    # A switch that is on acts, and one that is off usually does not exist in effect.
+    new.sort(key=lambda one: ("cpu" not in one.name, one.now == "false"))
+    return [*changed, *new][:MOST_DEFAULTS]
+
+
+def set_back(side: Side, candidate: Candidate) -> Side:
+    """Return the side with this default set back."""
+    name, value = candidate.env
+    given = side.env.get(name, "")
+    both = f"{given} {value}".strip() if name == XLA else value
+    return replace(side, name=f"{side.name} with {value}"[:80], env={**side.env, name: both}, named=(*side.named, name))
+
+
+def share(bad: Ratio, back: Ratio) -> float:
+    """Return the share of a slowdown that a setting removes, on the scale of logarithms of ratios to the good side."""
+    return 1 - log(back.center) / log(bad.center)
+
+
+def search_defaults(
+    bad: Ratio, found: Sequence[Candidate], race: Callable[[Candidate], Ratio | str], tell: Callable[[str], None]
+) -> list[Removal]:
+    """Race candidates until one removes the slowdown; return each that removes a share of it, the largest first.
+
+    Args:
+        bad: The slowdown, a ratio to the good side.
+        race: Returns the ratio of the bad side with the candidate to the good side, or why it cannot run.
+    """
+    removals: list[Removal] = []
+    for number, candidate in enumerate(found, 1):
+        tell(f"default {number}/{len(found)}: {candidate.name}")
+        ratio = race(candidate)
+        if isinstance(ratio, str):
+            continue
+        removed = share(bad, ratio)
+        if removed >= NOTABLE and ratio.high < bad.center:
+            removals.append(Removal(candidate, removed, ratio))
+            if removed >= ENOUGH:
+                break
+    return sorted(removals, key=lambda removal: -removal.share)
+
+
 # Name causes: what graphs, profiles and samples show, and where they show nothing, the defaults of a version
 
 
@@ -177,7 +378,9 @@ class Causes:
                 self.tell("comparing defaults")
                 tried = candidates(*(self._defaults_of(entrant.side) for entrant in sides))
                 tried.sort(key=lambda candidate: candidate not in self._known)
-                removals = search(ratio, tried, lambda candidate: self._with_default(sides, candidate), self.tell)
+                removals = search_defaults(
+                    ratio, tried, lambda candidate: self._with_default(sides, candidate), self.tell
+                )
                 self._known |= {removal.candidate for removal in removals}
                 lines = [*map(str, removals), *lines]
             except SideError as error:
