@@ -97,6 +97,15 @@ def test_old_and_new_come_from_the_rounds():
     assert (one.old, one.new, one.estimated) == (1.0, 1.1, False)
 
 
+def test_times_that_a_benchmark_takes_itself_have_no_unit():
+    slower = verdict("a", Outcome.REGRESSED, 1.1)
+    both = rounds("a", "baseline", 17256.0), rounds("a", "contender", 18981.6)
+    own = replace(slower, reason=slower.reason.noted(because(Note.OWN_TIMES)))
+    (usual,), (theirs,) = (summarize(made(row, rounds=both)).findings[Group.REGRESSIONS] for row in (slower, own))
+    assert usual.sides() == "17256 s -> 18982 s"
+    assert theirs.sides() == "17,256 -> 18,982"
+
+
 @pytest.mark.parametrize("policy", [{}, {"minimum_effect": "x"}, {"minimum_effect": 0}, {"minimum_effect": 1e9}])
 def test_a_policy_of_unknown_form_gets_the_default_threshold(policy):
     assert minimum_effect(policy) == 0.01

@@ -43,7 +43,7 @@ class VersionTimes:
 def approximate(one: CaseFinding) -> str:
     """Format the new time of a case, with a tilde if it is an estimate."""
     assert one.new is not None
-    return f"{'~' if one.estimated else ''}{duration(one.new)}"
+    return f"{'~' if one.estimated else ''}{one.shown(one.new)}"
 
 
 def calls_that_differ(verdict: Verdict) -> str:
@@ -239,7 +239,13 @@ class CaseFinding:
 
     def sides(self, arrow: str = "->") -> str:
         """Return the time before and now: ``4.02 ms -> ~4.32 ms``; ``""`` if one is unknown."""
-        return f"{duration(self.old)} {arrow} {approximate(self)}" if self.old and self.new else ""
+        return f"{self.shown(self.old)} {arrow} {approximate(self)}" if self.old and self.new else ""
+
+    def shown(self, seconds: float) -> str:
+        """Format a time; one that the benchmark takes itself without a unit, since some report microseconds."""
+        if all(note.code is not Note.OWN_TIMES for note in self.timed.reason.notes):
+            return duration(seconds)
+        return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
     @property
     def timed(self) -> Verdict:

@@ -219,7 +219,7 @@ def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: f
     if timed.ratio is not None:
         lines.append(_comparison(one, timed.ratio, limits, width, reach))
     elif one.new is not None and verdict.outcome is not Outcome.ERROR:
-        lines.append(Text(f"{_INDENT}{duration(one.new)} now"))
+        lines.append(Text(f"{_INDENT}{one.shown(one.new)} now"))
     lines += [Text(f"{_INDENT}{rates(*both, unit)}") for unit, both in list(timed.rates.items())[:1]]
     if tail := calls_that_differ(timed):
         lines.append(_hanging(tail, width))
