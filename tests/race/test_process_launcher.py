@@ -73,7 +73,7 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
     [
         ("set-up", "die", WorkerDied, "exit code 3"),
         ("set-up", "crash", WorkerDied, "SIGSEGV"),
-        ("set-up", "hang", WorkerHung, "did not answer within 0.5 s"),
+        ("set-up", "hang", WorkerHung, "did not answer within 0.5 s, and was killed: its set-up and first call must"),
         ("set-up", "stop", WorkerHung, "was killed"),
         ("set-up", "skip", BenchmarkSkipped, "not here"),
         ("set-up", "fail", BenchmarkError, "^it broke"),

@@ -168,7 +168,9 @@ class ProcessLaunch:
         """Wait until each process waits for the other one, or is prepared."""
         self._met += 1
         for entrant in tuple(self._waiting):
-            hung = "the step has not returned from its first call" if self._met > 1 else ""
+            loops = self.entrants[entrant].case.alone
+            hung = "its method must take less time" if loops else "its set-up and first call must take less time"
+            hung = "the step has not returned from its first call" if self._met > 1 else hung
             waited = time.monotonic() - self._since
             reply = self._reply(entrant, protocol.Preparing, "", self.policy.setup_seconds, waited, hung)
             if isinstance(reply, Prepared | Failure):
