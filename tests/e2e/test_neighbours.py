@@ -329,6 +329,12 @@ def test_a_folder_below_without_an_ini_file_is_named_with_the_fix(place):
     refused(place, place.run(*AGAINST), 5, line)
 
 
+def test_a_given_folder_without_tests_is_named_with_the_names_that_pytest_collects(place):
+    (place.root / "docs").mkdir()
+    fix = re.escape("pytest collects functions named test_* from files named test_*.py or *_test.py")
+    refused(place, place.run(*AGAINST, "docs"), 5, f"no benchmark was collected in docs; {fix}")
+
+
 def test_the_folder_of_the_benchmarks_races_a_commit_of_the_project(place):
     place.commit()
     place.folder = place.root / "benchmarks"

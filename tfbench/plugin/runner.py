@@ -400,8 +400,12 @@ class Runner:
             files = some(self._unlisted, 3)
             self._notes.append(f"left out, because {TF_TEST_FILES} in the ini file does not name them: {files}")
         if not items and not self._uncollected:
+            where = str(self._config.invocation_params.dir)
             fix = "start pytest in the project's folder, or add a pytest.ini there, which pytest finds from below"
-            self._notes.append(f"no benchmark was collected in {self._config.invocation_params.dir}; {fix}")
+            if self._config.args_source is pytest.Config.ArgsSource.ARGS:
+                where, names = " ".join(self._config.args), " or ".join(self._config.getini("python_files"))
+                fix = f"pytest collects functions named test_* from files named {names}"
+            self._notes.append(f"no benchmark was collected in {where}; {fix}")
 
     def selected(self, items: list[pytest.Item]) -> None:
         """Drop every item that is not a benchmark of this run, and prepare to run the rest.
