@@ -79,6 +79,28 @@ def test_their_ops_take_turns_and_their_reported_times_are_compared_launch_by_la
     assert "cannot slow down a method that loops by itself" in slower.reason("LoopBenchmark.benchmark_add__small")
 
 
+LOOP = """
+import tensorflow as tf
+
+
+class Loop(tf.test.Benchmark):
+    def benchmark_x(self):
+        with open("ran", "a") as file:
+            file.write("x")
+        self.report_benchmark(wall_time=0.001)
+"""
+
+
+@pytest.mark.tensorflow
+def test_a_method_that_takes_its_own_time_runs_in_timed_launches_only(project: Project):
+    project.write(LOOP, "loop_benchmark.py")
+    project.write("[pytest]\ntfbench_tf_test_benchmarks =\n    *_benchmark.py\n", "pytest.ini")
+    done = project.run("--against", "self")
+    (row,) = done.report["verdicts"]
+    assert (row["metric"], row["outcome"]) == ("time", "unchanged"), done.output
+    assert len((project.root / "ran").read_text()) == 2 * row["launches"]
+
+
 UNLISTED = """
 import tensorflow as tf
 from tensorflow.python.framework import test_util

@@ -213,7 +213,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     shown = judged(case, confirmed_race.usual, used)
     calls = calls_of(baseline.runs, contender.runs)
     by_tail = decision.statistic is Statistic.TAIL or decision.reason.code is ReasonCode.TAIL_NOT_DECIDED
-    taken = any(REPORTED in run.facts for run in contender.runs)
+    taken = _takes_own_time(contender)
     reason = decision.reason.noted(
         because(Note.CALLS, before=calls[0], now=calls[1]) if calls and by_tail else None,
         because(Note.OWN_TIMES) if taken else None,
@@ -492,6 +492,9 @@ class MetricChecker:
         """
         case = result.case
         assert result.verdict is not None
+        own_times = _takes_own_time(result.sample) and (baseline is None or _takes_own_time(result.baseline))
+        if own_times and not case.claims:
+            return result  # there is no step to read, and a probing launch would repeat the whole method
         there = baseline.entrant(case) if baseline else None
         self.look([*(Entrant(one, side) for one in (*group, case)), *([there] if there else [])])
         mine = self._probed[side.name, case.name]
@@ -659,6 +662,11 @@ class MetricChecker:
 
 def _not_probed(case: Case, timed: str, failure: Failure) -> Verdict:
     return Verdict(case, Outcome.ERROR, because(ReasonCode.NOT_PROBED, timed=timed, error=str(failure)), PROBES)
+
+
+def _takes_own_time(sample: Sample | None) -> bool:
+    """Tell whether a benchmark loops by itself and reports its time."""
+    return sample is not None and any(REPORTED in run.facts for run in sample.runs)
 
 
 def _facts(result: CaseResult) -> list[JSON]:
