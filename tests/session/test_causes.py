@@ -29,7 +29,7 @@ def test_an_op_is_named_beside_the_raced_slowdown_which_it_may_exceed():
     (line,) = op_lines(
         Attribution(0.0005, 0.000615, (Cause(TimeCategory.HOST, ("Conv2D",), (), 0.00012, 1.04),), 1, ()), 0.058
     )
-    assert line == "op: Conv2D +0.12 ms per profiled step, 100% of its slowdown (+23%, raced: +5.8%)"
+    assert line == "op: Conv2D +120 µs per profiled step, 100% of its slowdown (+23%, raced: +5.8%)"
 
 
 def test_ops_are_named_if_they_hold_half_of_the_slowdown():
