@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,7 @@ from tfbench.model import Case, Ratio
 from tfbench.sides.spec import Side
 from tfbench.suite.axes import Variant
 from tfbench.versions import standalone
-from tfbench.versions.repro import BugReport, ReproResult, about, compose, run
+from tfbench.versions.repro import ReproResult, about, bug_report, compose, run
 
 AXES = """
     import numpy as np
@@ -227,17 +226,8 @@ def test_the_report_names_versions_ratio_causes_and_command(tmp_path):
     }
     case = Case("b.py::test_work", "test_work", "g")
     shown = ReproResult(1.56, 1.54, 1.57, True, "ratio 1.560 (launches from 1.540 to 1.570)")
-    report = BugReport(
-        case,
-        sides,
-        Ratio(1.5, 1.4, 1.6, 0.95),
-        6,
-        shown,
-        ["XLA: 24 kernels, 3 now"],
-        ["  add +1 ms"],
-        "tfbench repro x",
-    )
-    text = report.render(Path("repro_work.py"), "print(1)\n")
+    raced, changed = (Ratio(1.5, 1.4, 1.6, 0.95), 6), ["XLA: 24 kernels, 3 now", "add +1 ms"]
+    text = bug_report(case, sides, raced, shown, changed, "tfbench repro x", "repro_work.py", "print(1)\n")
     assert text.startswith("# test_work is 1.50 times slower with tensorflow==2.21.0 than with tensorflow==2.17.1\n")
     for part in (
         "1.500 (1.400 to 1.600)",
@@ -280,11 +270,11 @@ def test_the_report_names_both_tensorflow_and_keras_where_both_differ():
     shown = ReproResult(1.56, 1.54, 1.57, True, "")
     ratio = Ratio(1.5, 1.4, 1.6, 0.95)
     case = Case("b.py::test_work", "test_work", "g")
-    text = BugReport(case, sides, ratio, 6, shown, [], [], "").render(Path("repro_work.py"), "")
+    text = bug_report(case, sides, (ratio, 6), shown, [], "", "repro_work.py", "")
     title = "slower with TensorFlow 2.21.0 and Keras 3.12.0 than with TensorFlow 2.15.1 and Keras 2.15.0"
     assert title in text.partition("\n")[0]
     assert "Both TensorFlow and Keras differ" in text
     sides["tensorflow-cpu==2.21.0"]["packages"]["keras"] = "2.15.0"
-    text = BugReport(case, sides, ratio, 6, shown, [], [], "").render(Path("repro_work.py"), "")
+    text = bug_report(case, sides, (ratio, 6), shown, [], "", "repro_work.py", "")
     assert "slower with tensorflow-cpu==2.21.0 than with 2.15.1" in text.partition("\n")[0]
     assert "Both TensorFlow" not in text

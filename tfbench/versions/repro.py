@@ -101,9 +101,8 @@ class Extracted:
         """
         environments = {label: launcher.environment(side) for label, side in zip(self.labels, self.sides, strict=True)}
         other, own = (Entrant(self.case, side) for side in self.sides)
-        changed = changes(launcher, policy, other, own)
-        report = BugReport(self.case, environments, *found, shown, changed, profile, made)
-        return report.render(file, self.code)
+        changed = [*changes(launcher, policy, other, own), *map(str.strip, profile)]
+        return bug_report(self.case, environments, found, shown, changed, made, file.name, self.code)
 
 
 # Compose the file of a repro, run it, and write the text of a bug report about it
@@ -316,77 +315,83 @@ def run(file: Path, own: str, other: str, seconds: float) -> ReproResult:
     return ReproResult(ratio, low, high, done.returncode == 0, done.stdout.strip())
 
 
-@dataclass(frozen=True)
-class BugReport:
-    """What a bug report says besides the code."""
+_REPORT = """\
+# {case} is {factor:.2f} times {word} with {names[1]} than with {names[0]}
 
-    case: Case
-    sides: Mapping[str, JSON]
-    """Label -> environment of the other side, and of this one."""
-    ratio: Ratio
-    launches: int
-    repro: ReproResult
-    changes: Sequence[str]
-    """Changes of graphs and exact metrics, a line each."""
-    profile: Sequence[str]
-    """What profiles show, a line each."""
-    command: str
-    """The command that made it."""
+Time with {own} / time with {other}: {ratio}, at {confidence:.0%} confidence,
+from {launches} of fresh processes that took turns of 0.3 ms on one machine.
 
-    def render(self, file: Path, code: str) -> str:
-        """Return the text of the report as Markdown, with the code of the file."""
-        other, own = self.sides
-        change = self.ratio.center if self.ratio.center > 1 else 1 / self.ratio.center
-        word = "slower" if self.ratio.center > 1 else "faster"
-        workload, here = self.case.short_name, machine()
-        packages = [self.sides[label].get("packages", {}) for label in (other, own)]
-        rows = [
-            ("Python", *(str(self.sides[label].get("python", "")) for label in (other, own))),
-            *((name, *(one.get(name, "-") for one in packages)) for name in sorted({*packages[0], *packages[1]})),
-        ]
-        names = _named((other, own), packages)
-        several = len(_versions_of(packages)) > 1
-        table = [f"| | {other} | {own} |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rows)]
-        return "\n".join(
-            [
-                f"# {workload} is {change:.2f} times {word} with {names[1]} than with {names[0]}",
-                "",
-                f"Time with {own} / time with {other}: {times(self.ratio)}, at {self.ratio.confidence:.0%} confidence,",
-                f"from {plural(self.launches, 'launch')} of fresh processes that took turns of 0.3 ms on one machine.",
-                "",
-                "## Versions",
-                "",
-                *table,
-                "",
-                f"System: {platform.platform()}, {brief(here['processor'])}, {plural(int(here['processors']), 'processor')}",
-                "",
-                "## Standalone code",
-                "",
-                f"`{file.name}` needs TensorFlow, NumPy and the standard library. It races both sides in turns:",
-                "",
-                "```",
-                f"$ {command('python', file.name, '--other', 'OTHER_PYTHON')}",
-                self.repro.output,
-                "```",
-                "",
-                "## What changed",
-                "",
-                *([f"- {_SEVERAL}"] if several else []),
-                *(f"- {line}" for line in self.changes),
-                *(f"- {line.strip()}" for line in self.profile),
-                "",
-                f"Made by tfbench: `{self.command}`",
-                "",
-                "<details><summary>The file</summary>",
-                "",
-                "```python",
-                code.rstrip(),
-                "```",
-                "",
-                "</details>",
-                "",
-            ]
-        )
+## Versions
+
+| | {other} | {own} |
+| --- | --- | --- |
+{versions}
+
+System: {system}
+
+## Standalone code
+
+`{file}` needs TensorFlow, NumPy and the standard library. It races both sides in turns:
+
+```
+$ {command}
+{output}
+```
+
+## What changed
+
+{changes}
+
+Made by tfbench: `{made}`
+
+<details><summary>The file</summary>
+
+```python
+{code}
+```
+
+</details>
+"""
+
+
+def bug_report(
+    case: Case,
+    sides: Mapping[str, JSON],
+    found: tuple[Ratio, int],
+    shown: ReproResult,
+    changed: Sequence[str],
+    made: str,
+    file: str,
+    code: str,
+) -> str:
+    """Return the text of a bug report as Markdown.
+
+    Args:
+        sides: Label -> environment of the other side, and of this one.
+        found: Ratio and launches of the race.
+        changed: What differs between the sides, a line each.
+        made: The command that made the file.
+        file: Its name.
+    """
+    (other, own), (ratio, launches), here = sides, found, machine()
+    packages = [side.get("packages", {}) for side in sides.values()]
+    rows = [("Python", *(str(side.get("python", "")) for side in sides.values()))]
+    rows += [(name, *(one.get(name, "-") for one in packages)) for name in sorted({*packages[0], *packages[1]})]
+    several = _versions_of(packages)
+    names = [
+        " and ".join(f"{product} {versions[side]}" for product, versions in several.items() if versions[side])
+        if len(several) > 1
+        else label
+        for side, label in enumerate(sides)
+    ]
+    return _REPORT.format(
+        case=case.short_name, factor=max(ratio.center, 1 / ratio.center), word="slower" if ratio.center > 1 else "faster",
+        names=names, other=other, own=own, ratio=times(ratio), confidence=ratio.confidence, launches=plural(launches, "launch"),
+        versions="\n".join(f"| {' | '.join(row)} |" for row in rows),
+        system=f"{platform.platform()}, {brief(here['processor'])}, {plural(int(here['processors']), 'processor')}",
+        file=file, command=command("python", file, "--other", "OTHER_PYTHON"), output=shown.output,
+        changes="\n".join(f"- {line}" for line in [*[_SEVERAL] * (len(several) > 1), *changed]), made=made, code=code.rstrip(),
+    )  # fmt: skip
 
 
 _PRODUCTS = {**dict.fromkeys(TENSORFLOWS, "TensorFlow"), "keras": "Keras", "tf-keras": "tf-keras"}
@@ -402,17 +407,6 @@ def _versions_of(packages: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, 
     found = [{product: side[name] for name, product in _PRODUCTS.items() if name in side} for side in packages]
     every = {product: tuple(side.get(product, "") for side in found) for product in dict.fromkeys(_PRODUCTS.values())}
     return {product: versions for product, versions in every.items() if len(set(versions)) > 1}
-
-
-def _named(labels: Sequence[str], packages: Sequence[Mapping[str, str]]) -> list[str]:
-    """Name each side by every product that differs; by its label if at most one does."""
-    differing = _versions_of(packages)
-    if len(differing) < 2:
-        return list(labels)
-    return [
-        " and ".join(f"{product} {versions[side]}" for product, versions in differing.items() if versions[side])
-        for side in range(len(labels))
-    ]
 
 
 def about(case: Case, other: str, own: str) -> str:
