@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec import field as struct_field
 
 from tfbench.model.case import JSON, TIME, Case, Word
 from tfbench.model.formats import (
+    FORMS,
     Amount,
     Cost,
     Count,
     Digest,
+    Form,
+    Fraction,
     Free,
     Name,
     Number,
+    Record,
     Seconds,
     Share,
     Text,
     Texts,
     Time,
     exactly,
+    plain,
 )
 from tfbench.model.measurement import Calls, Ratio, StoredRounds
 from tfbench.model.reasons import Reason
@@ -388,3 +394,80 @@ class RateRow:
     """Kind of injected slow calls -> share of its trials with the verdict regressed."""
     seconds_tails: Mapping[str, float] = field(default_factory=dict)
     """The same kind -> median cost of its verdicts."""
+
+
+# The form of a type in the file, where it is another one than in memory
+
+
+class _Sides(Struct, frozen=True):
+    baseline: int | float | None
+    contender: int | float | None
+
+
+class _CallsOfSides(Struct, frozen=True):
+    baseline: Calls
+    contender: Calls
+
+
+class _Thresholds(Struct, frozen=True):
+    minimum_effect: Fraction
+    tolerance: Fraction
+
+
+class _Reason(Struct, frozen=True, omit_defaults=True):
+    code: Name
+    message: Text
+    facts: Free = struct_field(default_factory=dict)
+    notes: tuple[_Reason, ...] = ()
+
+
+def _written(reason: Reason) -> _Reason:
+    return _Reason(str(reason.code), reason.message, dict(reason.facts), tuple(map(_written, reason.notes)))
+
+
+def _read(row: _Reason) -> Reason:
+    return Reason(row.code, row.message, row.facts, tuple(map(_read, row.notes)))
+
+
+def _pair(kind: Any) -> Form:
+    return Form(kind, lambda pair: kind(*pair), lambda row: (row.baseline, row.contender))
+
+
+FORMS |= {
+    Reason: Form(_Reason, _written, _read),
+    tuple[float | None, float | None]: _pair(_Sides),
+    tuple[Calls, Calls]: _pair(_CallsOfSides),
+}
+
+
+def _full_case(row: Any) -> Case:
+    own = row.thresholds
+    return Case(
+        row.case,
+        row.workload,
+        row.case.partition("[")[0],
+        tuple(sorted(row.variant.items())),
+        thresholds=tuple(plain(own).items()) if own else (),
+    )
+
+
+_NAMED = {"case": (Name, lambda case: case.name)}
+_VERDICT = Record(
+    Verdict,
+    {
+        **_NAMED,
+        "workload": (Name, lambda case: case.workload),
+        "variant": (Texts, lambda case: case.levels),
+        "thresholds": (
+            _Thresholds | None,
+            lambda case: _Thresholds(**dict(case.thresholds)) if case.thresholds else None,
+        ),
+    },
+    _full_case,
+)
+FORMS |= {
+    Verdict: _VERDICT.form(),
+    VariantResult: Record(VariantResult, _NAMED, lambda row: Case.named(row.case)).form(),
+    Skip: Record(Skip, _NAMED, lambda row: Case.named(row.case)).form(),
+    SuiteVerdict: Record(SuiteVerdict).form(),
+}

@@ -12,93 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Calls, Case, Reason, Report, Skip, SuiteVerdict, VariantResult, Verdict, formats
-from tfbench.model.formats import FORMS, Form, Fraction, Free, Name, Record, Text, Texts
+from tfbench.model import JSON, Reason, Report, VariantResult, Verdict, formats
+from tfbench.model.formats import FORMS, Record
 from tfbench.untrusted import brief, is_case, parse_json
 
 SCHEMA = "tfbench-report/1"
 LARGEST = 64 << 20
 """Maximum bytes. A report of ten thousand cases with their rounds has 25 million."""
 
-# The form of a type in the file, where it is another one than in memory
-
-
-class _Sides(msgspec.Struct, frozen=True):
-    baseline: int | float | None
-    contender: int | float | None
-
-
-class _CallsOfSides(msgspec.Struct, frozen=True):
-    baseline: Calls
-    contender: Calls
-
-
-class _Thresholds(msgspec.Struct, frozen=True):
-    minimum_effect: Fraction
-    tolerance: Fraction
-
-
-class _Reason(msgspec.Struct, frozen=True, omit_defaults=True):
-    code: Name
-    message: Text
-    facts: Free = msgspec.field(default_factory=dict)
-    notes: tuple[_Reason, ...] = ()
-
-
-def _written(reason: Reason) -> _Reason:
-    return _Reason(str(reason.code), reason.message, dict(reason.facts), tuple(map(_written, reason.notes)))
-
-
-def _read(row: _Reason) -> Reason:
-    return Reason(row.code, row.message, row.facts, tuple(map(_read, row.notes)))
-
-
-def _pair(kind: Any) -> Form:
-    return Form(kind, lambda pair: kind(*pair), lambda row: (row.baseline, row.contender))
-
-
-FORMS |= {
-    Reason: Form(_Reason, _written, _read),
-    tuple[float | None, float | None]: _pair(_Sides),
-    tuple[Calls, Calls]: _pair(_CallsOfSides),
-}
-
-
-def _full_case(row: Any) -> Case:
-    own = row.thresholds
-    return Case(
-        row.case,
-        row.workload,
-        row.case.partition("[")[0],
-        tuple(sorted(row.variant.items())),
-        thresholds=tuple(formats.plain(own).items()) if own else (),
-    )
-
-
-_NAMED = {"case": (Name, lambda case: case.name)}
-VERDICT = Record(
-    Verdict,
-    {
-        **_NAMED,
-        "workload": (Name, lambda case: case.workload),
-        "variant": (Texts, lambda case: case.levels),
-        "thresholds": (
-            _Thresholds | None,
-            lambda case: _Thresholds(**dict(case.thresholds)) if case.thresholds else None,
-        ),
-    },
-    _full_case,
-)
-VARIANT_RESULT = Record(VariantResult, _NAMED, lambda row: Case.named(row.case))
-FORMS |= {
-    Verdict: VERDICT.form(),
-    VariantResult: VARIANT_RESULT.form(),
-    Skip: Record(Skip, _NAMED, lambda row: Case.named(row.case)).form(),
-    SuiteVerdict: Record(SuiteVerdict).form(),
-}
 _REPORT = Record(Report, tag=SCHEMA)
 
 
