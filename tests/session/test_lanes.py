@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.fakes.suites import one_file
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
+from tfbench.session import case_runs
 from tfbench.session.request import RunRequest
 from tfbench.session.session import Session
 
@@ -81,6 +83,16 @@ def test_cases_that_may_be_skipped_wait_for_their_turn(session):
     report = run(opened)
     assert [(skip.case.name, skip.reason) for skip in report.skips] == [("t.py::test_3", "not today")]
     assert len([row for row in report.verdicts if row.metric == "time"]) == len(CASES) - 1
+
+
+@pytest.mark.parametrize(
+    ("device", "levels", "apart"), [("cpu", (), False), ("all", (), True), ("all", (("device", "cpu"),), False)]
+)
+def test_a_case_that_may_run_on_a_gpu_needs_the_machine(session, monkeypatch, device, levels, apart):
+    monkeypatch.setattr(case_runs, "has_driver", lambda: True)
+    opened = session(2).lanes
+    opened._request = replace(opened._request, device=device)
+    assert opened._apart((replace(CASES[2], variant=levels),)) is apart
 
 
 def test_a_case_that_breaks_is_an_error_and_the_others_go_on(session):

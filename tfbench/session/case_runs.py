@@ -383,7 +383,7 @@ class CaseLanes:
             case.cpus == "all"
             or case.alone
             or case.name in self._request.uncertain
-            or (has_driver() and case.levels.get("device") != "cpu")
+            or (has_driver() and "cpu" not in (self._request.device, case.levels.get("device")))
             for case in group
         )
 
