@@ -390,12 +390,15 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None
         ahead = not on_device and works_on()
-        waits = not on_device and by_system and waited > _WAITS and waits_ahead(block, self.request.warmup[0])
-        if ahead or waits:
-            iteration = pace(block, self.request.warmup[0])
+        may_wait = not on_device and by_system and waited > _WAITS
+        paced = waits_ahead(block, self.request.warmup[0]) if may_wait else None
+        if ahead or paced:
+            iteration = paced or pace(block, self.request.warmup[0])
         by_processor = by_system and len(self.request.cpus) == 1 and not on_device
         waiting = waiting if by_processor else None
-        self.channel.send(Prepared(iteration, self.facts, on_device, waiting, untimed, first, ahead or waits, waits))
+        self.channel.send(
+            Prepared(iteration, self.facts, on_device, waiting, untimed, first, bool(ahead or paced), bool(paced))
+        )
         inbox, *outboxes = self.pipes
         seed = self.request.seed + self.request.entrant
 

@@ -324,8 +324,10 @@ def works_on() -> bool:
     return time.process_time_ns() - used > _BUSY * _REST * 1e9
 
 
-def waits_ahead(block: Block, seconds: float) -> bool:
-    """Return whether calls after a rest are faster than calls in succession, because their waits have gone on meanwhile.
+def waits_ahead(block: Block, seconds: float) -> float | None:
+    """Return the seconds of a call in succession, if calls after a rest are faster because their waits have gone on.
+
+    Otherwise the answer is ``None``.
 
     A prefetching pipeline whose elements wait for a server uses no processor, so `works_on` does not see it.
 
@@ -339,7 +341,7 @@ def waits_ahead(block: Block, seconds: float) -> bool:
         time.sleep(before)
         began, ended = block(1)
         rested += ended - began
-    return rested * 1e-9 < _FASTER * calls * min(before, pace(block, seconds))
+    return before if rested * 1e-9 < _FASTER * calls * min(before, pace(block, seconds)) else None
 
 
 def pace(block: Block, seconds: float) -> float:
