@@ -34,7 +34,8 @@ _TOGETHER = {
     "setup": (),
     "versions": ("bisect", "repro", "versions"),
 }
-"""Modules with several commands, or with what commands share. Any other module of ``tfbench/commands/`` is one command, with the name of the module."""
+"""Modules with several commands, or with what commands share. Any other module of ``tfbench/commands/`` is one command,
+with the name of the module."""
 
 
 def _commands() -> dict[str, str]:
