@@ -80,6 +80,16 @@ def test_the_summary_for_assistants_has_sides_counts_and_each_regression_with_it
     assert "errors and missing cases (2):" in lines
 
 
+def test_a_summary_for_assistants_without_regressions_has_room_for_the_others():
+    rows = [
+        replace(verdict(f"open{number}", Outcome.INCONCLUSIVE), reason=Reason("not-decided", "not decided: " + "why " * 40))
+        for number in range(12)
+    ]
+    text = summary_text(complete(rows))
+    assert "inconclusive or incomparable (12):" in text
+    assert text.count("  reason: not decided") == 12
+
+
 @pytest.mark.parametrize("extra", ["", "x" * 3_000, "é語" * 30, HOSTILE * 20])
 def test_ten_thousand_regressions_are_summarized_for_assistants_in_two_thousand_tokens(extra):
     rows = [

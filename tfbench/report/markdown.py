@@ -173,7 +173,7 @@ def side_by_side(versions: VersionTimes | None) -> str:
 BRIEF = 5_500
 """Maximum bytes of `summary_text`, at most 2,000 tokens: a tokenizer made 2,377 tokens of 7,395 bytes of a report."""
 _BRIEF_ROOM = {Group.REGRESSIONS: 0, Group.ERRORS: 800, Group.INCONCLUSIVE: 300, Group.IMPROVEMENTS: 200}
-"""Maximum bytes of each part. Regressions have the rest."""
+"""Bytes of each part. Regressions have the rest, and a part has what those before it leave."""
 _TITLE = 100
 """Maximum bytes of a title and of the line that counts the cases left out."""
 _FIELD, _COMMAND = 200, 1_000
@@ -206,8 +206,10 @@ def summary_text(report: Report, notes: Sequence[str] = (), *, strict: bool = Fa
     lines = [f"{name}: {brief(text, _FIELD)}" for name, text in head.items() if text]
     left = BRIEF - sum(_bytes(line) + 1 for line in lines) - sum(room + _TITLE for room in _BRIEF_ROOM.values())
     for group, room in _BRIEF_ROOM.items():
+        left += room
         if findings := summary.findings[group]:
-            taken = _taken([_brief_row(one) for one in findings], room or left, _bytes)
+            taken = _taken([_brief_row(finding) for finding in findings], left, _bytes)
+            left -= sum(_bytes(row) + 1 for row in taken)
             rest = [f"- and {len(findings) - len(taken)} more"] if len(findings) > len(taken) else []
             lines += ["", f"{group.heading} ({len(findings)}):", *taken, *rest]
     return "\n".join(lines) + "\n"
