@@ -82,7 +82,9 @@ def test_the_summary_for_assistants_has_sides_counts_and_each_regression_with_it
 
 def test_a_summary_for_assistants_without_regressions_has_room_for_the_others():
     rows = [
-        replace(verdict(f"open{number}", Outcome.INCONCLUSIVE), reason=Reason("not-decided", "not decided: " + "why " * 40))
+        replace(
+            verdict(f"open{number}", Outcome.INCONCLUSIVE), reason=Reason("not-decided", "not decided: " + "why " * 40)
+        )
         for number in range(12)
     ]
     text = summary_text(complete(rows))
