@@ -28,7 +28,6 @@ from tfbench.model import (
     Case,
     Note,
     Outcome,
-    Rate,
     Ratio,
     Reason,
     ReasonCode,
@@ -51,8 +50,7 @@ from tfbench.report.summary import VersionTimes
 from tfbench.sides.environments import minor
 from tfbench.stats.interval import Floats
 from tfbench.storage import baselines
-from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, some, times
-from tfbench.versions.matrix import SCHEMA as VERSIONS
+from tfbench.untrusted import a_list, a_text, an_object, brief, described, some, times
 
 # The times of a case in a result file
 
@@ -105,31 +103,6 @@ def read(path: Path) -> ResultFile:
             raise ReportError(f"{brief(path)} cannot be compared: {brief(report.gap)}")
         return of_report(str(path), report)
     return of_content(str(path), content)
-
-
-def medians(path: Path) -> dict[str, Mapping[str, float]]:
-    """Map the label of each side to its median seconds by case; a comparison of versions has several sides.
-
-    Raises `ReportError` as `read` does.
-    """
-    content = content_of(path)
-    if content.get("schema") != VERSIONS:
-        return {path.name: {name: timing.median for name, timing in read(path).times.items()}}
-    try:
-        cases = [an_object(case, "a case") for case in a_list(content["cases"], "cases")]
-        return {f"{label} in {path.name}": _of_side(cases, label) for label in an_object(content["sides"], "sides")}
-    except (ValueError, KeyError) as error:
-        raise ReportError(f"{brief(path)} is not of the schema {VERSIONS} ({described(error)})") from None
-
-
-def _of_side(cases: Sequence[JSON], label: str) -> dict[str, float]:
-    """Read the medians of a side from the cases of a comparison of versions; a case may have no time there."""
-    found = {}
-    for case in cases:
-        entry = an_object(an_object(case["sides"], "sides")[label], label)
-        if entry.get("median_seconds") is not None:
-            (found[a_text(case["case"], "case")],) = times([entry["median_seconds"]], label)
-    return found
 
 
 def content_of(path: Path) -> dict[str, Any]:
@@ -348,15 +321,14 @@ def _timing(case: str, seconds: Any, raw: Any) -> Timing:
     return Timing(median(rounds) if rounds else times([seconds], case)[0], (rounds,) if rounds else ())
 
 
-# Combine result files of any kind into a report: reports, shards, saved times, versions and calibrations
+# Combine result files of any kind into a report: reports, shards and saved times
 
 
-CALIBRATION = "tfbench-calibration/1"
 _NOT_RACED = "Median of each file relative to the first file. The runs did not race each other: a third of unchanged cases moves by more than 5% between sessions."
 
 
 def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
-    """Read the files of a report: one report or the shards of one run, or files with times; versions; a calibration.
+    """Read the files of a report: one report or the shards of one run, or files with times.
 
     Of several files with times, one that is no result file is left out with a note, and asv's description of a machine
     without.
@@ -367,7 +339,6 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     reports: list[tuple[str, Report]] = []
     timed: list[ResultFile] = []
     versions: VersionTimes | None = None
-    rate: Rate | None = None
     unread: list[str] = []
     known: list[tuple[str, dict[str, Any]]] = []
     for path in paths:
@@ -385,12 +356,7 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
         raise ReportError("; ".join(unread))  # no shard of a run may be left out
     notes = [f"left out: {why}" for why in unread]
     for name, content in known:
-        schema = content.get("schema")
-        if schema == VERSIONS:
-            versions = _versions(content, name)
-        elif schema == CALIBRATION:
-            rate = _rate(content, name)
-        elif schema is not None:
+        if "schema" in content:
             reports.append((name, _whole(json_format.report_of(content, name), name)))
     if reports and timed:
         raise ReportError(
@@ -410,7 +376,7 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
             versions = _side_by_side(timed)
     else:
         report = Report({"name": ""}, {})
-    return report, PageContext(false_alarms=rate, versions=versions, notes=notes)
+    return report, PageContext(versions=versions, notes=notes)
 
 
 def _whole(report: Report, name: str) -> Report:
@@ -457,40 +423,6 @@ def _side_by_side(files: Sequence[ResultFile]) -> VersionTimes:
         {name: [ratio(name, one) for one in files] for name in names},
         _NOT_RACED,
     )
-
-
-def _versions(content: JSON, name: str) -> VersionTimes:
-    """Read the ratios of a comparison of versions."""
-    try:
-        labels = list(an_object(content["sides"], "sides"))
-        reference = a_text(content["reference"], "reference")
-        ratios = {}
-        for row in a_list(content["cases"], "cases"):
-            sides = an_object(an_object(row, "a case")["sides"], "sides")
-            ratios[a_text(row["case"], "case")] = [_entry(sides.get(label), label == reference) for label in labels]
-    except (ValueError, KeyError) as error:
-        raise ReportError(f"{brief(name)} is not of the schema {VERSIONS} ({described(error)})") from None
-    return VersionTimes(labels, ratios, f"Ratio of time to {reference}, raced in the same rounds.")
-
-
-def _entry(entry: object, reference: bool) -> float | None:
-    found = an_object(entry or {}, "a side")
-    if found.get("median_seconds") is None:
-        return None
-    times([found["median_seconds"]], "median_seconds")
-    ratio = an_object(found.get("ratio") or {}, "ratio")
-    return a_number(ratio["center"], "center", 0) if ratio.get("center") is not None else 1.0 if reference else None
-
-
-def _rate(content: Mapping[str, object], name: str) -> Rate:
-    """Read the rate of false alarms of a calibration."""
-    try:
-        total = an_object(an_object(content["race"], "race")["total"], "total")
-        found = an_object(total["false_alarms"], "false_alarms")
-        low, high = (a_number(one, "interval", 0, 1) for one in a_list(found["interval"], "interval"))
-        return Rate(an_integer(found["hits"], "hits", 0), an_integer(found["trials"], "trials", 0), (low, high))
-    except (ValueError, KeyError) as error:
-        raise ReportError(f"{brief(name)} is not of the schema {CALIBRATION} ({described(error)})") from None
 
 
 # Compare the times of a case in two finished runs

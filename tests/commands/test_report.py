@@ -13,7 +13,6 @@ from tests.report.test_html_page import unpacked
 from tests.storage.test_baselines import BASELINE
 from tfbench import cli, compare
 from tfbench.compare import content_of, read, read_inputs
-from tfbench.errors import ReportError
 from tfbench.report import json_format
 from tfbench.storage.baselines import Baselines
 from tfbench.suite.shards import Shard, part
@@ -21,7 +20,6 @@ from tfbench.suite.shards import Shard, part
 ROOT = Path(__file__).parents[2]
 ASV = ROOT / "tests" / "data" / "asv-result.json"
 """What asv 0.6.6 has written, with the paths of the machine replaced."""
-VERSIONS = ROOT / "docs" / "data" / "versions-interleaved.json"
 PLAIN = DATA / "pytest_benchmark.json"
 
 
@@ -128,22 +126,6 @@ def test_a_baseline_is_shown(tmp_path):
     report, context = read_inputs([Baselines(tmp_path).save("first", BASELINE)])
     assert [one.case.name for one in report.variant_results] == list(BASELINE.samples)
     assert "tfbench baseline" in context.notes[0]
-
-
-def test_versions_and_a_calibration_add_to_a_report(saved, tmp_path):
-    rate = {"hits": 0, "trials": 10, "interval": [0.0, 0.3]}
-    calibration = tmp_path / "c.json"
-    calibration.write_text(json.dumps({"schema": "tfbench-calibration/1", "race": {"total": {"false_alarms": rate}}}))
-    report, context = read_inputs([saved, VERSIONS, calibration])
-    assert len(report.verdicts) > 30
-    assert context.false_alarms.trials == 10
-    cases = json.loads(VERSIONS.read_text())["cases"]
-    assert len(context.versions.ratios) == len(cases)
-    assert {ratios[0] for ratios in context.versions.ratios.values()} == {1.0, None}
-    damaged = tmp_path / "d.json"
-    damaged.write_text(json.dumps({"schema": "tfbench-calibration/1"}))
-    with pytest.raises(ReportError, match=r"d\.json is not of the schema"):
-        read_inputs([damaged])
 
 
 def test_shards_are_merged_and_two_whole_reports_refused(tmp_path, saved, capsys):

@@ -104,27 +104,6 @@ def test_a_side_that_does_not_start_is_a_reason_and_the_others_are_raced(project
 
 
 @pytest.mark.slow
-def test_earlier_results_are_shown_as_not_raced(project):
-    project.write(BENCHMARK)
-    saved = project.run("--benchmark-json=plain.json", "--save-baseline", "first", "-k", "work")
-    assert saved.code == 0, saved.output
-    first = ["versions", "self", "env:OTHER=1", "-k", "work"]
-    assert project.tfbench(*first, "--report-json", "v.json").returncode == 0
-    show_saved = ["--show-saved", ".tfbench/baselines/first.json", "--show-saved", "v.json"]
-    done = project.tfbench(*first, *show_saved, "--report-json", "w.json", "--report-markdown", "w.md")
-    assert done.returncode == 0, done.stderr
-    reported = json.loads((project.root / "w.json").read_text())["not_raced"]
-    assert set(reported) == {"first.json", "self in v.json", "env:OTHER=1 in v.json"}
-    assert all(list(medians) == ["benchmarks/test_mine.py::test_work"] for medians in reported.values())
-    assert "first.json, not raced" in (project.root / "w.md").read_text()
-    assert "not raced" in done.stdout.replace("\n", " ")
-    (project.root / "v.json").write_text('{"schema": "tfbench-versions/1", "sides": {"a": {}}}')
-    broken = project.tfbench(*first, *show_saved)
-    assert broken.returncode == 5
-    assert "v.json is not of the schema tfbench-versions/1" in broken.stderr
-
-
-@pytest.mark.slow
 def test_paths_select_benchmarks_of_another_directory_and_single_cases(project, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "pytest.ini").write_text("[pytest]\ntfbench_paths = .\n")
@@ -234,7 +213,6 @@ REFUSED = [
     (["self", "nonsense"], "is not understood"),
     (["self", "env:A=1", "-k", "nothing"], "no benchmark is selected"),
     (["self", "env:A=1", "--min-slowdown", "5"], "a smallest slowdown of 5: give a fraction between 0 and 0.5"),
-    (["self", "env:A=1", "--imports", "--min-slowdown", "0.1"], "imports are judged as steps that run once; leave"),
 ]
 
 

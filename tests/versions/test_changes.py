@@ -125,7 +125,7 @@ def test_one_table_lists_what_changed_by_case_and_kind():
     variants = {CASE.name: {"2.20": results[0], "2.21": results[1]}}
     made = Matrix({"2.20": about, "2.21": about}, (Row(CASE, tuple(results), rows),), 1.0, variants)
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(matrix.terminal(made, {}, 160))
+    console.print(matrix.terminal(made, 160))
     shown = " ".join(console.export_text().split())
     assert "what changed since 2.20" in shown
     assert "time 100 ms 150 ms 1.500 (1.400 to 1.600) op: SelectV2" in shown
@@ -133,16 +133,16 @@ def test_one_table_lists_what_changed_by_case_and_kind():
     assert "graph graph_ops 4 313 78.2" in shown
     assert "variants, ratio to the reference variant" in shown
     narrow = Console(width=80, record=True, file=io.StringIO())
-    narrow.print(matrix.terminal(made, {}, 80))
+    narrow.print(matrix.terminal(made, 80))
     lines = narrow.export_text().splitlines()
     assert any("op: SelectV2" in line for line in lines)  # in full, whatever the width
     assert sum("test_w[a=b]" in line for line in lines) == 3  # once in each table of cases
-    page = matrix.markdown(made, {})
+    page = matrix.markdown(made)
     assert "| case | what | before | now | ratio | cause |" in page
-    content = matrix.as_json(made, {}, POLICY.as_json())
+    content = matrix.as_json(made, POLICY.as_json())
     assert content["cases"][0]["changes"][0]["cause"] == "op: SelectV2"
     assert json.dumps(content)
-    shown = matrix.page(made, {})
+    shown = matrix.page(made)
     assert "<h1>Versions since 2.20</h1>" in shown
     assert '<td class="text ">op: SelectV2</td>' in shown
     assert '<td class="n regressed">1.500 (1.400 to 1.600)</td>' in shown

@@ -11,9 +11,10 @@ import pytest
 
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.model import Case, Ratio
+from tfbench.policy import preset
 from tfbench.sides.spec import Side
 from tfbench.suite.axes import Variant
-from tfbench.versions import standalone
+from tfbench.versions import repro, standalone
 from tfbench.versions.repro import ReproResult, about, bug_report, compose, run
 
 AXES = """
@@ -225,7 +226,7 @@ def test_the_report_names_versions_ratio_causes_and_command(tmp_path):
         "tensorflow==2.21.0": {"python": "3.11.7", "packages": {"tensorflow": "2.21.0"}},
     }
     case = Case("b.py::test_work", "test_work", "g")
-    shown = ReproResult(1.56, 1.54, 1.57, True, "ratio 1.560 (launches from 1.540 to 1.570)")
+    shown = ReproResult(1.56, True, "ratio 1.560 (launches from 1.540 to 1.570)")
     raced, changed = (Ratio(1.5, 1.4, 1.6, 0.95), 6), ["XLA: 24 kernels, 3 now", "add +1 ms"]
     text = bug_report(case, sides, raced, shown, changed, "tfbench repro x", "repro_work.py", "print(1)\n")
     assert text.startswith("# test_work is 1.50 times slower with tensorflow==2.21.0 than with tensorflow==2.17.1\n")
@@ -267,7 +268,7 @@ def test_the_report_names_both_tensorflow_and_keras_where_both_differ():
         "2.15.1": {"python": "3.11", "packages": {"tensorflow": "2.15.1", "keras": "2.15.0", "numpy": "1.26"}},
         "tensorflow-cpu==2.21.0": {"python": "3.11", "packages": {"tensorflow-cpu": "2.21.0", "keras": "3.12.0"}},
     }
-    shown = ReproResult(1.56, 1.54, 1.57, True, "")
+    shown = ReproResult(1.56, True, "")
     ratio = Ratio(1.5, 1.4, 1.6, 0.95)
     case = Case("b.py::test_work", "test_work", "g")
     text = bug_report(case, sides, (ratio, 6), shown, [], "", "repro_work.py", "")
@@ -278,3 +279,10 @@ def test_the_report_names_both_tensorflow_and_keras_where_both_differ():
     text = bug_report(case, sides, (ratio, 6), shown, [], "", "repro_work.py", "")
     assert "slower with tensorflow-cpu==2.21.0 than with 2.15.1" in text.partition("\n")[0]
     assert "Both TensorFlow" not in text
+
+
+def test_a_file_that_does_not_show_the_slowdown_is_refused(monkeypatch):
+    monkeypatch.setattr(repro, "run", lambda *given: ReproResult(0.9, False, "ratio 0.900"))
+    side = Side("a", sys.executable, None)
+    with pytest.raises(TfbenchError, match=r"a ratio of 1\.500, the extracted file 0\.900"):
+        repro._confirmed("", "repro_work.py", (side, side), 1.5, preset("quick"))

@@ -43,9 +43,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     """Make a report for people from saved files: a page, Markdown, or the summary of the terminal.
 
     A FILE is a report of --report-json, or each of the shards of one run; a saved baseline; a file of plain
-    pytest-benchmark or of asv. Several files with times are put side by side. A file of tfbench versions adds its heat
-    map, and a file of tfbench calibrate adds the measured rate of false alarms. Without an option, the command prints the
-    summary.
+    pytest-benchmark or of asv. Several files with times are put side by side. Without an option, the command prints the summary.
     """
     if arguments.html:
         check_library()

@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tfbench.commands.setup import CommandSetup, add_selections
-from tfbench.compare import medians
-from tfbench.errors import UsageError
 from tfbench.facts import packages
 from tfbench.fs import write_whole
 from tfbench.model import TIME
@@ -22,7 +20,7 @@ from tfbench.sides.spec import KINDS, TENSORFLOWS
 from tfbench.untrusted import command, plural
 from tfbench.versions import bisect, matrix
 from tfbench.versions.changes import RACED, Causes, ChangeFinder
-from tfbench.versions.matrix import IMPORTS, Findings, ImportLauncher, ordered, race, sides_of
+from tfbench.versions.matrix import ordered, race, sides_of
 from tfbench.versions.repro import reproduce
 
 
@@ -31,8 +29,6 @@ def add_versions(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(intermixed="words")
     option("words", metavar="VERSION|PATH", nargs="+", help="versions or specifications; files, cases")
     option("--reference", default="", metavar="VERSION", help="compare with this version, not the first")
-    text = "also show the times of an earlier result file, without racing them; repeatable"
-    option("--show-saved", type=Path, action="append", default=[], metavar="PATH", help=text)
     option("--policy", default="quick", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
     text = "smallest slowdown that counts, such as 0.05; a larger one takes fewer launches"
     option("--min-slowdown", type=float, metavar="FRACTION", help=text)
@@ -42,15 +38,12 @@ def add_versions(parser: argparse.ArgumentParser) -> None:
     option("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
     option("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
     option("--html", type=Path, metavar="PATH", help="write all results as a page")
-    text = "write each regression that DIR does not have into DIR, with a file that shows it"
-    option("--findings", type=Path, metavar="DIR", help=text)
     text = "only race: leave out other metrics than time, and with them their causes"
     option("--no-changes", action="store_true", help=text)
     option(
         "--no-causes", action="store_true", help="do not look for the causes of changes, which takes most of the time"
     )
     option("--no-variants", action="store_true", help="do not race the variants of a case against each other")
-    option("--imports", action="store_true", help="race the import of TensorFlow and Keras, instead of benchmarks")
     add_selections(parser)
 
 
@@ -66,12 +59,9 @@ def run_versions(arguments: argparse.Namespace) -> int:
     if arguments.html:
         check_library()
     if arguments.min_slowdown is not None:
-        if arguments.imports:
-            raise UsageError("--min-slowdown: imports are judged as steps that run once; leave the option out")
         policy = policy.with_slowdown(arguments.min_slowdown)
     paths = [word for word in arguments.words if Path(word.partition("::")[0]).exists()]
     labels = ordered([word for word in arguments.words if word not in paths], arguments.reference)
-    saved = {name: times for path in arguments.show_saved for name, times in medians(path).items()}
     console = Screen()
     with ExitStack() as stack:
         setup, status = (
@@ -82,31 +72,21 @@ def run_versions(arguments: argparse.Namespace) -> int:
         setup.prefer_one_python(labels)
         sides, cases, launcher = sides_of(labels, setup.side), setup.cases, setup.launcher
         finder = None
-        if arguments.imports:
-            cases, launcher = list(IMPORTS), ImportLauncher(setup.collected.suite, policy, launcher.processors)
-            stack.callback(launcher.close)
-        elif not arguments.no_changes:
+        if not arguments.no_changes:
             causes = None if arguments.no_causes else Causes(launcher, policy, status.update, race_defaults=False)
             finder = ChangeFinder(launcher, policy, len(cases) * (len(sides) - 1), causes)
-        variants = not (arguments.imports or arguments.no_variants)
-        raced = race(cases, sides, launcher, policy, random.Random(), status.update, finder, variants)
+        raced = race(cases, sides, launcher, policy, random.Random(), status.update, finder, not arguments.no_variants)
         notes = setup.notes
-        if arguments.findings is not None and not arguments.imports:
-            findings = Findings(
-                arguments.findings, setup.collected.functions, setup.collected.root, launcher, policy,
-                dict(zip(labels, sides, strict=True)), status.update,
-            )  # fmt: skip
-            notes = [*notes, *findings.write(raced)]
-    console.print(matrix.terminal(raced, saved, console.width))
+    console.print(matrix.terminal(raced, console.width))
     for note in notes:
         console.print(note)
     size = f"{plural(len(raced.rows), 'case')} on {len(raced.sides)} sides"
     console.print(f"{size} in {raced.seconds:.0f} s (policy {policy.name})")
-    content = matrix.as_json(raced, saved, policy.as_json())
+    content = matrix.as_json(raced, policy.as_json())
     texts = {arguments.report_json: json.dumps(content, indent=1, allow_nan=False) + "\n"}
-    texts[arguments.report_markdown] = matrix.markdown(raced, saved)
+    texts[arguments.report_markdown] = matrix.markdown(raced)
     if arguments.html is not None:
-        texts[arguments.html] = matrix.page(raced, saved)
+        texts[arguments.html] = matrix.page(raced)
     for path, text in texts.items():
         if path is not None:
             write_whole(path, text)

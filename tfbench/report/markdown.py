@@ -160,7 +160,7 @@ def _row(one: CaseFinding, *, again: bool) -> str:
 
 
 def side_by_side(versions: VersionTimes | None) -> str:
-    """Return a table of the ratios of several files or versions to the first one; ``""`` without them."""
+    """Return a table of the ratios of several files to the first one; ``""`` without them."""
     if versions is None:
         return ""
     rows = [["case", *map(plain, versions.labels)], ["---"] * (len(versions.labels) + 1)]

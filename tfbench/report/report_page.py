@@ -90,7 +90,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
         "variants": ("Variants", _variants(report), "their times are measured in a run without --against and --baseline."),
         "metrics": ("Other metrics", others and _metrics("Changes of other metrics, and of the graphs.", changed, named=True), ""),
         "roofline": ("Roofline", roofline(report.variant_results), "needs cases with flops and bytes, and the ceilings of the machine (test_ceilings)."),
-        "versions": ("Versions", _versions(context.versions), "add a file of tfbench versions --report-json to tfbench report."),
+        "versions": ("Side by side", _versions(context.versions), ""),
         "cases": ("All cases", _all_cases(report, summary, Counter(one.case.name for one in changed)), ""),
     }  # fmt: skip
     absent = [f"{title}: {need}" for title, content, need in parts.values() if need and not content]

@@ -27,7 +27,7 @@ MEANS_APART = 0.03
 
 @dataclass(frozen=True, slots=True)
 class VersionTimes:
-    """Times of cases under several versions, or in several files, relative to the first."""
+    """Times of cases in several files, relative to the first."""
 
     labels: Sequence[str]
     ratios: Mapping[str, Sequence[float | None]]

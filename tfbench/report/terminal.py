@@ -169,7 +169,7 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False, st
 
 
 def side_by_side(versions: VersionTimes) -> RenderableType:
-    """Return a table of the ratios of several files or versions to the first one."""
+    """Return a table of the ratios of several files to the first one."""
     made = table(versions.caption)
     add_columns(made, "case", fold=True)
     add_columns(made, *versions.labels, right=True)

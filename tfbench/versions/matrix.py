@@ -1,49 +1,35 @@
-"""Race several versions, and print what differs.
-
-A nightly race finds the same regression every night until a release has it. The folder remembers what was written.
-"""
+"""Race several versions, and print what differs."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import random
-import re
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import geometric_mean, median
 
-import pytest
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, UsageError, WorkerHung
-from tfbench.fs import write_whole
-from tfbench.model import JSON, ONCE, Case, Outcome, Plan, VariantResult
+from tfbench.errors import BenchmarkSkipped, SideError, UsageError
+from tfbench.model import JSON, Case, Outcome, VariantResult
 from tfbench.model.words import duration, size, times
 from tfbench.policy import Policy
-from tfbench.protocol import Prepared
-from tfbench.race.launch import Entrant, Failure, OpenLaunch
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
-from tfbench.race.workers import check_threads, worker_environment
 from tfbench.report.json_format import content_of
 from tfbench.report.page import render_page
 from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.report.summary import differences
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
-from tfbench.sides.spec import TENSORFLOWS, Side, of_version
-from tfbench.untrusted import brief, command, plural
+from tfbench.sides.spec import Side, of_version
+from tfbench.untrusted import plural
 from tfbench.versions.changes import CaseChange, ChangeFinder
-from tfbench.versions.repro import Extracted
 
 # Race the same cases on several versions at once, in the same rounds
 
@@ -306,190 +292,15 @@ def _describe(launcher: ProcessLauncher, side: Side) -> JSON:
     return {"spec": side.spec, **shown, "import_seconds": launcher.import_seconds(side)}
 
 
-# Race imports: every launch starts a fresh interpreter of each side and times the import in it
-
-
-IMPORTS = tuple(Case(name, name, name) for name in ("import tensorflow", "import tensorflow, then Keras"))
-"""What is raced. TensorFlow imports Keras at its first use."""
-_IMPORT_PROGRAM = """
-import json, os, sys, time
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, json.loads(sys.argv[1]))
-began = time.perf_counter()
-import tensorflow as tf
-if sys.argv[2] == "Keras":
-    tf.keras.layers.Dense
-sys.stdout.write(json.dumps([time.perf_counter() - began, len(sys.modules)]))
-"""
-
-
-class ImportLauncher(ProcessLauncher):
-    """Opens launches of fresh interpreters, which import and end. Zygotes tell only what the sides are."""
-
-    def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int]) -> None:
-        # A race asks for several pairs. One zygote describes its side, and has read the files of its packages once.
-        super().ready(wanted, [0])
-
-    def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
-        self.ready([(entrant.side, ()) for entrant in entrants], [pair])
-        return ImportLaunch(entrants, pair, self.processors.one, self._policy)
-
-
-@dataclass
-class ImportLaunch:
-    """One import on each side, one after the other on the same processor."""
-
-    entrants: Sequence[Entrant]
-    pair: int
-    cpus: Sequence[int]
-    policy: Policy
-    _seconds: dict[int, float] = field(default_factory=dict, init=False)
-
-    def prepare(
-        self,
-        entrants: Sequence[int],
-        brief: bool = False,
-        together: bool = True,
-        ahead: OpenLaunch | None = None,
-    ) -> dict[int, Prepared | Failure]:
-        found: dict[int, Prepared | Failure] = {}
-        for entrant in entrants:
-            try:
-                seconds, modules = self._import(self.entrants[entrant])
-            except BenchmarkError as error:
-                found[entrant] = error
-            else:
-                self._seconds[entrant] = seconds
-                found[entrant] = Prepared(seconds, {ONCE: True, "modules": modules})
-        return found
-
-    def _import(self, entrant: Entrant) -> tuple[float, int]:
-        """Return the seconds of an import, and how many modules it loads."""
-        check_threads(entrant.side, {}, self.cpus, self.cpus)
-        env = worker_environment(dict(os.environ), entrant.side, {})
-        command = [
-            entrant.side.executable,
-            "-c",
-            _IMPORT_PROGRAM,
-            json.dumps(list(self.cpus)),
-            entrant.case.name.split()[-1],
-        ]
-        try:
-            done = subprocess.run(
-                command, cwd=Path(entrant.side.root), env=env, capture_output=True, text=True,
-                timeout=self.policy.start_seconds, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise WorkerHung(f"the import takes longer than {self.policy.start_seconds:.0f} s") from None
-        if done.returncode:
-            last = (done.stderr.strip() or f"exit code {done.returncode}").rpartition("\n")[2]
-            raise BenchmarkError(f"the import fails: {last}", done.stderr)
-        seconds, modules = json.loads(done.stdout.strip().rpartition("\n")[2])
-        return float(seconds), int(modules)
-
-    @property
-    def preempted(self) -> Mapping[int, Mapping[int, float]]:
-        """Return nothing: an import is timed by the clock alone."""
-        return {}
-
-    def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
-        return {entrant: [seconds] * len(orders) for entrant, seconds in self._seconds.items()}
-
-    def kill(self) -> None:
-        """Do nothing: the processes have ended."""
-
-
-# Write each regression between versions into a folder, with a file that shows it: once, and never twice
-
-
-_SLUG = 60
-"""Characters of a case that the name of a finding keeps; a digest follows, as names of cases are longer."""
-
-
-def regressions(matrix: Matrix) -> list[tuple[str, VariantResult]]:
-    """Return the label of the side and the result of each regression against the reference."""
-    return [
-        (label, entry)
-        for row in matrix.rows
-        for label, entry in zip(matrix.labels[1:], row.entries[1:], strict=True)
-        if isinstance(entry, VariantResult) and entry.outcome is Outcome.REGRESSED
-    ]
-
-
-@dataclass(frozen=True)
-class Findings:
-    """Writes the files of new findings: for each a report ``NAME.md``, and the file ``NAME.py``.
-
-    A finding whose file does not show the slowdown on both interpreters is not written: the file is its confirmation.
-    """
-
-    folder: Path
-    """It has the findings of earlier runs."""
-    functions: Mapping[str, pytest.Function]
-    """The pytest item of each case, by name."""
-    root: Path
-    launcher: ProcessLauncher
-    policy: Policy
-    sides: Mapping[str, Side]
-    """By label, the reference first."""
-    tell: Callable[[str], None] = lambda text: None
-
-    def write(self, matrix: Matrix) -> list[str]:
-        """Write the new findings, and return a line on each regression."""
-        reference = matrix.labels[0]
-        packages = matrix.sides[reference]["packages"]
-        released = next((f"{name}=={packages[name]}" for name in TENSORFLOWS if name in packages), "")
-        lines = []
-        for label, result in regressions(matrix):
-            report = self.folder / f"{_finding(result.case, label, released)}.md"
-            word = "finding of an earlier run"
-            if not report.exists():
-                try:
-                    self._write(report, (reference, label), result)
-                except TfbenchError as error:
-                    lines.append(f"no finding: {result.case.short_name} on {label}: {brief(error)}")
-                    continue
-                word = "new finding"
-            lines.append(f"{word}: {result.case.short_name} on {label}: {report}")
-        return lines
-
-    def _write(self, report: Path, labels: tuple[str, str], result: VariantResult) -> None:
-        """Write both files, the report last, so that an interrupted finding counts as not written."""
-        assert result.ratio is not None
-        case, sides = result.case, (self.sides[labels[0]], self.sides[labels[1]])
-        extracted = Extracted.of(self.functions[case.name], case, sides, labels, self.root, self.policy)
-        self.tell(f"running the file of {case.short_name}")
-        shown = extracted.confirmed("repro.py", result.ratio.center, self.policy)
-        made, file = command("tfbench", "versions", *labels, case.name), report.with_suffix(".py")
-        raced = result.ratio, result.launches
-        text = extracted.report(Path(file.name), self.launcher, self.policy, raced, shown, made)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(file, extracted.code)
-        write_whole(report, text)
-
-
-def _finding(case: Case, label: str, released: str) -> str:
-    """Return the name of a finding, which is the same in every run against the same release.
-
-    Args:
-        released: The TensorFlow of the reference. A slowdown against the next release is another finding.
-    """
-    key = "\n".join([case.name, label, released])
-    slug = re.sub(r"\W+", "-", case.short_name).strip("-")[:_SLUG]
-    return f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
-
-
 # Report cases by versions: tables for the terminal, Markdown, JSON
 
 
 SCHEMA = "tfbench-versions/1"
-Saved = Mapping[str, Mapping[str, float]]
-"""Name of an earlier run -> case -> median seconds."""
 _STYLE = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green", Outcome.INCONCLUSIVE: "yellow"}
 _SIGNS = {Outcome.REGRESSED: "+", Outcome.IMPROVED: "-", Outcome.UNCHANGED: " "}
 _WORDS = {"slower": Outcome.REGRESSED, "faster": Outcome.IMPROVED, "the same": Outcome.UNCHANGED}
 _HEADINGS = {"times": "Time", "changes": "What changed", "variants": "Variants", "sides": "All cases together"}
-_CASE, _CELL, _SAVED = 40, 24, 16
+_CASE, _CELL = 40, 24
 """Characters that a column takes."""
 
 
@@ -504,18 +315,17 @@ class Listing:
     """Whether the other columns are aligned to the right."""
 
 
-def terminal(matrix: Matrix, saved: Saved, width: int) -> RenderableType:
+def terminal(matrix: Matrix, width: int) -> RenderableType:
     """Return the tables, how sides differ, and why cases could not be timed.
 
-    Times of earlier runs, which were not raced, have columns of their own. On lines of too few characters, the tables
-    leave out the intervals.
+    On lines of too few characters, the tables leave out the intervals.
     """
     before = [Text(f"differs: {line}", "dim") for line in differences(matrix.sides)]
-    short = _CASE + _CELL * len(matrix.sides) + _SAVED * len(saved) > width
+    short = _CASE + _CELL * len(matrix.sides) > width
     legend = "+ slower, - faster, ? inconclusive; reports and wider terminals show the intervals"
     after = [Text(line, "dim") for line in [*[legend] * short, *_notes(matrix)]]
     raced, *others = (
-        _drawn(listing, _CASE // 2 if short else _CASE) for listing in _listings(matrix, saved, short).values()
+        _drawn(listing, _CASE // 2 if short else _CASE) for listing in _listings(matrix, short).values()
     )
     return Group(*before, raced, *after, *others)
 
@@ -532,10 +342,10 @@ def _drawn(listing: Listing, width: int) -> Table:
     return drawing
 
 
-def markdown(matrix: Matrix, saved: Saved) -> str:
+def markdown(matrix: Matrix) -> str:
     """Return the same tables as Markdown."""
     lines = [f"- differs: {line}" for line in differences(matrix.sides)]
-    for name, listing in _listings(matrix, saved).items():
+    for name, listing in _listings(matrix).items():
         rule = ["---", *["---:" if listing.numbers else "---"] * (len(listing.heads) - 1)]
         lines += ["", f"{listing.title}:", "", _line(listing.heads), _line(rule)]
         lines += [_line([f"`{row[0]}`", *map(_marked, row[1:])]) for row in listing.rows]
@@ -555,13 +365,13 @@ def _moved(cell: str | Text) -> str:
     return moved.get(str(cell.style), "") if isinstance(cell, Text) else ""
 
 
-def page(matrix: Matrix, saved: Saved) -> str:
+def page(matrix: Matrix) -> str:
     """Return the same tables as a page.
 
     Raises:
         UsageError: The chart library is not installed.
     """
-    tables = _listings(matrix, saved)
+    tables = _listings(matrix)
     counts = Counter(str(outcome or Outcome.NEW) for outcome in matrix.outcomes)
     counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "nothing was compared"
     return render_page(
@@ -575,14 +385,14 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _listings(matrix: Matrix, saved: Saved, short: bool = False) -> dict[str, Listing]:
+def _listings(matrix: Matrix, short: bool = False) -> dict[str, Listing]:
     """Return the tables: ``times``, ``changes`` and ``variants`` if there are any, and ``sides``, all cases together."""
     reference, *others = matrix.labels
     rows: list[list[str | Text]] = [
-        [row.case.short_name, *(_cell(entry, short) for entry in row.entries), *_saved_cells(row, saved)]
+        [row.case.short_name, *(_cell(entry, short) for entry in row.entries)]
         for row in matrix.by_slowdown
     ]
-    heads = ["case", *matrix.labels, *(f"{name}, not raced" for name in saved)]
+    heads = ["case", *matrix.labels]
     listings = {"times": Listing(f"time, ratio to {reference}", heads, rows)}
     rows = [
         [row.case.short_name, *([side] if len(others) > 1 else []), kind, *_told(changes, short)]
@@ -612,11 +422,6 @@ def _cell(entry: Entry, short: bool) -> Text:
     outcome = entry.outcome or Outcome.NEW
     text = f"{entry.ratio.center:.3f} {_SIGNS.get(outcome, '?')}" if short else times(entry.ratio)
     return Text(text, _STYLE.get(outcome, ""))
-
-
-def _saved_cells(row: Row, saved: Saved) -> list[str]:
-    found = (medians.get(row.case.name) for medians in saved.values())
-    return [duration(seconds) if seconds else "-" for seconds in found]
 
 
 def _by_kind(row: Row) -> dict[tuple[str, str], list[CaseChange]]:
@@ -681,7 +486,7 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
     return found
 
 
-def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> JSON:
+def as_json(matrix: Matrix, policy: JSON) -> JSON:
     """Return all results as the content of a JSON file."""
     entries = [list(map(_entry_as_json, row.entries)) for row in matrix.rows]
     return {
@@ -700,7 +505,6 @@ def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> JSON:
             }
             for row, sides in zip(matrix.rows, entries, strict=True)
         ],
-        "not_raced": {name: dict(medians) for name, medians in saved.items()},
         "wall_seconds": round(matrix.seconds, 3),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import platform
 import re
@@ -38,73 +39,6 @@ from tfbench.versions.rewrite import AVAILABLE, Extract, extract
 _LIMIT = 5
 """A file with five launches may take so many times the policy's seconds for the set-up of one."""
 
-
-@dataclass(frozen=True)
-class Extracted:
-    """A case as the text of a file, for two sides: the other one, and this one, whose interpreter runs it."""
-
-    case: Case
-    sides: tuple[Side, Side]
-    labels: tuple[str, str]
-    code: str
-
-    @classmethod
-    def of(
-        cls,
-        function: pytest.Function,
-        case: Case,
-        sides: tuple[Side, Side],
-        labels: tuple[str, str],
-        root: Path,
-        policy: Policy,
-    ) -> Extracted:
-        """Extract a case from the project in ``root``. Raises as `compose` does."""
-        search = [root, *(Path(folder) for folder in sys.path if folder)]
-        code = compose(function, case, sides, search, about(case, *labels), policy.repro_launches)
-        return cls(case, sides, labels, code)
-
-    def confirmed(self, name: str, raced: float, policy: Policy) -> ReproResult:
-        """Run the file under a name in a folder of its own.
-
-        Args:
-            raced: The ratio of the race.
-
-        Raises:
-            TfbenchError: It fails, takes too long, or does not show the difference of the race.
-        """
-        other, own = self.sides
-        with tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
-            place = Path(folder, name)
-            place.write_text(self.code, encoding="utf-8")
-            shown = run(place, own.executable, other.executable, policy.setup_seconds * _LIMIT)
-        if not shown.agrees(raced):
-            text = f"the race found a ratio of {raced:.3f}, the extracted file {shown.ratio:.3f}"
-            raise TfbenchError(f"the file does not show the difference, so it was not written: {text}")
-        return shown
-
-    def report(
-        self,
-        file: Path,
-        launcher: ProcessLauncher,
-        policy: Policy,
-        found: tuple[Ratio, int],
-        shown: ReproResult,
-        made: str,
-        profile: Sequence[str] = (),
-    ) -> str:
-        """Read what else differs between the sides, and return the text of the bug report.
-
-        Args:
-            found: Ratio and launches of the race.
-            made: The command that makes the file.
-            profile: What profiles show, a line each.
-        """
-        environments = {label: launcher.environment(side) for label, side in zip(self.labels, self.sides, strict=True)}
-        other, own = (Entrant(self.case, side) for side in self.sides)
-        changed = [*changes(launcher, policy, other, own), *map(str.strip, profile)]
-        return bug_report(self.case, environments, found, shown, changed, made, file.name, self.code)
-
-
 # Compose the file of a repro, run it, and write the text of a bug report about it
 
 
@@ -126,7 +60,7 @@ def reproduce(
     """Race a case, extract it into a file that shows the same, and return the texts of the file and of its report.
 
     Args:
-        sides: The other side, and this one.
+        sides: The other side, and this one, whose interpreter runs the file.
         file: Where the file will be written, its report beside it.
         made: The command that makes it.
         profiled: Whether to profile both sides.
@@ -146,7 +80,9 @@ def reproduce(
     for label, side in zip(labels, sides, strict=True):
         if side.tree_redirect is not None:
             raise UsageError(f"{label}: {_WITHOUT_TREES}")
-    extracted = Extracted.of(function, case, sides, labels, root, policy)  # fails before anything takes long
+    search = [root, *(Path(folder) for folder in sys.path if folder)]
+    # This fails before anything takes long.
+    code = compose(function, case, sides, search, about(case, *labels), policy.repro_launches)
     entrants = Entrant(case, sides[0]), Entrant(case, sides[1])
     tell(f"racing {case.short_name}")
     found = _raced(launcher, policy, entrants)
@@ -159,14 +95,36 @@ def reproduce(
     if found.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
         raise TfbenchError(f"there is no difference to show: {found.reason}")
     tell("running the extracted file")
-    shown = extracted.confirmed(file.name, ratio.center, policy)
+    shown = _confirmed(code, file.name, sides, ratio.center, policy)
     show(shown.output)
     if abs(shown.ratio / ratio.center - 1) > _AGREE:
         show(f"note: the file shows {shown.ratio:.2f}, the race {ratio.center:.2f}")
     tell("reading what changed")
     profile = _profile(launcher, policy, entrants, ratio.center - 1, tell) if profiled else []
-    text = extracted.report(file, launcher, policy, (ratio, found.launches), shown, made, profile)
-    return {file: extracted.code, report: text}
+    environments = {label: launcher.environment(side) for label, side in zip(labels, sides, strict=True)}
+    changed = [*changes(launcher, policy, *entrants), *map(str.strip, profile)]
+    text = bug_report(case, environments, (ratio, found.launches), shown, changed, made, file.name, code)
+    return {file: code, report: text}
+
+
+def _confirmed(code: str, name: str, sides: tuple[Side, Side], raced: float, policy: Policy) -> ReproResult:
+    """Run the file under a name in a folder of its own.
+
+    Args:
+        raced: The ratio of the race.
+
+    Raises:
+        TfbenchError: It fails, takes too long, or does not show the difference of the race.
+    """
+    other, own = sides
+    with tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
+        place = Path(folder, name)
+        place.write_text(code, encoding="utf-8")
+        shown = run(place, own.executable, other.executable, policy.setup_seconds * _LIMIT)
+    if not shown.agrees(raced):
+        text = f"the race found a ratio of {raced:.3f}, the extracted file {shown.ratio:.3f}"
+        raise TfbenchError(f"the file does not show the difference, so it was not written: {text}")
+    return shown
 
 
 def _raced(launcher: ProcessLauncher, policy: Policy, entrants: tuple[Entrant, Entrant]) -> Difference:
@@ -200,7 +158,6 @@ _AGREE = 0.2
 """Relative difference between the file's ratio and the race's that is worth a warning."""
 _OPTIONAL = ("PlainLevel", "PlainVariant", "shared", "folder")
 """Parts of `standalone` that only some benchmarks need."""
-_RATIO = re.compile(r"^ratio ([\d.]+) \(launches from ([\d.]+) to ([\d.]+)\)", re.MULTILINE)
 _START = """
 
 if __name__ == "__main__" and CHILD not in sys.argv:
@@ -218,8 +175,6 @@ class ReproResult:
     """The result of running the file."""
 
     ratio: float
-    low: float
-    high: float
     shown: bool
     """Whether every launch shows the difference."""
     output: str
@@ -301,18 +256,19 @@ def run(file: Path, own: str, other: str, seconds: float) -> ReproResult:
     """
     left_out = (HISTORY_VARIABLE, "PYTHONPATH", "PYTEST_", "TF_CPP_MIN_LOG_LEVEL")
     env = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    result = file.with_suffix(".json")
+    result.unlink(missing_ok=True)
     try:
         done = subprocess.run(
-            [own, str(file), "--other", other],
+            [own, str(file), "--other", other, "--json", str(result)],
             cwd=file.parent, env=env, capture_output=True, text=True, timeout=seconds, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise TfbenchError(f"the extracted file took longer than {seconds:.0f} s") from None
-    if (found := _RATIO.search(done.stdout)) is None:
+    if not result.exists():
         last = "\n".join(f"{done.stdout}{done.stderr}".strip().splitlines()[-_TAIL:])
         raise TfbenchError(f"the extracted file fails, so it was not written:\n{last}")
-    ratio, low, high = map(float, found.groups())
-    return ReproResult(ratio, low, high, done.returncode == 0, done.stdout.strip())
+    return ReproResult(**json.loads(result.read_text(encoding="utf-8")), output=done.stdout.strip())
 
 
 _REPORT = """\

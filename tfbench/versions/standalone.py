@@ -94,6 +94,7 @@ def main(file: str) -> int:
     parser.add_argument("--other", default=sys.executable, metavar="PYTHON", help="the interpreter to compare with")
     parser.add_argument("--launches", type=int, default=LAUNCHES, help="fresh processes of each side")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="seconds of turns in a launch")
+    parser.add_argument("--json", metavar="FILE", help="write the ratio, and whether the difference is shown, as JSON")
     arguments = parser.parse_args()
     ratios = []
     for number in range(arguments.launches):
@@ -107,6 +108,8 @@ def main(file: str) -> int:
     word = "slower" if middle > 1 else "faster"
     text = f"the difference is shown: {word} in every launch" if shown else "no difference is shown"
     print(f"ratio {middle:.3f} (launches from {low:.3f} to {high:.3f}); {text}")
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps({"ratio": middle, "shown": shown}), encoding="utf-8")
     return 0 if shown else 1
 
 
