@@ -318,14 +318,6 @@ class ProfileThresholds:
     """Share of the slowdown below which a growing category is no cause."""
     slow_call_seconds: float = 50e-6
     """A longer call of a tf.data stage is waiting (the profiler's own threshold)."""
-    input_bound: float = 0.05
-    """Share of a step from which waiting for input is reported (the input pipeline analyzer's threshold)."""
-    launch_bound: float = 0.3
-    """The same for Python and dispatch: time outside ops, kernels and waiting."""
-    transposing: float = 0.1
-    """The same for transposes."""
-    sixteen_bit: float = 0.05
-    """16 bit share of its time below which a GPU with Tensor Cores counts as using almost none of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

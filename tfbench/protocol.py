@@ -137,8 +137,6 @@ class ProfileCase(CaseRequest):
     """Fewest and most steps."""
     seconds: float
     """Between the two, as many steps as fit into this time."""
-    method: str
-    levels: dict[str, int]
     warmup: tuple[float, float, float]
 
 

@@ -1,8 +1,6 @@
 """Profile pairs of cases of the project in this folder, as the gate profiles both sides of a regression.
 
 ``python -m tests.e2e.causes FOLDER BEFORE NOW [BEFORE NOW …]`` prints a JSON list with the causes of each pair.
-``python -m tests.e2e.causes --method METHOD FOLDER CASE`` profiles one case by another method, and prints its number of
-steps.
 """
 
 from __future__ import annotations
@@ -13,27 +11,20 @@ from pathlib import Path
 
 from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.policy import preset
-from tfbench.profiles.xplane import load, steps_of
 from tfbench.race.launch import Entrant
-from tfbench.race.prober import Profiler, ProfilerConfig
+from tfbench.race.prober import Profiler
 from tfbench.session.profiling import BASELINE, CONTENDER, take
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     add_selections(parser)
-    parser.add_argument("--method", default="")
     parser.add_argument("folder", type=Path)
     parser.add_argument("cases", nargs="+")
     arguments = parser.parse_args()
     policy = preset("standard")
     with CommandSetup(arguments, [], policy) as setup:
         entrants = [Entrant(setup.collected.named(name), setup.contender) for name in arguments.cases]
-        if arguments.method:
-            profiler = Profiler(setup.launcher, policy, ProfilerConfig(arguments.method))
-            (file,) = profiler.profile(entrants[0], arguments.folder, 0).iterdir()
-            print(json.dumps([len(steps_of(load(file)))]))
-            return
         profiler = Profiler(setup.launcher, policy)
         print(json.dumps([
             reported(take(profiler, {BASELINE: before, CONTENDER: now}, arguments.folder, policy))

@@ -121,7 +121,7 @@ def main(folder: Path, count: int) -> None:
         for _ in range(FILLED):
             next(elements)
         name = f"{number:02}-{slow.replace(' ', '-')}"
-        with profiler.by_session(str(folder / name)):
+        with profiler.profiled(str(folder / name)):
             for step in range(STEPS):
                 with tf.profiler.experimental.Trace("step", step_num=step, _r=1):
                     tf.linalg.matmul(matrix, matrix) + tf.cast(tf.reduce_sum(next(elements)), tf.float32)

@@ -201,14 +201,13 @@ def use_calibration(path: Path) -> object:
 
 def use_profile(path: Path) -> object:
     absent = xprof.Answers(absent="not asked")
-    found = folders.read([path], Policy(), lambda *_: absent)
-    json.dumps(found.trace, allow_nan=False)
+    folders.read(path, Policy(), lambda *_: absent)
     return folders.step_breakdown([path], Policy())
 
 
 def use_kept(path: Path) -> object:
     (kept,) = folders.named(path.parent.parent, "")
-    return [kept.environment(side) for side in kept.sides]
+    return list(map(str, kept.sides.values()))
 
 
 def use_entry(path: Path) -> object:

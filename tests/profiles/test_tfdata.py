@@ -135,7 +135,7 @@ def test_a_pipeline_that_keeps_up_has_no_bottleneck():
     data, (pipeline,) = threads.found()
     assert pipeline.bottleneck is None
     assert pipeline.path == []
-    notes = bottlenecks(data, [(0, 1000 * US)])[1].notes
+    notes = bottlenecks(data, [(0, 1000 * US)]).notes
     assert notes == (
         "20.0% of step time is spent in calls for input",
         "Prefetch keeps up: 0 of 10 calls took longer than 50 µs; mean: 20.0 µs",

@@ -82,9 +82,9 @@ def _read(console: Console, arguments: argparse.Namespace) -> int:
             found = reread(kept, preset("standard"))
         if BASELINE in found.profiles:
             console.print(attributed(found.attribution, found.why))
-        for side, profile in found.profiles.items():
-            title = f"{kept.case.rpartition('::')[2]}, {side}: {kept.environment(side)}"
-            console.print(sections(title, profile.sections))
-        console.print(Text(f"\ncomplete tables, trace and Markdown: {kept.folder}\n"))
+        for side, tables in found.profiles.items():
+            title = f"{kept.case.rpartition('::')[2]}, {side}: {kept.sides[side]}"
+            console.print(sections(title, tables))
+        console.print(Text(f"\ncomplete tables: {kept.folder}\n"))
     console.print(command("tensorboard", "--logdir", arguments.profile))
     return 0

@@ -94,8 +94,6 @@ OPTIONS = (
     ),
     Option("profile", f"profile each case in a separate launch, into DIR (default: {PROFILES})", "DIR", const=PROFILES),
     Option("profile-on-regression", "profile both sides of each regressed case, and explain the slowdown"),
-    Option("profile-levels", "levels of the profiler's tracers, such as host=2,device=1,python=0", "LEVELS"),
-    Option("profile-method", "how to collect profiles", "session|context|sampling", "session"),
 )  # fmt: skip
 """Present under ``--benchmark`` only."""
 _ASK_FOR_RESULTS = frozenset(

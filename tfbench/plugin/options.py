@@ -17,7 +17,6 @@ from tfbench.fs import require_linux
 from tfbench.model import STATISTICS
 from tfbench.plugin import HISTORY_PLACES, setting
 from tfbench.policy import Policy
-from tfbench.race.prober import HIGHEST, METHODS, ProfilerConfig
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.workers import Suite
 from tfbench.sides.source_tree import top_level
@@ -149,23 +148,6 @@ def parse_suite_limit(text: str | None, *, raced: bool, partial: str) -> float:
     if partial:
         raise UsageError(f"--gate-suite needs a race of all cases in one run; run without {partial}")
     return limit
-
-
-def parse_profiler_config(levels: str, method: str) -> ProfilerConfig:
-    """Parse tracer levels, such as ``host=2,python=1``, and the name of a profile method.
-
-    Raises:
-        UsageError: The method, a tracer or a level is unknown.
-    """
-    if method not in METHODS:
-        raise UsageError(f"--profile-method {method!r}: choose from {', '.join(METHODS)}")
-    found = {}
-    for part in filter(None, levels.split(",")):
-        if not (match := re.fullmatch(r"\s*(host|device|python)=(\d)\s*", part)) or int(match[2]) > HIGHEST[match[1]]:
-            highest = ", ".join(f"{name}=0 to {level}" for name, level in HIGHEST.items())
-            raise UsageError(f"--profile-levels {levels!r}: write tracers and levels: {highest}")
-        found[match[1]] = int(match[2])
-    return ProfilerConfig(method, found)
 
 
 def job_options(config: pytest.Config) -> dict[str, Any]:

@@ -47,7 +47,6 @@ from tfbench.plugin.options import (
     given_folder,
     given_history,
     job_options,
-    parse_profiler_config,
     parse_slowdown,
     parse_suite_limit,
     suite_of,
@@ -372,7 +371,6 @@ class Runner:
         self._profile = option("profile") or ""
         check_not_taken_for_test(config, "--profile", self._profile)
         check_not_taken_for_test(config, "--history", option("history"))
-        self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._job = job_options(config)
         self._adopting = adopts(config)
@@ -531,7 +529,6 @@ class Runner:
             profile=self._profiles if self._profile else None,
             history=given_history(config, option("history")),
             profile_regressed=self._profiles if option("profile_on_regression") else None,
-            profiler_config=self._profiler_config,
             **{"seed": random.SystemRandom().randrange(2**32), **self._job},
         )
 

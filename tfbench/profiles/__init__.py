@@ -22,13 +22,11 @@ SHORT = 20
 TITLES = {
     "errors": "Errors of the profiler",
     "overview": "Overview",
-    "advice": "Advice",
     "input": "Input pipeline analyzer",
     "tf_data": "tf.data bottleneck analysis",
     "ops": "TensorFlow stats",
     "kernels": "Kernel stats",
     "memory": "Memory profile",
-    "pods": "Pod view",
 }
 """Name of a tool -> title of its section, in reading order."""
 

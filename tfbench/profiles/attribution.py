@@ -1,4 +1,4 @@
-"""Divide the steps of a profile, by kind of time and by Python function; attribute a slowdown to parts; suggest fixes.
+"""Divide the steps of a profile by kind of time and by Python function, and attribute a slowdown to parts.
 
 Times are covered spans, not sums of durations: concurrent work counts once.
 """
@@ -15,12 +15,8 @@ from typing import NamedTuple
 
 from tfbench.model import JSON, Word
 from tfbench.model.words import signed, time
-from tfbench.policy import Policy
-from tfbench.profiles import Column, Section, Table
-from tfbench.profiles.tfdata import Bottlenecks, Input, TfDataStage, fix, is_overhead
+from tfbench.profiles.tfdata import Input, TfDataStage
 from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length, without
-from tfbench.profiles.xprof import Overview
-from tfbench.untrusted import plural
 
 # Compare sampled profiles of Python functions, and memory by keeper, of two sides
 
@@ -474,97 +470,3 @@ def _groups(before: StepBreakdown, now: StepBreakdown) -> list[_Group]:
                 groups.append(_Group(tuple(parts), (key,), "fused"))
                 left = [one for one in left if one is not key and one not in parts]
     return [*groups, *(_Group((key,)) for key in left)]
-
-
-# Suggest fixes from a profile, each with its evidence and the benchmark of this suite that measures it
-
-
-_COLUMNS = (Column("finding"), Column("evidence"), Column("fix"), Column("measured by"))
-Advice = tuple[str, str, str, str]
-"""A finding in a word, its evidence, the fix, and the benchmark that measures the fix."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Results of the tools, ``None`` where a tool failed."""
-
-    breakdown: StepBreakdown | None = None
-    data: Bottlenecks | None = None
-    overview: Overview | None = None
-    tensor_cores: bool = False
-    """Whether any kernel could use Tensor Cores."""
-
-
-def advice(seen: Seen, policy: Policy) -> Section:
-    """Apply all rules, in their order."""
-    rules = (_input_bound, _launch_bound, _precision, _transposes)
-    rows = [row for rule in rules for row in rule(seen, policy)]
-    if not rows:
-        return Section("advice", notes=("no rule applies: input, launches, precision and layout look fine",))
-    return Section("advice", (Table("advice", "Suggestions", _COLUMNS, tuple(rows)),))
-
-
-def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    if seen.data is None or seen.data.waiting < policy.input_bound:
-        return
-    if (end := next(filter(None, (pipeline.bottleneck for pipeline in seen.data.pipelines)), None)) is not None:
-        small = is_overhead(end, policy.slow_call_seconds)
-        yield (
-            "input-bound",
-            f"{seen.data.waiting:.0%} of step time is spent waiting for input, most of it for {end.path}",
-            fix(end, policy.slow_call_seconds),
-            _SMALL if small else _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
-        )
-
-
-_SMALL = "benchmarks/test_pipelines.py::test_pipeline_small_records"
-_BY_STAGE = {
-    "Map": "benchmarks/test_pipelines.py::test_pipeline_waiting",
-    "ParallelMapV2": _SMALL,
-    **dict.fromkeys(
-        ("InterleaveV2", "Interleave", "FlatMap", "TFRecord"), "benchmarks/test_pipelines.py::test_reading"
-    ),
-    **dict.fromkeys(("Shuffle", "ShuffleAndRepeat"), "benchmarks/test_pipelines.py::test_shuffle"),
-}
-"""Kind of stage that is the bottleneck -> the benchmark that measures its fix."""
-
-
-def _launch_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    if (steps := seen.breakdown) is None:
-        return
-    share = (steps.spent(TimeCategory.LAUNCH) + steps.spent(TimeCategory.OTHER)) / steps.seconds
-    if share >= policy.launch_bound:
-        computing = (TimeCategory.HOST, TimeCategory.DEVICE)
-        ops = sum(part.calls for key, part in steps.parts.items() if key.category in computing)
-        yield (
-            "launch-bound",
-            f"{share:.0%} of a step is neither an op nor waiting, but Python and the dispatch of {plural(round(ops), 'op')}",
-            "use tf.function with jit_compile=True, a larger batch, or several steps per call (steps_per_execution)",
-            "benchmarks/test_training.py::test_execution",
-        )
-
-
-def _precision(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    share = seen.overview.sixteen_bit if seen.overview else None
-    if share is not None and share < policy.sixteen_bit and seen.tensor_cores:
-        yield (
-            "no 16 bit",
-            f"{share:.1%} of device time is in 16 bit, and the device has Tensor Cores",
-            "use mixed_float16 or mixed_bfloat16, with dimensions that are multiples of 8",
-            "benchmarks/test_linear.py::test_matmul",
-        )
-
-
-def _transposes(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    if (steps := seen.breakdown) is None:
-        return
-    keys = [key for key in steps.parts if "transpose" in key.kind.lower() and "conv" not in key.kind.lower()]
-    share = steps.covered(keys) / steps.seconds
-    if share >= policy.transposing:
-        calls = sum(steps.parts[key].calls for key in keys)
-        yield (
-            "transposes",
-            f"{plural(round(calls), 'transpose')} per step: {share:.0%} of it",
-            "keep one layout throughout: NHWC on CPUs, and the layout that the convolutions prefer on GPUs",
-            "benchmarks/test_convolution.py::test_conv2d_3x3",
-        )

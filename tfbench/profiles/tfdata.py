@@ -395,17 +395,7 @@ def fix(stage: TfDataStage, slow: float) -> str:
     return next((words for kind, words in _FIXES if stage.kind.startswith(kind)), _DEFAULT_FIX)
 
 
-@dataclass(frozen=True)
-class Bottlenecks:
-    """The pipelines that the program waited for."""
-
-    pipelines: Sequence[Pipeline]
-    """The pipeline with the longest wait comes first."""
-    waiting: float
-    """Share of step time in calls for input."""
-
-
-def bottlenecks(data: Input, windows: Sequence[Span]) -> tuple[Bottlenecks, Section]:
+def bottlenecks(data: Input, windows: Sequence[Span]) -> Section:
     """Analyse the pipelines called within these windows: the marked steps, or the whole profile without any.
 
     Raises:
@@ -414,11 +404,11 @@ def bottlenecks(data: Input, windows: Sequence[Span]) -> tuple[Bottlenecks, Sect
     pipelines = data.pipelines(windows)
     if not pipelines:
         raise ProfileError("no step takes its input from tf.data")
-    seconds = length(windows)
-    found = Bottlenecks(pipelines, sum(pipeline.waited for pipeline in pipelines) / (seconds or math.inf))
-    notes = (f"{found.waiting:.1%} of step time is spent in calls for input", *map(_note, pipelines))
-    tables = (_table(number, pipeline, seconds or math.inf) for number, pipeline in enumerate(pipelines, 1))
-    return found, Section("tf_data", tuple(tables), notes)
+    seconds = length(windows) or math.inf
+    waiting = sum(pipeline.waited for pipeline in pipelines) / seconds
+    notes = (f"{waiting:.1%} of step time is spent in calls for input", *map(_note, pipelines))
+    tables = (_table(number, pipeline, seconds) for number, pipeline in enumerate(pipelines, 1))
+    return Section("tf_data", tuple(tables), notes)
 
 
 def _table(number: int, pipeline: Pipeline, seconds: float) -> Table:

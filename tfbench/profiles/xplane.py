@@ -26,7 +26,6 @@ _NOISE = "ThreadpoolListener::"
 """Events of no duration which only say that a thread was woken."""
 _PLACES = ("tsl/profiler/protobuf", "core/profiler/protobuf")
 """Where versions of TensorFlow keep the message types, the newest first."""
-_OPTIONS = "profile_options"
 
 
 @dataclass(slots=True, eq=False)
@@ -152,15 +151,6 @@ def steps_of(space: Space) -> list[Event]:
         raise ProfileError(NO_MARKER)
     found.sort(key=lambda step: step.start)
     return found[1:] or found
-
-
-def levels_of(space: Space) -> dict[str, int]:
-    """Return the levels of the ``host``, ``device`` and ``python`` tracers, ``{}`` if the profile does not record them."""
-    noted = next((plane.stats.get(_OPTIONS) for plane in space.planes if _OPTIONS in plane.stats), None)
-    if not isinstance(noted, bytes):
-        return {}
-    options = _module("profiler_options_pb2").ProfileOptions.FromString(noted)
-    return {name: int(getattr(options, f"{name}_tracer_level")) for name in ("host", "device", "python")}
 
 
 @cache

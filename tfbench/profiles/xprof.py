@@ -17,9 +17,9 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, mode
+from statistics import mean
 from typing import Any, NamedTuple
 
 from tfbench.errors import ProfileError
@@ -45,10 +45,8 @@ from tfbench.untrusted import plural
 
 
 OVERVIEW, INPUT, OPS = "overview_page", "input_pipeline_analyzer", "framework_op_stats"
-KERNELS, MEMORY, PODS = "kernel_stats", "memory_profile", "pod_viewer"
-TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS)
-"""Tools to ask about the first host's file. The other files are only asked for the pod view: xprof merges several files
-only in its own server, and its memory profile always takes one file."""
+KERNELS, MEMORY = "kernel_stats", "memory_profile"
+TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, MEMORY)
 _TAG = re.compile(r"<[^>]*>")
 
 
@@ -111,25 +109,14 @@ class Answers:
         return self.data[tool]
 
 
-def ask(files: Sequence[Path], seconds: float, run: Callable[..., Any] = subprocess.run) -> Answers:
-    """Have xprof read the files of one run, one per host. The pod viewer's content is keyed by file name.
-
-    Args:
-        seconds: Time limit per file.
-    """
-    found = [_asked(file, TOOLS if file is files[0] else (PODS,), seconds, run) for file in files]
-    named = zip((file.name.removesuffix(".xplane.pb") for file in files), found, strict=True)
-    reported = {name: answers.data[PODS] for name, answers in named if PODS in answers.data}
-    return replace(found[0], data={**found[0].data, **({PODS: reported} if reported else {})})
-
-
-def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., Any]) -> Answers:
+def ask(file: Path, seconds: float, run: Callable[..., Any] = subprocess.run) -> Answers:
+    """Have xprof read an XPlane file in so many seconds at most."""
     with tempfile.TemporaryDirectory(prefix="tfbench-xprof-") as folder:
         # xprof writes cache files next to the file that it reads.
         copy, answer = Path(folder, "run", file.name), Path(folder, "answer.json")
         copy.parent.mkdir()
         shutil.copyfile(file, copy)
-        order = json.dumps({"file": str(copy), "tools": tools, "answer": str(answer)})
+        order = json.dumps({"file": str(copy), "tools": TOOLS, "answer": str(answer)})
         path = python_path(Path.cwd(), os.environ.get("PYTHONPATH", ""))
         try:
             done = run(
@@ -341,8 +328,8 @@ def input_pipeline(answers: Answers, waiting: float) -> Section:
     return Section("input", tables, (f"{waiting:.1%} of step time is spent waiting for input", *conclusions[:1]))
 
 
-def kernel_stats(answers: Answers) -> tuple[bool, Section]:
-    """Read xprof's kernel stats. Return whether any kernel could use Tensor Cores.
+def kernel_stats(answers: Answers) -> Section:
+    """Read xprof's kernel stats.
 
     Raises:
         ProfileError: xprof gave no answer, or no kernel ran.
@@ -355,7 +342,7 @@ def kernel_stats(answers: Answers) -> tuple[bool, Section]:
     missed = sum(number(row["total_duration_us"]) for row in eligible if not row["is_kernel_using_tensor_core"])
     note = f"kernels that could use Tensor Cores but do not take {missed / whole:.0%} of the kernel time"
     table = table_of("kernels", "Kernels", _KERNELS, rows, lambda row: number(row["total_duration_us"]) / whole)
-    return bool(eligible), Section("kernels", (table,), (note,) if missed else ())
+    return Section("kernels", (table,), (note,) if missed else ())
 
 
 # Memory: what each allocator held, over time and at its peak
@@ -443,7 +430,7 @@ def _held(allocator: str, content: Row) -> Iterator[Row]:
         yield _cells(about, allocator=allocator, amount=amount, numOccurrences=count)
 
 
-# Step time by category: the overview, with the longest ops and the hardware, and the pod view of each worker
+# Step time by category: the overview, with the longest ops and the hardware
 
 
 PARTS = {
@@ -483,17 +470,8 @@ _TOP_OPS = (
 """The share is a fraction of the time of all ops of the device, or of the host."""
 
 
-class Overview(NamedTuple):
-    """The figures of xprof's overview page that advice and other sections need."""
-
-    waiting: float
-    """Share of step time spent waiting for input."""
-    sixteen_bit: float | None
-    """Share of device time in 16 bit. ``None`` without a device."""
-
-
-def overview(answers: Answers, ops: Sequence[Row]) -> tuple[Overview, Section]:
-    """Read xprof's overview page.
+def overview(answers: Answers, ops: Sequence[Row]) -> tuple[float, Section]:
+    """Read xprof's overview page. Return the share of step time spent waiting for input.
 
     Args:
         ops: Ops of the host, for the table of the longest ops of a profile without a device.
@@ -537,48 +515,7 @@ def overview(answers: Answers, ops: Sequence[Row]) -> tuple[Overview, Section]:
     if next_ones := dict.fromkeys(_TITLES.get(link.partition(" ")[0], link) for link in links):
         notes.append(f"read next: {', '.join(next_ones)}")
     waiting = parts["input"] / (parts["step"] or math.inf)
-    return Overview(waiting, sixteen), Section("overview", tables, tuple(filter(None, notes)))
-
-
-def pods(answers: Answers) -> Section:
-    """Read xprof's pod viewer: the mean step of each worker, the slowest first.
-
-    Raises:
-        ProfileError: xprof gave no answer, or the profile has no step marker.
-    """
-    workers = [worker for name, content in answers.content(PODS).items() for worker in _workers(name, content)]
-    if not workers:
-        raise ProfileError(NO_MARKER)
-    workers = _longest_first(workers, "step")
-    parts = dict.fromkeys(part for worker in workers for part in worker["parts"])
-    sources = (Source("host", "host"), Source("core", "core"), Source("steps", "steps", COUNT), Source("step", "step", SECONDS),
-               *(Source(part.lower(), part, SECONDS) for part in parts), Source("bound by", "bound by"))  # fmt: skip
-    rows = ({**dict.fromkeys(parts, 0.0), **worker["parts"], **worker} for worker in workers)
-    notes = []
-    slowest, fastest = workers[0], workers[-1]
-    if slowest is not fastest and fastest["step"] > 0:
-        notes.append(
-            f"the slowest worker, {slowest['host']}, takes {slowest['step'] / fastest['step']:.2f} times as long per step "
-            f"as the fastest, {fastest['host']}"
-        )
-    return Section("pods", (table_of("workers", "Mean step of each worker", sources, rows),), tuple(notes))
-
-
-def _workers(host: str, content: Row) -> Iterator[Row]:
-    """Read one file, whose name is the host or the sampled address: a row for each core."""
-    names = {str(event["id"]): str(event["name"]) for event in content.get("stepBreakdownEvents", [])}
-    cores: dict[str, list[Row]] = defaultdict(list)
-    for step in content.get("podStatsSequence", {}).get("podStatsMap", []):
-        for core, stats in step.get("podStatsPerCore", {}).items():
-            cores[str(core)].append(stats)
-    for core, steps in cores.items():
-        parts: dict[str, float] = defaultdict(float)
-        for step in steps:
-            for part, microseconds in step["stepBreakdownUs"].items():
-                parts[names.get(str(part), str(part))] += number(microseconds) * 1e-6 / len(steps)
-        seconds = mean(number(step["totalDurationUs"]) * 1e-6 for step in steps)
-        bound = mode(str(step.get("bottleneck", "")) for step in steps)
-        yield {"host": host, "core": core, "steps": len(steps), "step": seconds, "parts": parts, "bound by": bound}
+    return waiting, Section("overview", tables, tuple(filter(None, notes)))
 
 
 if __name__ == "__main__":

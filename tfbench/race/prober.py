@@ -58,29 +58,12 @@ def sample(
 # Profile cases in launches of their own, one after the other and without timing
 
 
-METHODS = ("session", "context", "sampling")
-"""Methods of TensorFlow's profiler, see `tfbench.worker.profiler`."""
-HIGHEST = {"host": 3, "device": 1, "python": 1}
-"""Tracer -> highest level. Level 0 turns it off."""
-
-
-@dataclass(frozen=True)
-class ProfilerConfig:
-    """How profiles are collected."""
-
-    method: str = "session"
-    """One of `METHODS`."""
-    levels: Mapping[str, int] = field(default_factory=dict)
-    """Levels of the ``host``, ``device`` and ``python`` tracers. Unnamed tracers have the worker's default level."""
-
-
 @dataclass(frozen=True)
 class Profiler:
     """Profiles cases in processes that are forked from the same zygotes as the timed ones."""
 
     launcher: ProcessLauncher
     policy: Policy
-    config: ProfilerConfig = field(default_factory=ProfilerConfig)
 
     def ready(self, entrants: Iterable[Entrant], launches: int) -> None:
         """Start the missing zygotes for so many launches, in parallel.
@@ -120,8 +103,6 @@ class Profiler:
             folder=str(folder),
             steps=policy.profile_steps,
             seconds=policy.profile_seconds,
-            method=self.config.method,
-            levels=dict(self.config.levels),
             warmup=policy.warmup(),
         )
         with self.launcher.start(entrant, pair, request) as process:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import re
 from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
@@ -14,7 +11,7 @@ from rich.text import Text
 from tfbench.metrics.exact import MetricChange
 from tfbench.model import JSON
 from tfbench.model.words import percent, signed, size, time
-from tfbench.profiles import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
+from tfbench.profiles import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Section, Table
 from tfbench.profiles.attribution import Attribution, Cause, TimeCategory, of_slowdown
 from tfbench.report.screen import add_columns, add_row, table
 
@@ -138,14 +135,14 @@ def _listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(some[:-1]), *some[-1:]]))
 
 
-# Render the sections of a profile for a terminal, and as CSV files, Markdown and JSON
+# Render the sections of a profile for a terminal, and as JSON
 
 
 _ROWS = 12
-"""Rows per table on a terminal or in Markdown. The CSV files have all rows."""
+"""Rows per table. The JSON file has all."""
 _WORDS = (TEXT, NAME)
 _LONGEST = 72
-"""Characters of a name in a table. The CSV files have full names."""
+"""Characters of a name in a table. The JSON file has full names."""
 
 
 _FORMATS: dict[str, Callable[[float], str]] = {
@@ -182,72 +179,15 @@ def render(title: str, sections: Sequence[Section]) -> RenderableType:
 
 
 def _table(content: Table) -> Group:
-    made = table(content.title)
-    columns, rows, more = _excerpt(content)
-    for column in columns:
+    """Render the first rows. Columns of zeros and blanks are left out, except for the first, which names the rows."""
+    made, rows = table(content.title), content.rows
+    filled = [0, *(at for at in range(1, len(content.columns)) if any(row[at] not in (None, "", 0, 0.0) for row in rows))]
+    for column in (content.columns[at] for at in filled):
         made.add_column(column.name, justify="left" if column.unit in _WORDS else "right", overflow="fold")
-    for row in rows:
-        add_row(made, *row)
-    return Group(made, *(Text(line, "dim") for line in more))
-
-
-def _excerpt(content: Table) -> tuple[list[Column], list[list[str]], list[str]]:
-    """Return the columns and the first rows of a table, and a line that counts the other rows if there are any.
-
-    Columns of zeros and blanks are left out, except for the first, which names the rows.
-    """
-    columns = [
-        (number, column)
-        for number, column in enumerate(content.columns)
-        if number == 0 or any(row[number] not in (None, "", 0, 0.0) for row in content.rows)
-    ]
-    rows = [[_cell(row[number], column.unit) for number, column in columns] for row in content.rows[:_ROWS]]
-    more = len(content.rows) - _ROWS
-    return [column for _, column in columns], rows, [f"… and {more} more"] if more > 0 else []
-
-
-def csv_files(sections: Sequence[Section]) -> dict[str, str]:
-    """Render each table as CSV, keyed by file name. The first line has the units."""
-    return {f"{section.tool}-{one.name}.csv": _csv(one) for section in sections for one in section.tables}
-
-
-def _csv(content: Table) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([one.name if one.unit in _WORDS else f"{one.name} ({one.unit})" for one in content.columns])
-    writer.writerows([_guarded(value) for value in row] for row in content.rows)
-    return text.getvalue()
-
-
-def _guarded(value: Cell) -> Cell:
-    """Quote text that spreadsheets would run as a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
-
-
-def markdown(title: str, sections: Sequence[Section]) -> str:
-    """Render the sections as Markdown."""
-    parts = [f"# {_plain(title)}"]
-    for section in sections:
-        parts.append(f"## {_plain(section.title)}")
-        if section.absent:
-            parts.append(f"No result: {_plain(section.absent)}")
-        if section.notes:
-            parts.append("\n".join(f"- {_plain(note)}" for note in section.notes))
-        parts += [_markdown(one) for one in section.tables if one.rows]
-    return "\n\n".join(parts) + "\n"
-
-
-def _markdown(content: Table) -> str:
-    columns, rows, more = _excerpt(content)
-    marks = ["---" if column.unit in _WORDS else "---:" for column in columns]
-    lines = [[_plain(column.name) for column in columns], marks, *([_plain(text) for text in row] for row in rows)]
-    rest = ["", *more] if more else []
-    return "\n".join([f"### {_plain(content.title)}", "", *(f"| {' | '.join(line)} |" for line in lines), *rest])
-
-
-def _plain(text: str) -> str:
-    """Escape Markdown: names of ops contain special characters."""
-    return " ".join(re.sub(r"[\\|*_`<\[]", r"\\\g<0>", text).split())
+    for row in rows[:_ROWS]:
+        add_row(made, *(_cell(row[at], content.columns[at].unit) for at in filled))
+    more = len(rows) - _ROWS
+    return Group(made, *([Text(f"… and {more} more", "dim")] if more > 0 else []))
 
 
 def as_text(content: JSON) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError
-from tfbench.fs import atomic_dir, scratch_dir
+from tfbench.fs import atomic_dir, scratch_dir, write_whole
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.catalog import read as read_metrics
@@ -19,6 +18,7 @@ from tfbench.metrics.graphs import GRAPH, RESULT, XLA
 from tfbench.metrics.parity import ProbeOutput, compare
 from tfbench.model import JSON, TIME, Case, Note, Outcome
 from tfbench.policy import Policy
+from tfbench.profiles import Section
 from tfbench.profiles.attribution import (
     HALF,
     Attribution,
@@ -29,7 +29,7 @@ from tfbench.profiles.attribution import (
     grown,
     memory_lines,
 )
-from tfbench.profiles.folders import Kept, Profile, folder_of, read, step_breakdown, write_about, write_read
+from tfbench.profiles.folders import Kept, ProfiledSide, folder_of, read, step_breakdown, write_about
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
@@ -259,23 +259,21 @@ class Explained:
     """The profiles of a case and the causes of a slowdown that they show."""
 
     kept: Kept
-    profiles: Mapping[str, Profile]
-    """By side."""
+    profiles: Mapping[str, Sequence[Section]]
+    """What the tools show of the first launch, by side."""
     attribution: Attribution | None
     """``None`` if only one side was profiled, or its steps could not be read."""
     why: Sequence[str]
     """Causes of the slowdown, or why none could be found; at most five lines."""
-    notes: Sequence[str] = ()
-    """Differences between the requested profiles and these."""
 
     def as_json(self) -> list[JSON]:
         """Return one entry per side, in the format of a report."""
         return [
             {
                 "folder": str(self.kept.folder / side),
-                **profile_report.as_json(self.kept.case, side, [section.short() for section in profile.sections], why),
+                **profile_report.as_json(self.kept.case, side, [section.short() for section in sections], why),
             }
-            for side, profile in self.profiles.items()
+            for side, sections in self.profiles.items()
             for why in [self.why if side == CONTENDER else ()]
         ]
 
@@ -307,12 +305,7 @@ def take(
     with atomic_dir(folder, replace=True) as half:
         profiler.ready(entrants.values(), launches)
         sides = {
-            side: {
-                "spec": entrant.side.spec or "working tree",
-                "case": entrant.case.name,
-                "launches": launches,
-                "environment": profiler.launcher.environment(entrant.side),
-            }
+            side: ProfiledSide.of(entrant.side.spec, profiler.launcher.environment(entrant.side))
             for side, entrant in entrants.items()
         }
         kept = Kept(half, case.name, sides, raced)
@@ -323,19 +316,11 @@ def take(
         write_about(kept)
         tell(f"{case.workload}: reading profiles")
         explained = reread(kept, policy)
-        for side, profile in explained.profiles.items():
-            write_read(half, side, _texts(explained, side, profile), profile.trace)
-        levels = {side: profile.levels for side, profile in explained.profiles.items()}
-        notes = [note for side in sides if (note := _other_levels(side, levels[side], profiler.config.levels))]
-    return replace(explained, kept=replace(kept, folder=folder), notes=notes)
-
-
-def _other_levels(side: str, noted: Mapping[str, int], wanted: Mapping[str, int]) -> str:
-    """Return a note if the profiler ignored the requested tracer levels, as that of TensorFlow 2.21 does."""
-    if not noted or all(noted[name] == level for name, level in wanted.items()):
-        return ""
-    worked = ", ".join(f"{name}={level}" for name, level in noted.items())
-    return f"profile: TensorFlow ignored --profile-levels on the {side} side and used {worked}"
+        for side, sections in explained.profiles.items():
+            why = explained.why if side == CONTENDER else ()
+            content = profile_report.as_json(case.name, side, sections, why)
+            write_whole(half / side / "profile.json", profile_report.as_text(content))
+    return replace(explained, kept=replace(kept, folder=folder))
 
 
 def reread(kept: Kept, policy: Policy) -> Explained:
@@ -349,7 +334,7 @@ def reread(kept: Kept, policy: Policy) -> Explained:
         return Explained(kept, profiles, None, ())
     try:
         before, now = (
-            step_breakdown([file for run in kept.runs(side) for file in run], policy) for side in (BASELINE, CONTENDER)
+            step_breakdown(kept.runs(side), policy) for side in (BASELINE, CONTENDER)
         )
     except ProfileError as error:
         return Explained(kept, profiles, None, (f"profile: {error}",))
@@ -375,7 +360,7 @@ class Profiles:
     """Findings for cases that pass, and why a case has no profile."""
 
     def __post_init__(self) -> None:
-        self._profiler = Profiler(self.launcher, self.request.policy, self.request.profiler_config)
+        self._profiler = Profiler(self.launcher, self.request.policy)
 
     def with_device(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
         """Add to a variant's result the GPU's share of a step, and note a host-bound variant.
@@ -395,7 +380,7 @@ class Profiles:
         except PROFILE_FAILURES as error:
             why.append(failure(error))
         if (share := facts.get(DEVICE_SHARE)) is not None and share < policy.device_bound:
-            why.append(f"host-bound: the device works in {share:.0%} of a step; see advice in tfbench explain")
+            why.append(f"host-bound: the device works in {share:.0%} of a step")
         return replace(with_facts(result, facts), why=tuple(why))
 
     def with_profiles(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
@@ -428,17 +413,7 @@ class Profiles:
             found = take(self._profiler, entrants, place, request.policy, raced, self.report)
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
-        return replace(result, profiles=tuple(found.as_json()), why=why or (*found.why, *found.notes)[:MOST])
-
-
-def _texts(explained: Explained, side: str, profile: Profile) -> dict[str, str]:
-    """Return the text files to write next to a side's profile, by relative path."""
-    case = explained.kept.case
-    why = explained.why if side == CONTENDER else ()
-    text = profile_report.markdown(f"{case.rpartition('::')[2]}, {side}", profile.sections)
-    tables = {os.path.join("tables", name): text for name, text in profile_report.csv_files(profile.sections).items()}
-    content = profile_report.as_json(case, side, profile.sections, why)
-    return {**tables, "profile.md": text, "profile.json": profile_report.as_text(content)}
+        return replace(result, profiles=tuple(found.as_json()), why=why or tuple(found.why[:MOST]))
 
 
 def on_device(profiler: Profiler, entrant: Entrant, policy: Policy) -> JSON:

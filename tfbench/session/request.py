@@ -10,7 +10,6 @@ from pathlib import Path
 from tfbench.model import Case, MetricValues, Outcome, Reason, Sample, VariantResult, Verdict
 from tfbench.model.report import ProfileEntry
 from tfbench.policy import Policy
-from tfbench.race.prober import ProfilerConfig
 from tfbench.race.process_launcher import Processors
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
@@ -74,7 +73,6 @@ class RunRequest:
     """Folder for a profile of each case; ``None`` for no profiles."""
     profile_regressed: Path | None = None
     """Folder for profiles of both sides of each regressed case."""
-    profiler_config: ProfilerConfig = field(default_factory=ProfilerConfig)
     lanes: Sequence[Processors] = ()
     """The processors of each lane, if several cases race at the same time."""
     lanes_ahead: int | None = None

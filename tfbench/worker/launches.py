@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import sys
 import threading
 import time
@@ -275,10 +274,8 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
         # Readers of a profile leave out its first step.
         wanted = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))
         trace = profiler.tf_profiler().Trace
-        with profiler.METHODS[self.request.method](self.request.folder, self.request.levels) as collects:
-            for done in itertools.count():
-                if not collects() if callable(collects) else done == wanted:
-                    break
+        with profiler.profiled(self.request.folder):
+            for done in range(wanted):
                 with block.one() as step, trace(STEP, step_num=done, _r=1):
                     step()
                     block.wait()
@@ -287,7 +284,7 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
     def _profile_once(self, block: Block) -> None:
         """Profile the only call as the second step. Readers leave out the first, which is empty."""
         trace = profiler.tf_profiler().Trace
-        with profiler.METHODS[self.request.method](self.request.folder, self.request.levels):
+        with profiler.profiled(self.request.folder):
             with trace(STEP, step_num=0, _r=1):
                 block.wait()
             with block.one() as step, trace(STEP, step_num=1, _r=1):
