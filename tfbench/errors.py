@@ -4,6 +4,16 @@
 class TfbenchError(Exception):
     """Base of every exception that tfbench raises on purpose. Its text is meant for the user."""
 
+    @property
+    def headline(self) -> str:
+        """The first line of the text."""
+        return str(self).partition("\n")[0]
+
+    @property
+    def rest(self) -> str:
+        """The lines after the first one, such as what a process has printed."""
+        return str(self).partition("\n")[2]
+
 
 class UsageError(TfbenchError):
     """An option, a specification or a policy field has an unusable value."""

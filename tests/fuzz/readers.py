@@ -320,7 +320,7 @@ until = 2027-01-31
 DOCS = Path(__file__).parents[2] / "docs" / "data"
 KEPT = {
     "schema": folders.SCHEMA, "case": CASE.name, "raced": 0.1,
-    "sides": {"contender": {"spec": "x", "environment": {"python": "3.12", "packages": {"keras": "3"}, "machine": {"processor": "x"}}}},
+    "contender": {"spec": "x", "python": "3.12", "packages": {"keras": "3"}, "processor": "x"},
 }  # fmt: skip
 ENTRY = CaseResult(
     CASE, verdict=REPORT.verdicts[0], metrics=REPORT.verdicts[1:], variant_result=REPORT.variant_results[0],
@@ -357,14 +357,7 @@ READERS = (
         "pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_results
     ),
     Reader("asv", "asv.json", lambda _: [ASV.read_text()], JSON_FILE, use_results),
-    Reader(
-        "report or versions shown",
-        "v.json",
-        lambda _: [report_text(), trimmed(DOCS / "versions-interleaved.json")],
-        JSON_FILE,
-        use_inputs,
-    ),
-    Reader("versions", "v.json", lambda _: [trimmed(DOCS / "versions-interleaved.json")], JSON_FILE, compare.medians),
+    Reader("report shown", "v.json", lambda _: [report_text()], JSON_FILE, use_inputs),
     Reader(
         "versions compared",
         "v.json",

@@ -178,9 +178,7 @@ class TestDevice:
     def test_time_on_the_device_has_categories(self, tmp_path):
         steps = step_breakdown([training().write(tmp_path)], POLICY)
         spent = {
-            str(key.category): round(part.seconds * 1e6)
-            for key, part in steps.parts.items()
-            if key.kind != "Relu"
+            str(key.category): round(part.seconds * 1e6) for key, part in steps.parts.items() if key.kind != "Relu"
         }
         assert spent == {"device compute": 400, "device copies": 60, "kernel launch": 16}
 
@@ -286,6 +284,7 @@ class TestTables:
         content = json.loads(profile.as_text(profile.as_json("f.py::test_a", "contender", read_once)))
         assert content["schema"] == "tfbench-profile/1"
         assert {section["tool"] for section in content["sections"]} >= {"overview", "kernels", "memory"}
+
 
 def sections(built, folder):
     return {section.tool: section for section in read(built.write(folder), POLICY)}

@@ -46,7 +46,7 @@ from tfbench.report import screen
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, parse
 from tfbench.storage.baselines import Layout
-from tfbench.untrusted import an_object, brief, described, parse_json
+from tfbench.untrusted import an_object, brief, described, parse_json, plural
 
 SCHEMA = "tfbench-calibration/1"
 
@@ -636,7 +636,7 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial], width: int) -> Rende
     if not raced:
         return Text("no verdict yet; give the calibration more time with --budget")
     how = "".join(f", {words}" for words in plan.kinds.values() if words)
-    what = f"policy {plan.policy.name}, a suite of {plan.cases} cases{how}"
+    what = f"policy {plan.policy.name}, a suite of {plural(plan.cases, 'case')}{how}"
     in_total = tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])
     totals = [in_total]
     for name in sorted(MEMORY_BOUND):
@@ -654,10 +654,11 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial], width: int) -> Rende
         )
     if taken := costs(in_total):
         lines.append(f"median time of a verdict: {taken}")
-    lines.append(f"verdicts: {len(raced)}, from {len({trial.run for trial in raced})} runs with zygotes of their own")
-    runs = whole_runs(raced, plan.cases)
-    if runs.trials:
-        lines.append(f"runs of {plan.cases} unchanged cases with a false positive: {of(runs)}")
+    runs = plural(len({trial.run for trial in raced}), "run")
+    lines.append(f"verdicts: {len(raced)}, from {runs} with zygotes of their own")
+    whole = whole_runs(raced, plan.cases)
+    if whole.trials:
+        lines.append(f"runs of {plural(plan.cases, 'unchanged case')} with a false positive: {of(whole)}")
     tables = table(f"tfbench, {what}", by_workload(RACED, trials), width), table("all workloads", totals, width)
     return Group(*tables, *map(Text, lines))
 

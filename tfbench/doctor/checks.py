@@ -373,8 +373,7 @@ class GpuCheck:
             try:
                 finding = step(tell)
             except TfbenchError as error:
-                headline, _, rest = str(error).partition("\n")
-                finding = Finding(step.__name__.strip("_"), State.BAD, headline, rest.strip()[-400:])
+                finding = Finding(step.__name__.strip("_"), State.BAD, error.headline, error.rest.strip()[-400:])
             yield finding
             if finding.state is State.BAD:
                 return

@@ -354,17 +354,20 @@ def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False)
         raise TypeError(f"{names} depends on the arguments of the function that has made it")
     chosen: dict[str, set[int]] = {}
     """File -> numbers of the statements that count."""
+    modules: dict[str, _Module] = {}
     todo, seen = [(file, name) for name in {*names.split(".")[:1], *_ALWAYS}], set[tuple[str, str]]()
     while todo:
         if (wanted := todo.pop()) in seen:
             continue
         seen.add(wanted)
         place, name = wanted
-        module = _module(place, os.stat(place).st_mtime_ns, suite)
+        fresh = place not in modules
+        if fresh:
+            modules[place], chosen[place] = _module(place, os.stat(place).st_mtime_ns, suite), set()
+        module = modules[place]
         first = name.partition(".")[0]
         added = set(range(len(module.body))) if first in _DYNAMIC else set(module.bound.get(first, ()))
-        if place not in chosen:
-            chosen[place] = set()
+        if fresh:
             added |= module.always
         for number in added - chosen[place]:
             todo += ((place, used) for used in _names(module.body[number]))
@@ -373,7 +376,7 @@ def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False)
     own = names if renamed else ""
     texts = []
     for place, numbers in sorted(chosen.items(), key=lambda pair: (pair[0] != file, pair[0])):
-        body = _module(place, os.stat(place).st_mtime_ns, suite).body
+        body = modules[place].body
         texts += ["" if place == file else os.path.relpath(place, suite.root)]
         texts += [_text(body[number], own if place == file else "", place, suite.root) for number in sorted(numbers)]
     text = "\n".join(dict.fromkeys(texts))  # an import that is repeated counts once

@@ -80,8 +80,9 @@ def _listing(config: pytest.Config) -> JSON:
     try:
         return run_collection(command, request, root, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     except SideError as error:
-        first, _, rest = str(error).partition("\n")
-        raise pytest.UsageError(f"tf.test.Benchmark: {': '.join([first, *rest.splitlines()[-1:]])}") from None
+        raise pytest.UsageError(
+            f"tf.test.Benchmark: {': '.join([error.headline, *error.rest.splitlines()[-1:]])}"
+        ) from None
 
 
 # Collect a module that uses values of TensorFlow while it is imported, in a process with the real one

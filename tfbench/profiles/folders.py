@@ -207,6 +207,8 @@ def _read(path: Path) -> Kept:
         check_schema(content, SCHEMA)
         about = convert(_About, content)
     except (ReportError, ValueError) as error:
-        raise ProfileError(f"{brief(path)} is not in tfbench's format ({brief(error)}): profile the case again") from None
+        raise ProfileError(
+            f"{brief(path)} is not in tfbench's format ({brief(error)}): profile the case again"
+        ) from None
     sides = {"baseline": about.baseline} if about.baseline else {}
     return Kept(path.parent, about.case, {**sides, "contender": about.contender}, about.raced)

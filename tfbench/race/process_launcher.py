@@ -742,7 +742,7 @@ class ProcessLauncher:
         except SideError as error:
             settings = " ".join(f"{name}={value}" for name, value in key[1])
             where = f" (with {settings})" if settings else ""
-            text = f"{str(error).partition(chr(10))[0]}{where}; it was not tried again"
+            text = f"{error.headline}{where}; it was not tried again"
             self._failed[key[:2]] = SideError(text)
             raise
 

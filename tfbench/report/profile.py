@@ -181,7 +181,10 @@ def render(title: str, sections: Sequence[Section]) -> RenderableType:
 def _table(content: Table) -> Group:
     """Render the first rows. Columns of zeros and blanks are left out, except for the first, which names the rows."""
     made, rows = table(content.title), content.rows
-    filled = [0, *(at for at in range(1, len(content.columns)) if any(row[at] not in (None, "", 0, 0.0) for row in rows))]
+    filled = [
+        0,
+        *(at for at in range(1, len(content.columns)) if any(row[at] not in (None, "", 0, 0.0) for row in rows)),
+    ]
     for column in (content.columns[at] for at in filled):
         made.add_column(column.name, justify="left" if column.unit in _WORDS else "right", overflow="fold")
     for row in rows[:_ROWS]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError, TfbenchError
 from tfbench.fs import atomic_dir, scratch_dir, write_whole
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
@@ -333,9 +333,7 @@ def reread(kept: Kept, policy: Policy) -> Explained:
     if BASELINE not in kept.sides:
         return Explained(kept, profiles, None, ())
     try:
-        before, now = (
-            step_breakdown(kept.runs(side), policy) for side in (BASELINE, CONTENDER)
-        )
+        before, now = (step_breakdown(kept.runs(side), policy) for side in (BASELINE, CONTENDER))
     except ProfileError as error:
         return Explained(kept, profiles, None, (f"profile: {error}",))
     found = attribute(before, now, policy.profile_cause)
@@ -445,7 +443,7 @@ def device_facts(step: StepBreakdown) -> JSON:
     }
 
 
-def failure(error: Exception) -> str:
+def failure(error: TfbenchError | OSError) -> str:
     """Return in one line why there is no profile."""
-    text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
-    return f"profile: not taken: {text.partition(chr(10))[0]}"
+    text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else error.headline
+    return f"profile: not taken: {text}"

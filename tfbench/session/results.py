@@ -280,9 +280,8 @@ def failed(case: Case, failure: TfbenchError, **side: str) -> CaseResult:
     if isinstance(failure, BenchmarkSkipped):
         return CaseResult(case, skip=str(failure))
     codes: dict[type[TfbenchError], ReasonCode] = {WorkerDied: ReasonCode.DIED, WorkerHung: ReasonCode.HUNG}
-    headline, _, rest = str(failure).partition("\n")
-    reason = because(codes.get(type(failure), ReasonCode.BROKEN), error=headline, **side)
-    output = "\n".join(filter(None, (rest, failure.output if isinstance(failure, BenchmarkError) else "")))
+    reason = because(codes.get(type(failure), ReasonCode.BROKEN), error=failure.headline, **side)
+    output = "\n".join(filter(None, (failure.rest, failure.output if isinstance(failure, BenchmarkError) else "")))
     return untimed(case, Outcome.ERROR, reason, output)
 
 
@@ -329,9 +328,9 @@ def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResul
 def reason_of(error: Exception) -> tuple[Reason, str]:
     """Return a one-line reason for a failure, and the output that explains it."""
     if isinstance(error, TfbenchError):
-        headline, _, rest = str(error).partition("\n")
-        output = getattr(error, "output", "") or rest
-        return because(ReasonCode.SIDE if isinstance(error, SideError) else ReasonCode.BROKEN, error=headline), output
+        output = getattr(error, "output", "") or error.rest
+        code = ReasonCode.SIDE if isinstance(error, SideError) else ReasonCode.BROKEN
+        return because(code, error=error.headline), output
     headline, _, _ = f"{type(error).__name__}: {error}".partition("\n")
     return because(ReasonCode.INTERNAL, error=headline), "".join(format_exception(error))
 

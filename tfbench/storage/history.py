@@ -39,7 +39,7 @@ from tfbench.model import (
     SeriesRun,
 )
 from tfbench.model.formats import Count, Name, Text, Time, check_schema, convert, json_schema, line, own, read, visible
-from tfbench.untrusted import brief, parse_json, printable
+from tfbench.untrusted import brief, parse_json, plural, printable
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -465,7 +465,8 @@ def series_of(runs: Sequence[SessionRecord]) -> list[Series]:
 def _machine_of(facts: tuple[tuple[str, str], ...]) -> tuple[str, str]:
     known = dict(facts)
     name = known.get("gpus") or known.get("processor") or "unknown processor"
-    return json_digest(known), f"{name}, {known.get('processors', '?')} processors"
+    count = known.get("processors", "")
+    return json_digest(known), f"{name}, {plural(int(count), 'processor') if count.isdigit() else '? processors'}"
 
 
 def _machine(environment: EnvironmentInfo) -> tuple[str, str]:

@@ -257,7 +257,7 @@ class Bisection:
                     side = self.make(self.points[point])
                 except SideError as error:
                     for result in wanting:
-                        result.add(BisectStep(point, None, _headline(error)))
+                        result.add(BisectStep(point, None, error.headline))
                 else:
                     self._wave(wanting, point, good, side)
         self.release(good)
@@ -278,17 +278,13 @@ class Bisection:
         try:
             found = self.compare(result.case, good, side, policy)
         except SideError as error:
-            return BisectStep(point, None, _headline(error))
+            return BisectStep(point, None, error.headline)
         if failure := found.failures.get(1):
-            return BisectStep(point, None, _headline(failure))
+            return BisectStep(point, None, failure.headline)
         if failure := found.failures.get(0):
-            result.failure = f"the good end cannot run it: {_headline(failure)}"
+            result.failure = f"the good end cannot run it: {failure.headline}"
             return BisectStep(point, None, result.failure)
         return BisectStep(point, found.outcome, found.reason, found.ratio, found.launches, found.seconds)
-
-
-def _headline(error: TfbenchError) -> str:
-    return str(error).partition("\n")[0]
 
 
 @dataclass

@@ -266,7 +266,7 @@ def _not_starting(
     starting = [side for side in sides if any((side.name, env) not in found for env in environments)]
     if sides[0] not in starting or len(starting) < 2:
         raise first
-    return {key: Untimed("does not start", str(error).partition("\n")[0]) for key, error in found.items()}
+    return {key: Untimed("does not start", error.headline) for key, error in found.items()}
 
 
 def _entry(race: Race, index: int) -> Entry:
@@ -324,9 +324,7 @@ def terminal(matrix: Matrix, width: int) -> RenderableType:
     short = _CASE + _CELL * len(matrix.sides) > width
     legend = "+ slower, - faster, ? inconclusive; reports and wider terminals show the intervals"
     after = [Text(line, "dim") for line in [*[legend] * short, *_notes(matrix)]]
-    raced, *others = (
-        _drawn(listing, _CASE // 2 if short else _CASE) for listing in _listings(matrix, short).values()
-    )
+    raced, *others = (_drawn(listing, _CASE // 2 if short else _CASE) for listing in _listings(matrix, short).values())
     return Group(*before, raced, *after, *others)
 
 
@@ -389,8 +387,7 @@ def _listings(matrix: Matrix, short: bool = False) -> dict[str, Listing]:
     """Return the tables: ``times``, ``changes`` and ``variants`` if there are any, and ``sides``, all cases together."""
     reference, *others = matrix.labels
     rows: list[list[str | Text]] = [
-        [row.case.short_name, *(_cell(entry, short) for entry in row.entries)]
-        for row in matrix.by_slowdown
+        [row.case.short_name, *(_cell(entry, short) for entry in row.entries)] for row in matrix.by_slowdown
     ]
     heads = ["case", *matrix.labels]
     listings = {"times": Listing(f"time, ratio to {reference}", heads, rows)}
