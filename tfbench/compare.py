@@ -45,7 +45,7 @@ from tfbench.model.words import times as formatted
 from tfbench.report import json_format
 from tfbench.report.merge import merge
 from tfbench.report.report_page import PageContext
-from tfbench.report.screen import COLOURS, add_columns, add_row, table
+from tfbench.report.screen import COLOURS, add_columns, add_row, break_name, table
 from tfbench.report.summary import VersionTimes
 from tfbench.sides.environments import minor
 from tfbench.stats.interval import Floats
@@ -521,17 +521,21 @@ NO_TIMES = (
 )
 
 
+_NAME, _REASON = 20, 16
+"""Characters of a line of a name, and of a reason beside four columns of numbers, which fit on 80."""
+
+
 def contrasts(rows: Sequence[FileComparison], comparable: bool) -> RenderableType:
     """Make a table of cases, largest slowdown first. Files of one machine and environment are comparable."""
     made = table("times")
-    add_columns(made, "case", fold=True)
+    made.add_column("case", overflow="fold", min_width=_NAME)
     add_columns(made, "first", "second", "second / first", right=True)
-    add_columns(made, "", fold=True)
+    made.add_column("", min_width=_REASON)
     for row in sorted(rows, key=lambda row: (row.interval is None, -(row.ratio or 0))):
-        ratio = formatted(row.interval) if row.interval else f"{row.ratio:.3f}" if row.ratio else "-"
+        ratio = _lines(row.interval) if row.interval else f"{row.ratio:.3f}" if row.ratio else "-"
         reason = row.reason.message if comparable or row.ratio is None else "incomparable"
         medians = (duration(timing.median) if timing else "-" for timing in (row.first, row.second))
-        add_row(made, row.case, *medians, ratio, reason)
+        add_row(made, break_name(row.case, _NAME), *medians, ratio, reason)
     return Group(made, Text(LIMITS, "dim"))
 
 
@@ -543,14 +547,12 @@ def verdicts(first: Report | None, second: Report | None, every: bool = False) -
     """
     columns = {name: _by_case(report) for name, report in (("first", first), ("second", second)) if report}
     made = table("verdicts, each against its own baseline")
-    add_columns(made, "case", fold=True)
-    for name in columns:
-        add_columns(made, name)
-        add_columns(made, "ratio", right=True)
+    made.add_column("case", overflow="fold", min_width=_NAME)
+    add_columns(made, *columns)
     rows = {row: None for column in reversed(columns.values()) for row in column}
     shown = [row for row in rows if every or any(_moved(column.get(row)) for column in columns.values())]
     for row in shown:
-        add_row(made, row, *(cell for column in columns.values() for cell in _cells(column.get(row))))
+        add_row(made, break_name(row, 2 * _NAME), *(_cell(column.get(row)) for column in columns.values()))
     parts: list[RenderableType] = [made] if shown else []
     if hidden := len(rows) - len(shown):
         parts.append(Text(f"{hidden} unchanged or new verdicts are not listed: add --all", "dim"))
@@ -565,7 +567,13 @@ def _by_case(report: Report) -> dict[str, Verdict]:
     return {one.case.name if one.metric == TIME else f"{one.case.name} {one.metric}": one for one in report.verdicts}
 
 
-def _cells(verdict: Verdict | None) -> tuple[str | Text, str]:
+def _cell(verdict: Verdict | None) -> str | Text:
     if verdict is None:
-        return "-", "-"
-    return Text(str(verdict.outcome), COLOURS[verdict.outcome]), formatted(verdict.ratio) if verdict.ratio else "-"
+        return "-"
+    outcome = Text(str(verdict.outcome), COLOURS[verdict.outcome])
+    return Text.assemble(outcome, f"\n{_lines(verdict.ratio)}") if verdict.ratio else outcome
+
+
+def _lines(ratio: Ratio) -> str:
+    """Return a ratio and its interval on two lines, so that a table of several fits on a narrow terminal."""
+    return formatted(ratio).replace(" (", "\n(")

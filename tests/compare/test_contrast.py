@@ -1,14 +1,19 @@
 """Comparison of two files: an interval if the files allow one, otherwise the reason."""
 
+import io
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
-from tfbench.compare import Timing, contrast
-from tfbench.model import ReasonCode
+from tests.fakes.report import complete
+from tests.report.test_render import verdict
+from tfbench.compare import Timing, contrast, contrasts, verdicts
+from tfbench.model import Outcome, ReasonCode
 
 
 def launches(center, number=6, rounds=50, deviation=0.01, seed=0):
@@ -70,3 +75,18 @@ def test_constant_times_have_an_interval_without_width():
     found = contrast("x", same, same)
     assert (found.interval.low, found.interval.high) == (1.0, 1.0)
     assert found.as_json()["interval"]["center"] == 1.0
+
+
+NAME = "benchmarks/test_distribution.py::test_all_reduce_of_workers[replicas=2,compiler=xla,precision=mixed_float16]"
+
+
+def test_tables_of_long_names_are_readable_on_80_columns():
+    screen = Console(file=io.StringIO(), width=80)
+    row = contrast(NAME, timing(1.0), timing(1.5, seed=1))
+    report = complete([replace(verdict(NAME, Outcome.REGRESSED), ratio=row.interval)])
+    screen.print(contrasts([row], True), verdicts(report, report))
+    lines = screen.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("(1." in line and " to 1." in line for line in lines) == 2, lines
+    assert sum("benchmarks/" in line for line in lines) == 2
+    assert len(lines) < 40

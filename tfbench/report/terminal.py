@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, Ratio, ReasonCode, Report, VariantResult
 from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
-from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, table
+from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, break_name, table
 from tfbench.report.summary import (
     CaseFinding,
     Group,
@@ -168,13 +168,17 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False, st
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
+_NAME = 32
+"""Characters of a line of a case's name beside ratios of several files."""
+
+
 def side_by_side(versions: VersionTimes) -> RenderableType:
     """Return a table of the ratios of several files to the first one."""
     made = table(versions.caption)
-    add_columns(made, "case", fold=True)
-    add_columns(made, *versions.labels, right=True)
-    for row in versions.rows():
-        add_row(made, *row)
+    add_columns(made, "case")
+    add_columns(made, *versions.labels, right=True, fold=True)
+    for name, *ratios in versions.rows():
+        add_row(made, break_name(name, _NAME), *ratios)
     return made
 
 
