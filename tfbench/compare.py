@@ -521,7 +521,7 @@ NO_TIMES = (
 )
 
 
-_NAME, _REASON = 20, 16
+_NAME, _REASON = 22, 14
 """Characters of a line of a name, and of a reason beside four columns of numbers, which fit on 80."""
 
 
