@@ -43,7 +43,15 @@ def test_it_names_the_regression_and_the_next_steps():
     assert "1 case, policy standard, against `git:main`, on AMD EPYC, 12 s." in lines
     assert "| regressed | `b/test_x.py::test_x[a=1]` | time | 1.052 \\(1.030 to 1.070\\) | 5.2% slower |" in lines
     assert "`pytest --benchmark --against git:main 'b/test_x.py::test_x[a=1]'`" in text
+    assert "If it is intended, add it to the file of accepted regressions" in text
     assert "[Full report](https://example.org/run)" in lines
+
+
+def test_only_a_regression_can_be_accepted():
+    row = replace(VERDICT, outcome=Outcome.INCONCLUSIVE)
+    text = render(replace(REPORT, sides=SIDES), "inconclusive", "1 inconclusive", [row])
+    assert "To reproduce it: `pytest --benchmark --against git:main" in text
+    assert "accepted" not in text
 
 
 def test_it_names_the_code_of_both_sides():

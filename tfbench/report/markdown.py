@@ -351,15 +351,17 @@ def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
     cases = [one.case.name for one in verdicts if one.outcome is not Outcome.MISSING]
     if not side or not cases:
         return ""
-    accept = "If it is intended, add it to the file of accepted regressions, with a reason and an end."
+    accept = ""
+    if any(verdict.outcome is Outcome.REGRESSED for verdict in verdicts):
+        accept = " If it is intended, add it to the file of accepted regressions, with a reason and an end."
     again = command_for(report, next(one for one in verdicts if one.case.name == cases[0]), shared=True)
     if not again:
-        return f"To reproduce it, race the case against the other side with `pytest --benchmark --against`. {accept}"
+        return f"To reproduce it, race the case against the other side with `pytest --benchmark --against`.{accept}"
     if "saved" in side:
         why = "To see the cause: add `--profile-on-regression`."
     else:
         why = "To see changes in the graph: `tfbench explain` with the same case and `--against`."
-    return f"To reproduce it: {verbatim(again)}. {why} {accept}"
+    return f"To reproduce it: {verbatim(again)}. {why}{accept}"
 
 
 # Annotate the code of a pull request by workflow commands
