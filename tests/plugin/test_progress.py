@@ -79,6 +79,19 @@ def test_nothing_is_written_without_a_terminal(terminal):
     assert shown() == ""
 
 
+def test_a_log_says_once_that_a_case_takes_longer_than_the_policy_allows(terminal):
+    file, shown = terminal
+    display = Display(reporter(file, False))
+    for name, seconds in ("test_short", 120.0), ("test_epoch", 3.0):
+        race = raced(sides_of(CASE), [steady(1e-4)] * 2)
+        race.policy = replace(race.policy, case_seconds=seconds, case_launches=60)
+        race.run(lambda race, name=name: display(RunProgress(f"b.py::{name}", race, 0, 4)))
+        assert len(race.all_launches) >= 3
+    display.close()
+    lines = shown().split()
+    assert " ".join(lines) == "test_epoch: a launch takes 1 s, so this race may take 42 s"
+
+
 def test_an_undecided_comparison_is_summarised_with_its_interval():
     race = raced(variants_of("plain", "fast", "slow"), [steady(1e-4, 0.1)] * 3)
     seen = []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from rich.live import Live
@@ -73,7 +73,7 @@ from tfbench.suite.claims import STATS
 from tfbench.suite.functions import TF_TEST_FILES
 from tfbench.suite.shards import parse_shard
 from tfbench.suite.tensorflow_stub import fix_of, tf_test_classes
-from tfbench.untrusted import brief, some
+from tfbench.untrusted import brief, harmless, some
 
 # Turn the result of a case into the outcome of its pytest test, and into a row of pytest-benchmark
 
@@ -170,7 +170,7 @@ _BAR = 12
 
 
 class Display:
-    """Draws the latest `RunProgress` on a terminal; draws nothing without a terminal.
+    """Draws the latest `RunProgress` on a terminal. A log has a line for each case that takes longer than usual.
 
     Args:
         reporter: pytest's terminal reporter, ``None`` under ``-p no:terminal``.
@@ -178,13 +178,16 @@ class Display:
 
     def __init__(self, reporter: Any) -> None:
         self._reporter = reporter
-        # pytest captures standard output while a test runs, so write to a duplicate of the terminal.
-        self._file = os.fdopen(os.dup(reporter._tw._file.fileno()), "w") if reporter and reporter.isatty else None
+        self._file = _duplicate(reporter._tw._file) if reporter else None
+        self._logged: set[str] | None = None if reporter and reporter.isatty else set()
         self._live: Live | None = None
         self._began = time.monotonic()
 
     def __call__(self, progress: RunProgress) -> None:
         if self._file is None:
+            return
+        if self._logged is not None:
+            self._log(self._file, progress, self._logged)
             return
         if self._live is None:
             # pytest would capture a newline of the reporter. Without a current file it prints the file name again.
@@ -194,6 +197,17 @@ class Display:
             self._live = Live(console=console, auto_refresh=False, transient=True)
             self._live.start()
         self._live.update(self._line(progress), refresh=True)
+
+    def _log(self, file: IO[str], progress: RunProgress, logged: set[str]) -> None:
+        race = progress.race
+        if race is None or not race.is_long or progress.text in logged:
+            return
+        logged.add(progress.text)
+        each = race.wall_seconds / len(race.all_launches)
+        name = progress.text.rpartition("::")[2]
+        file.write(f"\n{harmless(name)}: a launch takes {each:.0f} s, so this race may take {race.limit:.0f} s\n")
+        file.flush()
+        self._reporter.currentfspath = None
 
     def clear(self) -> None:
         """Remove the bar until the next progress, so that pytest can print."""
@@ -225,10 +239,17 @@ class Display:
         return f", {seconds / 60:.0f} min left" if seconds >= 90 else f", {seconds:.0f} s left"
 
 
+def _duplicate(file: Any) -> IO[str] | None:
+    """Return a duplicate of a file, ``None`` of one without a descriptor: pytest captures its own while a test runs."""
+    with suppress(OSError, AttributeError):
+        return os.fdopen(os.dup(file.fileno()), "w")
+    return None
+
+
 def race_summary(race: Race) -> str:
     """Summarise a race: its launches, and the interval of the first undecided comparison."""
     words = f"launch {len(race.all_launches)}/{race.policy.looks[-1]}"
-    if race.limit > race.policy.case_seconds * max(1, len(race.entrants) - 1):
+    if race.is_long:
         words += f", {race.wall_seconds:.0f} s of at most {race.limit:.0f} s"
     known = [(index, race.decisions[index]) for index in race.undecided if index in race.decisions]
     if known:

@@ -237,6 +237,11 @@ class Race:
         each = self.wall_seconds / max(1, len(self.all_launches))
         return max(self.policy.case_seconds, self.policy.case_launches * each) * max(1, len(self.entrants) - 1)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the launches of a long step may take more than the policy's time limit."""
+        return bool(self.all_launches) and self.limit > self.policy.case_seconds * max(1, len(self.entrants) - 1)
+
     def rounds(self, entrant: int) -> int:
         """Return the number of rounds of this entrant so far."""
         return sum(len(run.seconds) for run in self.runs(entrant))
