@@ -1,6 +1,7 @@
 """Probes without TensorFlow: causes of traces, sizes of artifacts, memory of a separate process."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -181,6 +182,47 @@ def test_only_modules_of_the_step_are_reported(tmp_path, monkeypatch):
     probe.after(4)
     assert probe.found() == {"modules": [name]}
     assert of_module(name) == "step"
+
+
+def test_on_a_gpu_only_modules_of_tensorflow_are_dumped_and_not_what_xla_tries(tmp_path, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    Xla(tmp_path, driver=tmp_path)
+    filtered = os.environ["XLA_FLAGS"].split()[-1]
+    assert filtered.startswith("--xla_dump_hlo_module_re=")
+    of_tensorflow = re.compile(filtered.partition("=")[2])
+    names = (
+        "a_inference_f_12__XlaMustCompile_true",
+        "a_forward_f_95",
+        "a_inference_one_step_on_data_452__",
+        "cluster_0__",
+    )
+    assert all(map(of_tensorflow.search, names))
+    assert not any(map(of_tensorflow.search, ("gemm_fusion_dot.3", "triton_softmax", "cublas-gemm.1", "wrapped_add")))
+
+
+ON_A_GPU = """
+import os, sys
+from pathlib import Path
+
+from tfbench.worker.probes import Xla
+
+probe = Xla(Path(sys.argv[1]), driver=Path(sys.argv[1]))
+import tensorflow as tf
+
+probe.before()
+tf.function(lambda x: tf.nn.softmax(x), jit_compile=True)(tf.ones([4, 4]))
+probe.after(1)
+print(len(probe.found()["modules"]))
+"""
+
+
+@pytest.mark.tensorflow
+def test_xla_knows_the_flags_of_a_gpu(tmp_path):
+    """XLA ends the process at a flag that it does not know."""
+    done = subprocess.run(
+        [sys.executable, "-c", ON_A_GPU, tmp_path], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout == "1\n", done.stderr[-2000:]
 
 
 def test_probes_report_that_tensorflow_is_missing(monkeypatch):

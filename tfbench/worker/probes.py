@@ -71,6 +71,9 @@ class Probe:
 _UNIQUE = re.compile(r"_\d+(?=/|$)")
 _TYPES = ("T", "dtype", "DstT", "SrcT", "out_type", "Tparams", "Toutput")
 _ENDING = "_after_optimizations.txt"
+_OF_TENSORFLOW = "^a_|^cluster_"
+"""Begin of the names of TensorFlow's modules: of functions (``__inference_…``), and of automatic clusters."""
+_DRIVER = Path("/proc/driver/nvidia")
 
 
 class Graph(Probe):
@@ -125,15 +128,17 @@ class Xla(Probe):
     """Lists the files of the modules that are compiled in any call, from XLA's own dump below the launch's folder.
 
     All calls count, because XLA compiles its automatic clusters at the second call.
-    The probe must be created before the first op, because XLA reads its flags only once.
+    The probe must be created before the first op, because XLA reads its flags only once. For a GPU, XLA also compiles a
+    module for each algorithm that it tries. The dump leaves them out.
     """
 
     name = "xla"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, driver: Path = _DRIVER) -> None:
         self._folder = folder / XLA_FOLDER
         given = os.environ.get("XLA_FLAGS", "")
-        os.environ["XLA_FLAGS"] = f"{given} --xla_dump_to={self._folder} --xla_dump_hlo_as_text".strip()
+        only = f"--xla_dump_hlo_module_re={_OF_TENSORFLOW}" if driver.exists() else ""
+        os.environ["XLA_FLAGS"] = f"{given} --xla_dump_to={self._folder} --xla_dump_hlo_as_text {only}".strip()
         self._known: set[str] = set()
         self._after: set[str] = set()
 
