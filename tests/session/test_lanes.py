@@ -13,8 +13,8 @@ from tests.fakes import worker
 from tests.fakes.suites import one_file
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
+from tfbench.race import process_launcher
 from tfbench.race.process_launcher import Processors
-from tfbench.session import case_runs
 from tfbench.session.request import RunRequest
 from tfbench.session.session import Session
 
@@ -37,13 +37,13 @@ def session(tmp_path):
     """Returns a function that opens a session of scripted workers."""
     opened = []
 
-    def start(count, **settings):
+    def start(count, device="cpu", **settings):
         script = {case.name: {"seconds": 1e-4} for case in CASES}
         for name, more in settings.pop("script", {}).items():
             script[name] |= more
         request = RunRequest(
             tmp_path, one_file(tmp_path), preset("quick"), WHOLE, worker.install(tmp_path, cases=script),
-            tmp_path / f"data{len(opened)}", (), device="cpu", suite_cases=tuple(CASES),
+            tmp_path / f"data{len(opened)}", (), device=device, suite_cases=tuple(CASES),
             collected=frozenset(case.name for case in CASES), lanes=lanes(count), seed=7, **settings,
         )  # fmt: skip
         opened.append(Session.assemble(request, CASES))
@@ -89,10 +89,8 @@ def test_cases_that_may_be_skipped_wait_for_their_turn(session):
     ("device", "levels", "apart"), [("cpu", (), False), ("all", (), True), ("all", (("device", "cpu"),), False)]
 )
 def test_a_case_that_may_run_on_a_gpu_needs_the_machine(session, monkeypatch, device, levels, apart):
-    monkeypatch.setattr(case_runs, "has_driver", lambda: True)
-    opened = session(2).lanes
-    opened._request = replace(opened._request, device=device)
-    assert opened._apart((replace(CASES[2], variant=levels),)) is apart
+    monkeypatch.setattr(process_launcher, "has_driver", lambda: True)
+    assert session(2, device).lanes._apart((replace(CASES[2], variant=levels),)) is apart
 
 
 def test_a_case_that_breaks_is_an_error_and_the_others_go_on(session):

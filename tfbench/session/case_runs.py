@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tfbench.gpus.selection import has_driver
 from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
 from tfbench.race.lanes import Lanes
-from tfbench.race.launch import Clock
+from tfbench.race.launch import Clock, Entrant
 from tfbench.race.process_launcher import Environment, ProcessLauncher, Processors
 from tfbench.race.timer import timer
 from tfbench.session.races import RaceResults, Races
@@ -338,10 +337,11 @@ Group = tuple[Case, ...]
 class CaseLanes:
     """The results of the cases of a run, which several lanes measure at the same time if the request has them."""
 
-    def __init__(self, request: RunRequest, runs: CaseRuns, launcher: ProcessLauncher) -> None:
+    def __init__(self, request: RunRequest, runs: CaseRuns, launcher: ProcessLauncher, contender: Side) -> None:
         self._request = request
         self._runs = runs
         self._launcher = launcher
+        self._contender = contender
         self._opened: Lanes[Group] | None = None
 
     def result(self, case: Case) -> CaseResult:
@@ -383,7 +383,7 @@ class CaseLanes:
             case.cpus == "all"
             or case.alone
             or case.name in self._request.uncertain
-            or (has_driver() and "cpu" not in (self._request.device, case.levels.get("device")))
+            or self._launcher.on_gpu([Entrant(case, self._contender)])
             for case in group
         )
 

@@ -258,7 +258,7 @@ class Session:
             suite_gate = SuiteGate(request.suite_limit, policy, races, strategy)
             return cls(
                 request, cases, contender, saved, gpus, launcher, starter, strategy, runs,
-                CaseLanes(request, runs, launcher), journal, profiles, suite_gate, recorder, held.pop_all(),
+                CaseLanes(request, runs, launcher, contender), journal, profiles, suite_gate, recorder, held.pop_all(),
             )  # fmt: skip
 
     @property
