@@ -68,6 +68,23 @@ def test_both_sides_are_probed_at_once():
     assert prober.at_once == [2]
 
 
+def tuned(algorithm):
+    call = f'%c = f32[8] custom-call(%a), custom_call_target="__cublas$gemm", backend_config={{"selected_algorithm":"{algorithm}"}}'
+    output = probe_output()
+    return replace(
+        output, found={**output.found, "xla": {}}, modules={"f": f"ENTRY %f (a: f32[8]) -> f32[8] {{\n  {call}"}
+    )
+
+
+@pytest.mark.parametrize(("again", "words"), [(5, "neither better nor worse by itself"), (18, "it is not exact here")])
+def test_a_time_names_the_kernels_that_xla_has_tuned_otherwise(again, words):
+    answers = {"contender": [tuned(5), tuned(again), tuned(again)], "baseline": tuned(18)}
+    result, rows, _ = judged(answers, BaselineValues(side=THERE))
+    assert rows["xla_algorithms"].outcome is Outcome.INCONCLUSIVE
+    assert "other metrics: xla_algorithms 1 before, 1 now" in result.verdict.reason.message
+    assert words in result.verdict.reason.message
+
+
 def test_both_sides_are_probed_again_at_once():
     _, _, prober = judged({"contender": probe_output(flops=20)}, BaselineValues(side=THERE))
     assert prober.at_once == [2, 2 * (POLICY.probe_launches - 1)]

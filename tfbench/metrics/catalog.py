@@ -47,7 +47,7 @@ class Metric:
     absent: str = "the benchmark does not report it"
     """Why a launch whose probe succeeded does not have it."""
     timed: bool = False
-    """Whether the time of a step decides if it is read, so that its absence is no fault."""
+    """Whether its absence is no fault, since the time of a step decides if it is read, or the device if it exists."""
     compiled: bool = False
     """Whether XLA decides the value: it compiles for the processor of the machine."""
 
@@ -77,6 +77,9 @@ def _xla(name: str, worse: Worse, extract: Extract) -> Metric:
     return Metric(name, worse, "xla", extract, compiled=True)
 
 
+ALGORITHMS = "xla_algorithms"
+"""What XLA's autotuning chose on a GPU, by kernel."""
+
 PROBED: tuple[Metric, ...] = (
     Metric("graph_ops", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed)),
     Metric("fused_ops", Worse.FEWER, "graph", lambda launch: graphs.fused_ops(launch.optimized)),
@@ -88,6 +91,7 @@ PROBED: tuple[Metric, ...] = (
     _xla("xla_kernels", Worse.MORE, lambda launch: Counter(kernel.description for kernel in launch.xla_kernels)),
     _xla("xla_fusions", Worse.NEITHER, lambda launch: graphs.kinds(launch.xla_kernels, "fusion")),
     _xla("xla_custom_calls", Worse.NEITHER, lambda launch: graphs.kinds(launch.xla_kernels, "custom-call")),
+    replace(_xla(ALGORITHMS, Worse.NEITHER, lambda launch: graphs.algorithms(launch.xla_kernels) or None), timed=True),
     _xla("xla_casts", Worse.MORE, lambda launch: graphs.xla_casts(launch.xla_instructions)),
     _xla("xla_float64", Worse.MORE, lambda launch: graphs.xla_float64(launch.xla_instructions)),
     Metric("traces", Worse.MORE, "traces", lambda launch: Counter(launch.found["traces"]["first"])),

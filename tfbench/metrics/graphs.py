@@ -70,6 +70,11 @@ _COMPUTATION = re.compile(r"^(?:ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{\s*$")
 _CALLED = re.compile(r"(?:calls|to_apply)=\{?%?(?P<name>[\w.\-]+)")
 _DETAILS = {"fusion": re.compile(r"kind=k(\w+)"), "custom-call": re.compile(r'custom_call_target="([^"]*)"')}
 _TEMPORARY = re.compile(r"^allocation \d+: size (\d+), .*preallocated-temp", re.MULTILINE)
+_ALGORITHM = re.compile(
+    r'"(?:selected_algorithm|algorithm|triton_gemm_config|block_level_fusion_config|custom_fusion_config)":'
+    r'("-?\d+"|\{(?:[^{}]|\{[^{}]*\})*\})'
+)
+"""What XLA chose for a kernel: an algorithm of cuBLAS or cuDNN by its number, or tiles of a kernel that it generates."""
 _NO_KERNEL = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "while", "conditional", "call"}
 )
@@ -127,6 +132,12 @@ def called(kernel: Instruction) -> str:
 def kinds(kernels: Iterable[Instruction], op: str) -> Counter[str]:
     """Count the kernels with this opcode by their kind or target."""
     return Counter(kernel.description.removeprefix(f"{op} ") for kernel in kernels if kernel.op == op)
+
+
+def algorithms(kernels: Iterable[Instruction]) -> Counter[str]:
+    """Count the kernels that XLA tuned for a GPU by their description and the algorithm that it chose."""
+    chosen = ((kernel.description, found[1]) for kernel in kernels if (found := _ALGORITHM.search(kernel.rest)))
+    return Counter(f"{description} {algorithm}".replace('"', "") for description, algorithm in chosen)
 
 
 def xla_casts(instructions: Iterable[Instruction]) -> Counter[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
 from tfbench.metrics import contracts, exact, parity
 from tfbench.metrics.catalog import (
+    ALGORITHMS,
     DISPATCH_TIME,
     FIRST_CALL,
     GPU_CLOCK,
@@ -577,6 +578,8 @@ class MetricChecker:
             unstable, scatter = self._unstable(known)
             context = replace(context, unstable=unstable | dict(values.unstable), scatter=scatter)
             rows, explained = self._rows(case, values, mine, context)
+        # Neither better nor worse, but other kernels take another time.
+        explained += [because(Note.METRIC, row.reason, metric=row.metric) for row in rows if _has_other_kernels(row)]
         if result.baseline is not None:
             return rows, explained
         if (row := exact.memory(case, baseline.facts, facts, self._policy, self._cases)) is not None:
@@ -661,6 +664,11 @@ class MetricChecker:
 
 def _not_probed(case: Case, timed: str, failure: Failure) -> Verdict:
     return Verdict(case, Outcome.ERROR, because(ReasonCode.NOT_PROBED, timed=timed, error=str(failure)), PROBES)
+
+
+def _has_other_kernels(row: Verdict) -> bool:
+    """Tell whether XLA chose other algorithms for a GPU on the other side, or in other launches."""
+    return row.metric == ALGORITHMS and row.reason.code in (ReasonCode.OTHER, ReasonCode.NOT_EXACT)
 
 
 def _takes_own_time(sample: Sample | None) -> bool:
