@@ -334,6 +334,9 @@ class GpuThresholds:
     gpu_hot_share: float = 0.02
     """A launch counts only if heat limited the clock for less of it, by the driver's counter, which also covers the
     time between readings. A median ignores so few rounds."""
+    gpu_carried: float = 0.01
+    """`gpu-check` warns if the clock of a light step is lower by more in turns with a heavy step than in turns with itself:
+    as much as the smallest slowdown that counts, `minimum_effect`."""
     device_bound: float = 0.5
     """A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
     disturbed_launches: int = 5

@@ -304,6 +304,10 @@ class Rounds(Message):
     """Processor time of the process from its first block to its last one, in nanoseconds; 0 where that is no measure."""
     preempted: tuple[tuple[int, int], ...] = ()
     """Blocks during which the processor was taken from the process, and the time of each without that, in nanoseconds."""
+    clocks: tuple[float, ...] = ()
+    """Mean clock of the GPU in each block, MHz; empty where it was not read."""
+    clock_failure: str = ""
+    """Why it could not be read on a GPU."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Each fault of a machine is graded and has a fix, and a missing reading is unknown."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from tfbench.doctor.checks import CHECKS, examine, is_fit, worst_first
+from tfbench.doctor.checks import CHECKS, GpuCheck, examine, is_fit, worst_first
 from tfbench.doctor.machine import (
     Bytecode,
     Cgroup,
@@ -17,9 +18,12 @@ from tfbench.doctor.machine import (
     ObservationWindow,
     State,
 )
+from tfbench.model import Run
+from tfbench.policy import preset
 
 GIB = 1 << 30
 GPU = Gpu(0, "H200", True, 0.0, 1980.0, 1980.0, 0, False)
+EXCLUSIVE = replace(GPU, compute_mode="Exclusive_Process")
 FINE = Machine(
     system="Linux",
     cpus=(0, 1),
@@ -98,6 +102,7 @@ FAULTS = [
     ("GPU", UNKNOWN, {"gpus": None}, "NVIDIA_DRIVER_CAPABILITIES"),
     ("GPU processes", WARN, {"gpus": Gpus((GPU,), ("python (pid 7, 400 MiB)",))}, "CUDA_VISIBLE_DEVICES"),
     ("GPU processes", BAD, {"gpus": Gpus((replace(GPU, utilization=90.0),), ())}, "one job per runner"),
+    ("GPU sharing", BAD, {"gpus": Gpus((EXCLUSIVE,), ())}, "nvidia-smi -i 0 -c DEFAULT"),
 ]
 
 
@@ -114,6 +119,44 @@ def test_every_check_has_a_fault_in_this_file():
 
 def test_a_software_power_cap_is_ok():
     assert found("GPU", gpus=Gpus((replace(GPU, throttled=0x04),), ())).state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        (Gpus((GPU,), ()), "without MPS: the GPU switches between the processes of a race at each turn"),
+        (Gpus((GPU,), (), has_mps=True), "nvidia-cuda-mps-control -d starts it, echo quit | nvidia-cuda-mps-control"),
+        (Gpus((EXCLUSIVE,), (), mps="/tmp/nvidia-mps"), "by MPS, whose pipes are in /tmp/nvidia-mps"),
+    ],
+)
+def test_sharing_a_gpu_is_ok_with_mps_and_without(gpus, words):
+    finding = found("GPU sharing", gpus=gpus)
+    assert (finding.state, finding.fix) == (State.OK, "")
+    assert words in finding.what
+
+
+@pytest.mark.parametrize(
+    ("beside", "state", "words"),
+    [
+        ((1980, 1975, 1979), State.OK, "1980 and 1979 MHz in blocks of 10 ms"),
+        ((1800, 1900, 1980), State.WARN, "lowers the clock of the other side. Clock of a light step beside itself and"),
+        ((None, None, None), State.UNKNOWN, "no clock was read"),
+    ],
+)
+def test_power_that_one_side_carries_into_the_turns_of_the_other(monkeypatch, beside, state, words):
+    clocks = iter([clock for one in beside for clock in (1980, one)])
+
+    def light(self, other, seconds):
+        return Run((1e-3,), 1, clocks=() if None in beside else (next(clocks),))
+
+    monkeypatch.setattr(GpuCheck, "_light", light)
+    monkeypatch.setattr(GpuCheck, "__init__", lambda self: None)
+    check = GpuCheck()
+    check._policy, check._launcher = preset("standard"), SimpleNamespace(notes=[])
+    finding = check._power(lambda text: None)
+    assert finding.state is state
+    assert words in finding.what
+    assert ("-lgc" in finding.fix) == (state is State.WARN)
 
 
 def test_a_machine_without_a_gpu_is_ok():

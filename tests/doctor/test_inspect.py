@@ -127,7 +127,7 @@ def test_bytecode_counts_only_if_python_would_use_it(tmp_path, monkeypatch):
     assert machine.look_at("no_such_package_anywhere") is None
 
 
-ROW = "0, NVIDIA H200, Enabled, 3, 345, 1980, Disabled, 0x0000000000000004\n"
+ROW = "0, NVIDIA H200, Enabled, 3, 345, 1980, Disabled, Exclusive_Process, 0x0000000000000004\n"
 
 
 def test_old_drivers_are_asked_by_the_old_name_of_the_reasons():
@@ -140,6 +140,19 @@ def test_old_drivers_are_asked_by_the_old_name_of_the_reasons():
     (gpu,) = found.devices
     assert (gpu.name, gpu.persistence, gpu.clock, gpu.throttled, gpu.mig) == ("NVIDIA H200", True, 345.0, 4, False)
     assert found.processes == ("python (pid 77, 512 MiB)",)
+    assert gpu.compute_mode == "Exclusive_Process"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_daemon_of_mps_is_found_by_its_pipe(tmp_path, monkeypatch, there):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.touch(mode=0o755)
+    if there:
+        (tmp_path / "control").touch()
+    found = machine.read_gpus(lambda command: ROW)
+    assert (found.mps, found.has_mps) == (str(tmp_path) if there else "", True)
 
 
 def test_a_reading_that_a_device_does_not_report_is_none():

@@ -60,6 +60,8 @@ class ScriptedLauncher:
         """What each process is ready with, besides its facts."""
         self.waits: dict[int, float] = {}
         """Entrant -> share that it waits in launches whose entrants take turns."""
+        self.gpu_clocks: dict[int, float] = {}
+        """Entrant -> clock of the GPU in its rounds."""
         self.preparation_seconds = 0.0
         """Time that the preparation of each entrant takes."""
         self.killed = 0
@@ -82,6 +84,7 @@ class ScriptedLaunch:
         self.launcher, self.number, self.pair = launcher, number, pair
         self.facts: dict[int, JSON] = {}
         self.preempted: dict[int, dict[int, float]] = {}
+        self.clocks: dict[int, tuple[float, ...]] = {}
         self.ahead: OpenLaunch | None = None
         """The launch that was to make its first calls at the same time."""
 
@@ -125,6 +128,7 @@ class ScriptedLaunch:
         if not plan.sliced:
             for entrant, share in self.launcher.waits.items():
                 self.facts[entrant][WAITED] = share
+        self.clocks = {entrant: (clock,) * len(orders) for entrant, clock in self.launcher.gpu_clocks.items()}
         return {
             entrant: [seconds * (1 + rng.expovariate(200)) * self._slowness(entrant) for _ in orders]
             for entrant, seconds in typical.items()

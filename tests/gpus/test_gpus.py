@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import stat
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from tests.fakes.nvml import UUIDS, Beats, Device, library
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
-from tfbench.gpus.monitor import GpuMonitor, GpuSession, disturbance, family, foreign
+from tfbench.gpus.monitor import GpuMonitor, GpuSession, disturbance, family, foreign, mps_servers
 from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml
 from tfbench.gpus.selection import choose, doubtful_order, environment, has_driver, lock, parse_device, visible
 from tfbench.model import Case, Outcome
@@ -491,6 +492,25 @@ class TestRace:
         result, _ = self.confirmed_race(range(3, 1000), slower=1.5)
         assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCONCLUSIVE, "disturbed")
 
+    @pytest.mark.parametrize(
+        ("slower", "clocks", "outcome", "note"),
+        [
+            (1.05, (1980, 1980), Outcome.REGRESSED, ""),
+            (1.05, (1980, 1886), Outcome.REGRESSED, r"5.0% slower in time and 0.0% \w+ in cycles .* was lower in"),
+            (1.0, (1980, 2178), Outcome.UNCHANGED, r"0.0% \w+ in time and 10.0% slower in cycles .* was higher in"),
+        ],
+    )
+    def test_cycles_are_a_second_opinion_on_a_slowdown(self, slower, clocks, outcome, note):
+        clock = Clock()
+        launcher = ScriptedLauncher(clock, [steady(1e-4, 1e-4), steady(slower * 1e-4, 1e-4)])
+        launcher.gpu_clocks = dict(enumerate(clocks))
+        case = Case("f.py::test_a", "test_a", "f.py::test_a")
+        race = ConfirmedRace(sides_of(case), launcher, POLICY, 1, clock, random.Random(1))
+        race.run()
+        found = of_sides(case, race).verdict
+        assert found.outcome is outcome
+        assert re.search(note, found.reason.message) if note else "cycles" not in found.reason.message
+
     def test_disturbed_variants_have_their_reason(self):
         clock = Clock()
         launcher = Disturbed(range(1000), clock, [steady(1e-4), steady(1e-4)])
@@ -578,11 +598,25 @@ class TestSession:
         with pytest.raises(GpuError, match="-c DEFAULT"):
             self.made("gpu", (), library(Device(mode=3)), tmp_path)
 
+    def test_under_mps_both_sides_are_clients_of_the_one_process_of_exclusive_mode(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+        (tmp_path / "control").touch()
+        self.made("gpu", (), library(Device(mode=3)), tmp_path / "locks").close()
+        with pytest.raises(GpuError, match="prohibited"):
+            self.made("gpu", (), library(Device(mode=2)), tmp_path / "locks")
+
     def test_a_driver_is_detected_by_its_files(self, tmp_path):
         assert not has_driver(tmp_path)
         (tmp_path / "dev").mkdir()
         (tmp_path / "dev" / "nvidiactl").touch()
         assert has_driver(tmp_path)
+
+
+def test_servers_of_mps_are_known_by_their_name(tmp_path):
+    for pid, name in ((7, "python"), (8, "nvidia-cuda-mps")):  # as the kernel cuts it off
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(f"{name}\n")
+    assert mps_servers(tmp_path) == {8}
 
 
 def test_the_family_of_a_process():

@@ -7,26 +7,29 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import TypeVar
 
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.doctor.machine import GIB, Cgroup, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
-from tfbench.errors import BenchmarkError, TfbenchError
+from tfbench.doctor.machine import GIB, MPS, Cgroup, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
+from tfbench.errors import BenchmarkError, LaunchDisturbed, TfbenchError
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Identity, hardware_reasons
-from tfbench.model import TIME, Case, Outcome
+from tfbench.model import TIME, Case, Outcome, Plan, Run
 from tfbench.policy import Policy
 from tfbench.profiles import xplane
 from tfbench.profiles.xprof import NO_KERNELS
+from tfbench.protocol import Prepared
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.launch import Entrant
+from tfbench.race.launch import Entrant, make_plan
 from tfbench.race.prober import Profiler
 from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.race import run_launch
 from tfbench.race.workers import Suite
 from tfbench.report.screen import add_columns, add_row, table
 from tfbench.sides.spec import Side
@@ -337,11 +340,30 @@ def processes(_: Machine, machine: Machine, limits: Limits) -> Grade:
     return BAD if state is BAD else WARN, what, fix
 
 
+@_check("GPU sharing", "", lambda machine: machine)
+def sharing(_: Machine, machine: Machine, limits: Limits) -> Grade:
+    if (gpus := machine.gpus) is None:
+        return (State.UNKNOWN, "nvidia-smi does not answer", "") if machine.gpu_driver else _NO_DEVICE
+    allowed = ("", "Default", "[N/A]", *(("Exclusive_Process",) if gpus.mps else ()))
+    if refused := [gpu for gpu in gpus.devices if gpu.compute_mode not in allowed]:
+        modes = ", ".join(f"{gpu.index} ({gpu.compute_mode})" for gpu in refused)
+        fix = f"sudo nvidia-smi -i {refused[0].index} -c DEFAULT"
+        return BAD, f"a race has two processes on a GPU, which the compute mode forbids on {modes}", fix
+    if gpus.mps:
+        return OK, f"by MPS, whose pipes are in {gpus.mps}: both sides of a race are clients of one process", ""
+    start = f"; MPS would spare that: {MPS} -d starts it, echo quit | {MPS} ends it" if gpus.has_mps else ""
+    return OK, f"without MPS: the GPU switches between the processes of a race at each turn{start}", ""
+
+
 # Try GPUs. Each step needs the steps before it, so the first failure ends the check
 
 
 GPU_FILE = Path(__file__).resolve().parents[1] / "worker" / "workloads" / "test_product.py"
 GPU_CASE = Case(f"{GPU_FILE.name}::test_product", "test_product", f"{GPU_FILE.name}::test_product")
+_LIGHT_CASE = Case(f"{GPU_FILE.name}::test_sum", "test_sum", f"{GPU_FILE.name}::test_sum")
+_BLOCKS = (1e-3, 3e-3, 1e-2)
+"""Seconds of a block in which power and heat may fall before the turn of the other side."""
+_LOCK = "lock a clock that the GPU holds: sudo nvidia-smi -lgc RATE"
 GPU_SLOWDOWN = 0.1
 """The injected slowdown of the last step."""
 Tell = Callable[[str], None]
@@ -369,7 +391,7 @@ class GpuCheck:
 
     def findings(self, tell: Tell) -> Iterator[Finding]:
         """Yield the finding of each step, up to the first that is bad."""
-        for step in (self._devices, self._seen, self._profiled, self._same, self._slower):
+        for step in (self._devices, self._seen, self._profiled, self._same, self._slower, self._power):
             try:
                 finding = step(tell)
             except TfbenchError as error:
@@ -443,7 +465,44 @@ class GpuCheck:
         if outcome is wanted:
             return Finding(name, State.OK, what)
         state = State.WARN if outcome is Outcome.INCONCLUSIVE else State.BAD
-        return Finding(name, state, what, "tfbench doctor; lock the clock: sudo nvidia-smi -lgc RATE")
+        return Finding(name, state, what, f"tfbench doctor; {_LOCK}")
+
+    def _power(self, tell: Tell) -> Finding:
+        """Test whether a heavy step lowers the clock of a light one whose turns follow its own, in blocks of three lengths."""
+        lowest, parts = 1.0, []
+        for seconds in _BLOCKS:
+            tell(f"racing a light step against itself and a matrix product, in blocks of {1e3 * seconds:g} ms")
+            try:
+                runs = [self._light(other, seconds) for other in (_LIGHT_CASE, GPU_CASE)]
+            except LaunchDisturbed as error:
+                return Finding("power", State.WARN, f"in blocks of {1e3 * seconds:g} ms: {error}", _LOCK)
+            if not all(run.clocks for run in runs):
+                return Finding("power", State.UNKNOWN, "; ".join(self._launcher.notes) or "no clock was read")
+            itself, beside = (median(run.clocks) for run in runs)
+            lowest = min(lowest, beside / itself)
+            parts.append(f"{itself:.0f} and {beside:.0f} MHz in blocks of {1e3 * seconds:g} ms")
+        what = f"clock of a light step beside itself and beside a matrix product: {'; '.join(parts)}"
+        if 1 - lowest <= self._policy.gpu_carried:
+            return Finding("power", State.OK, what)
+        what = f"one side's power lowers the clock of the other side. {what[0].upper()}{what[1:]}"
+        return Finding("power", State.WARN, what, f"for such sides, {_LOCK}")
+
+    def _light(self, other: Case, seconds: float) -> Run:
+        """Return the measurements of the light step in a launch beside another step, in blocks of this length."""
+        entrants = [Entrant(other, self._side("baseline")), Entrant(_LIGHT_CASE, self._side("contender"))]
+        policy = replace(self._policy, device_block_seconds=seconds)
+
+        def plan(prepared: Mapping[int, Prepared], spent: float) -> Plan:
+            iteration = {entrant: ready.iteration for entrant, ready in prepared.items()}
+            return make_plan(entrants, iteration, policy, any(ready.on_device for ready in prepared.values()))
+
+        launch, failures = run_launch(
+            entrants, (0, 1), self._launcher.open(entrants, 0), self._launcher.stopwatch, plan, time.perf_counter,
+            random.Random(), 2,
+        )  # fmt: skip
+        if launch is None or (run := launch.runs[1]) is None:
+            raise BenchmarkError(str(next(iter(failures.values()))))
+        return run
 
 
 def _identified(gpu: Identity) -> str:

@@ -8,6 +8,7 @@ import itertools
 import os
 import platform
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from tfbench.gpus.selection import has_driver
+from tfbench.gpus.selection import has_driver, mps_folder
 from tfbench.model import Word
 
 # Readings of a machine, their limits, and findings. ``None`` means that a property could not be read
@@ -114,6 +115,8 @@ class Gpu:
     throttled: int | None
     """Bit mask of the reasons that hold the clock down."""
     mig: bool | None
+    compute_mode: str = ""
+    """``Default``, or which processes may use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,10 @@ class Gpus:
 
     devices: tuple[Gpu, ...]
     processes: tuple[str, ...]
+    mps: str = ""
+    """Folder of the pipes of an MPS daemon, ``""`` without one."""
+    has_mps: bool = False
+    """Whether the program of the daemon is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,11 +324,13 @@ Run = Callable[[Sequence[str]], "str | None"]
 
 _SECONDS = 20.0
 """Without persistence mode, every call loads the driver, which takes several seconds."""
-_FIELDS = "index,name,persistence_mode,utilization.gpu,clocks.sm,clocks.max.sm,mig.mode.current"
+_FIELDS = "index,name,persistence_mode,utilization.gpu,clocks.sm,clocks.max.sm,mig.mode.current,compute_mode"
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 """The name since driver 535, and the older name."""
 _SWITCH = {"Enabled": True, "Disabled": False}
 _PROCESSES = "pid,process_name,used_memory"
+MPS = "nvidia-cuda-mps-control"
+"""The program of the MPS daemon."""
 
 
 def run(command: Sequence[str]) -> str | None:
@@ -335,12 +344,12 @@ def run(command: Sequence[str]) -> str | None:
 
 def read_gpus(run: Run = run) -> Gpus | None:
     """Return the devices and the processes that compute on them; ``None`` without an answer of nvidia-smi."""
-    answers = (_query(run, f"gpu={_FIELDS},{reasons}", 8) for reasons in _REASONS)
+    answers = (_query(run, f"gpu={_FIELDS},{reasons}", 9) for reasons in _REASONS)
     if (devices := next((rows for rows in answers if rows is not None), None)) is None:
         return None
     processes = _query(run, f"compute-apps={_PROCESSES}", 3) or []
     listed = tuple(f"{name} (pid {pid}, {memory} MiB)" for pid, name, memory in processes)
-    return Gpus(tuple(map(_gpu, devices)), listed)
+    return Gpus(tuple(map(_gpu, devices)), listed, str(mps_folder() or ""), bool(shutil.which(MPS)))
 
 
 def _query(run: Run, query: str, width: int) -> list[list[str]] | None:
@@ -353,10 +362,10 @@ def _query(run: Run, query: str, width: int) -> list[list[str]] | None:
 
 
 def _gpu(row: list[str]) -> Gpu:
-    index, name, persistence, utilization, clock, limit, mig, throttled = row
+    index, name, persistence, utilization, clock, limit, mig, mode, throttled = row
     numbers = _number(utilization), _number(clock), _number(limit)
     bits = int(throttled, 16) if throttled.startswith("0x") else None
-    return Gpu(int(index), name, _SWITCH.get(persistence), *numbers, bits, _SWITCH.get(mig))
+    return Gpu(int(index), name, _SWITCH.get(persistence), *numbers, bits, _SWITCH.get(mig), mode)
 
 
 def _number(cell: str) -> float | None:

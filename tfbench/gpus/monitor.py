@@ -13,8 +13,9 @@ from pathlib import Path
 from statistics import median
 
 from tfbench.errors import GpuError, UsageError
+from tfbench.facts import read_proc
 from tfbench.gpus.nvml import Driver, GpuObservationWindow, GpuReading, Identity, Nvml, hardware_reasons
-from tfbench.gpus.selection import VISIBLE, choose, doubtful_order, environment, has_driver, lock, visible
+from tfbench.gpus.selection import VISIBLE, choose, doubtful_order, environment, has_driver, lock, mps_folder, visible
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 
@@ -95,7 +96,7 @@ class GpuMonitor:
             while not self._wait(over, self._policy.gpu_look_seconds):
                 look()
 
-        self._ours.update(self._family())
+        self._ours.update(self._family(), mps_servers())
         self._driver.xids()  # discard errors from before the launch
         look()
         thread = threading.Thread(target=keep_looking, daemon=True)
@@ -106,7 +107,7 @@ class GpuMonitor:
             over.set()
             thread.join()
         look()
-        self._ours.update(self._family())
+        self._ours.update(self._family(), mps_servers())
         xids = tuple(self._driver.xids())
         windows = {gpu: GpuObservationWindow(tuple(found), xids, lost.get(gpu, "")) for gpu, found in seen.items()}
         causes = (self._cause(gpu, race, window) for gpu, window in windows.items())
@@ -193,6 +194,12 @@ def family(first: int | None = None) -> set[int]:
     for pid in found:  # which grows
         found += children.pop(pid, [])
     return set(found)
+
+
+def mps_servers(root: Path = Path("/proc")) -> set[int]:
+    """Return the ids of MPS servers, which compute for their clients. The kernel cuts off the end of the name."""
+    names = ((int(file.parent.name), read_proc(file).strip()) for file in root.glob("[0-9]*/comm"))
+    return {pid for pid, name in names if name == "nvidia-cuda-mps"}
 
 
 # The GPUs of a run: selected, locked and monitored
@@ -308,8 +315,9 @@ class GpuSession:
 
 
 def _check_modes(gpus: Sequence[Identity]) -> None:
-    """Refuse exclusive modes: a race has two processes on a GPU, in turns."""
+    """Refuse exclusive modes: a race has two processes on a GPU, in turns. Under MPS, both are clients of one process."""
+    allowed = (None, "default", *(("exclusive process",) if mps_folder() else ()))
     for gpu in gpus:
-        if gpu.compute_mode not in (None, "default"):
+        if gpu.compute_mode not in allowed:
             text = f"GPU {gpu.index} is in compute mode {gpu.compute_mode!r}, but a race needs two processes on it"
             raise GpuError(f"{text}: run sudo nvidia-smi -i {gpu.index} -c DEFAULT")

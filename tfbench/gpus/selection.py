@@ -204,6 +204,12 @@ def doubtful_order(there: Sequence[Identity], names: Sequence[str], environment:
     )
 
 
+def mps_folder(variables: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of the pipes of an MPS daemon, which CUDA then uses; ``None`` if there is none."""
+    folder = Path(variables.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
+    return folder if (folder / "control").exists() else None
+
+
 def has_driver(root: Path = Path("/")) -> bool:
     """Whether an NVIDIA driver is installed, even if it is not accessible."""
     return (root / "proc/driver/nvidia").exists() or (root / "dev/nvidiactl").exists()

@@ -82,6 +82,13 @@ class Run:
     ``items`` of one step, ``contracts``."""
     preempted: Mapping[int, float] = field(default_factory=dict)
     """Round during which the processor was taken from the process -> time of one iteration without that, in seconds."""
+    clocks: tuple[float, ...] = ()
+    """Mean clock of the GPU in each round, MHz; empty where it was not read."""
+
+    @property
+    def cycles(self) -> tuple[float, ...]:
+        """The times in cycles of the GPU's clock, in millions."""
+        return tuple(seconds * clock for seconds, clock in zip(self.seconds, self.clocks, strict=True))
 
     @property
     def calm_seconds(self) -> tuple[float, ...]:
@@ -111,6 +118,8 @@ class Statistic(Word):
     """The ratio of the mean times."""
     P90 = "p90"
     """The ratio of the 90% quantiles of the times."""
+    CYCLES = "cycles"
+    """The median log-ratio of its rounds, in cycles of the GPU's clock."""
 
 
 STATISTICS = {

@@ -74,6 +74,14 @@ def _two_speeds(fast: float, slow: float, shares: Sequence[float]) -> str:
     )
 
 
+def _cycles(time: float, cycles: float) -> str:
+    clock = "lower" if time > cycles else "higher"
+    return (
+        f"{change(time)} in time and {change(cycles)} in cycles of the GPU's clock, which was {clock} in the contender's "
+        "blocks, by its own power or by that of the other side: lock the clock with sudo nvidia-smi -lgc RATE"
+    )
+
+
 def _first_call_parts(**parts: Sequence[float]) -> str:
     shown = ((part, *(f"{1e3 * seconds:.0f} ms" for seconds in both)) for part, both in parts.items())
     return ", ".join(f"{part} {before} before, {now} now" for part, before, now in shown)
@@ -476,6 +484,7 @@ class Note(_Code):
     OWN_TIMES = "own-times", "one time per launch, as the benchmark takes and reports it itself"
     PER_ITEM = "per-item", "per item: a call had {before:g}, and has {now:g} now"
     TWO_SPEEDS = "two-speeds", _two_speeds
+    CYCLES = "cycles", _cycles
     OWN_THRESHOLDS = "own-thresholds", lambda **values: f"own thresholds: {thresholds(values)}"
     STRICTER_THRESHOLDS = (
         "stricter-thresholds",

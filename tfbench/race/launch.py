@@ -83,6 +83,10 @@ class OpenLaunch(Protocol):
     def preempted(self) -> Mapping[int, Mapping[int, float]]:
         """Entrant -> round during which its processor was taken from it -> processor seconds of an iteration."""
 
+    @property
+    def clocks(self) -> Mapping[int, tuple[float, ...]]:
+        """Entrant -> mean clock of the GPU in each of its rounds, MHz. Without those that it was not read for."""
+
     def kill(self) -> None:
         """End all processes at once. It never raises."""
 

@@ -24,7 +24,8 @@ from tfbench.profiles.attribution import PythonProfile
 from tfbench.profiles.folders import RUNS
 from tfbench.protocol import XLA_FOLDER, Done
 from tfbench.race.launch import Entrant, Failure
-from tfbench.race.process_launcher import ProcessLauncher, divided
+from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.workers import divided
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
 
 # Sampling launches: the Python functions that a step runs in, and what it leaves in memory

@@ -35,7 +35,7 @@ from tfbench.race.launch import (
     without_first_call,
 )
 from tfbench.race.timer import Phase, Stopwatch, timer
-from tfbench.race.workers import Scratch, Suite, check_threads, worker_environment
+from tfbench.race.workers import Scratch, Suite, check_threads, divided, worker_environment
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Ancestor, Process, Zygote
 from tfbench.sides.spec import Side
 
@@ -44,6 +44,7 @@ from tfbench.sides.spec import Side
 
 Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
 """Forks the process of an entrant from the zygote of a pair, with these open files."""
+_NO_CLOCK = "the clock of the GPU is not read in each block ({}), so no verdict has a second opinion in its cycles"
 _MEETINGS = 2
 """Points at which a process waits for the other side: before and after its first call."""
 
@@ -61,7 +62,10 @@ class ProcessLaunch:
     """Processors on which processes prepare at the same time, each on one entry."""
     gpu_monitor: GpuMonitor | None
     seed: int
+    note: Callable[[str], None] = lambda text: None
+    """Keeps a warning for the user."""
     preempted: dict[int, dict[int, float]] = field(default_factory=dict, init=False)
+    clocks: dict[int, tuple[float, ...]] = field(default_factory=dict, init=False)
     _running: dict[int, Process] = field(default_factory=dict, init=False)
     _waiting: list[int] = field(default_factory=list, init=False)
     """Entrants that are not prepared yet."""
@@ -221,7 +225,7 @@ class ProcessLaunch:
             raise LaunchDisturbed(launch_monitor.cause)
         if launch_monitor.sm_clock is not None:
             for entrant in blocks:
-                self._ready[entrant].facts[GPU_CLOCK] = launch_monitor.sm_clock
+                self._ready[entrant].facts.setdefault(GPU_CLOCK, launch_monitor.sm_clock)
         return blocks
 
     def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
@@ -251,6 +255,11 @@ class ProcessLaunch:
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
                 self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
+            if answer.clocks:
+                self.clocks[entrant] = answer.clocks
+                self._ready[entrant].facts[GPU_CLOCK] = median(answer.clocks)
+            if answer.clock_failure:
+                self.note(_NO_CLOCK.format(answer.clock_failure))
             unit = self._unit(plan, entrant)
             self.preempted[entrant] = {number: used * unit for number, used in answer.preempted if used > 0}
             if answer.used and not plan.sliced and self._ready[entrant].iteration >= self.policy.sliced_above_seconds:
@@ -391,11 +400,6 @@ def processors(chosen: Sequence[int] | None, available: Mapping[int, None] | Seq
     last = every[-1:]
     near = tuple(cpu for cpu in reversed(every) if _memory_of(cpu) == _memory_of(*last))
     return Processors(last, every, near if len(near) > 1 else ())
-
-
-def divided(cpus: Sequence[int], each: int) -> list[tuple[int, ...]]:
-    """Divide processors among processes that have this many each."""
-    return [tuple(cpus[first : first + each]) for first in range(0, len(cpus) - each + 1, each)]
 
 
 def _memory_of(cpu: int) -> list[str]:
@@ -539,7 +543,9 @@ class ProcessLauncher:
         monitor, policy = (self._gpu_monitor, self._policy.on_gpu()) if on_gpu else (None, self._policy)
         name = entrants[-1].case.name
         self._opened[name] += 1
-        return ProcessLaunch(self.start, entrants, pair, policy, cpus, places or [cpus], monitor, self._opened[name])
+        return ProcessLaunch(
+            self.start, entrants, pair, policy, cpus, places or [cpus], monitor, self._opened[name], self._note
+        )
 
     def on_gpu(self, entrants: Iterable[Entrant]) -> bool:
         """Return whether processes of these may use a GPU: there is one, a side sees it, and a case may run on it."""

@@ -17,6 +17,7 @@ from tfbench.model import (
     Note,
     Outcome,
     Plan,
+    Ratio,
     Reason,
     ReasonCode,
     Run,
@@ -41,7 +42,18 @@ from tfbench.race.launch import (
 from tfbench.race.timer import Phase, Stopwatch
 from tfbench.stats.alpha_spending import policy_of
 from tfbench.stats.rounds import best_rounds, log_items_ratio
-from tfbench.stats.verdict import P90_ROUNDS, Decision, decide, effect_of, launches_needed, of_tail, pooled, with_tail
+from tfbench.stats.verdict import (
+    P90_ROUNDS,
+    Decision,
+    compare,
+    decide,
+    effect_of,
+    launches_needed,
+    of_tail,
+    pooled,
+    with_cycles,
+    with_tail,
+)
 
 # One launch: fresh processes, which are warmed up and then race in turns
 
@@ -100,7 +112,13 @@ def run_launch(
         except EntrantFailed as error:
             return None, {**failures, error.entrant: error.failure}
         runs = tuple(
-            Run(tuple(seconds[index]), plan.iterations[index], prepared[index].facts, opened.preempted.get(index, {}))
+            Run(
+                tuple(seconds[index]),
+                plan.iterations[index],
+                prepared[index].facts,
+                opened.preempted.get(index, {}),
+                opened.clocks.get(index, ()),
+            )
             if index in seconds
             else None
             for index in range(len(entrants))
@@ -461,10 +479,23 @@ class Race:
 
     def _decide(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))
+        if first.statistic is Statistic.MEDIAN and (cycles := self._cycles(entrant)) is not None:
+            first = with_cycles(first, cycles, self._thresholds(entrant, Statistic.MEDIAN))
         if others:
             rounds = self.policy.tail_rounds
             return with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final, rounds)
         return of_tail(first) if first.statistic is Statistic.TAIL else first
+
+    def _cycles(self, entrant: int) -> Ratio | None:
+        """Return the ratio of two sides in cycles of the GPU's clock; ``None`` where it was not read."""
+        runs = [*self.runs(entrant), *self.runs(self.reference or 0)]
+        if self._share_side(entrant, self.reference) or not all(run.clocks for run in runs):
+            return None
+        return compare(
+            self.effects(entrant, statistic=Statistic.CYCLES), self.rounds(entrant), self.policy,
+            cases=self.config.cases, shared_zygote=self.share_zygote(entrant, self.reference),
+            thresholds=self._thresholds(entrant, Statistic.MEDIAN),
+        ).ratio  # fmt: skip
 
     def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:
         usual = self._policy_of(entrant).tail_time if statistic is Statistic.TAIL else self.thresholds(entrant)

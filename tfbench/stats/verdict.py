@@ -235,6 +235,8 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
     """
     if statistic is Statistic.MEDIAN:
         return launch_effect(baseline.seconds, contender.seconds, pair)
+    if statistic is Statistic.CYCLES:
+        return launch_effect(baseline.cycles, contender.cycles, pair)
     sides = _calm(baseline, contender)
     ratios = log_ratios(*sides)
     before, now = (np.asarray(side, float) for side in sides)
@@ -326,6 +328,20 @@ def unseen_share(rounds: int) -> float:
     The exact form of the rule of three (Hanley & Lippman-Hand 1983, JAMA 249).
     """
     return float(1 - 0.05 ** (1 / rounds))
+
+
+def with_cycles(decision: Decision, cycles: Ratio, thresholds: Thresholds) -> Decision:
+    """Return the decision with a note, if the ratio in cycles of the GPU's clock tells something else about a slowdown.
+
+    Users pay time, and a change that draws more power lowers the clock itself. So a slowdown that is none in cycles stays
+    `regressed`. But the power or heat of the other side's turns lowers the clock as well, and only a locked clock tells the two
+    apart. A slowdown in cycles that a higher clock hides does not count either.
+    """
+    in_cycles = classify(cycles.low, cycles.high, thresholds)
+    if decision.outcome is None or (decision.outcome is Outcome.REGRESSED) == (in_cycles is Outcome.REGRESSED):
+        return decision
+    note = because(Note.CYCLES, time=decision.comparison.ratio.center, cycles=cycles.center)
+    return replace(decision, reason=decision.reason.noted(note))
 
 
 def of_tail(tail: Decision, median: Decision | None = None) -> Decision:

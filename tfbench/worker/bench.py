@@ -41,7 +41,7 @@ from tfbench.worker.block import (
 )
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak
-from tfbench.worker.profiler import tracer
+from tfbench.worker.profiler import sm_clock, tracer
 
 # The keywords of ``bench``: the work of one call of the step, its contracts, and the qualities of a model
 
@@ -399,6 +399,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self.channel.send(
             Prepared(iteration, self.facts, on_device, waiting, untimed, first, bool(ahead or paced), bool(paced))
         )
+        clock, failure = sm_clock() if on_device else (None, "")
         inbox, *outboxes = self.pipes
         seed = self.request.seed + self.request.entrant
 
@@ -411,11 +412,15 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                 return block(order.iterations, order.prime, *injected())
 
             block.restart()
+            if clock is not None:
+                clock.restart()
+                block.mark = clock.mark
             used = time.process_time_ns()
             began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
             used = time.process_time_ns() - used if by_processor else 0
             preempted = block.preempted if by_processor else ()
-            return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted)
+            clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
+            return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted, clocks, why)
 
         cost = iteration + (untimed or 0)
         self._take_turns(timed, lambda order: block(round(order.seconds / cost)))

@@ -67,6 +67,8 @@ class Block:
     synchronise: Call | None
     """Waits until the device has finished, ``None`` where a call returns finished."""
     clock: Clock = time.perf_counter_ns
+    mark: Call = lambda: None
+    """Called before and after the timed part, while the device is idle."""
     dispatched: list[int] = field(default_factory=list, init=False)
     """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
     switches: list[tuple[int, int, int, int]] = field(default_factory=list, init=False)
@@ -85,6 +87,7 @@ class Block:
         for _ in repeat(None, prime):
             call()
         self.wait()
+        self.mark()
         total = iterations + extra
         before = getrusage(RUSAGE_SELF)
         began = clock()
@@ -102,6 +105,7 @@ class Block:
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         gave, lost = after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw
         self.switches.append((gave, lost, round(used * 1e9), ended - began))
+        self.mark()
         return began, ended
 
     def restart(self) -> None:
@@ -170,6 +174,7 @@ class PreparedBlock(Block):
         for _ in repeat(None, prime):
             call()
         self.wait()
+        self.mark()
         timed, began = 0, clock()
         for left in reversed(range(iterations + extra)):
             bound = call.bind()
@@ -189,6 +194,7 @@ class PreparedBlock(Block):
             call.clear()
         self._untimed += clock() - began - timed
         self._iterations += iterations + extra
+        self.mark()
         return began, began + timed
 
     @property
