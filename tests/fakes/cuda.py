@@ -11,12 +11,14 @@ import pytest
 
 _SOURCE = r"""
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static uint64_t now = 1000, cycles = 7;
 static int depth, refused, memory[1 << 16];
 
-/* The script: time passes at a clock; the kernel is refused, or later its launches. */
+/* The script: time passes at a clock, or by itself at that of FAKE_CUDA_MHZ; the kernel is refused, or later its launches. */
 void fake_pass(uint64_t nanoseconds, uint64_t megahertz) {
   now += nanoseconds;
   cycles += nanoseconds * megahertz / 1000;
@@ -54,6 +56,12 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
   uint64_t *marks = *(uint64_t **)arguments[0];
   if (depth != 1 || function != &cycles || x != 3 || y * z * bx * by * bz != 1 || shared || stream || extra) return 201;
   if (refused == 2) return 719;
+  if (getenv("FAKE_CUDA_MHZ")) {
+    struct timespec passed;
+    clock_gettime(CLOCK_MONOTONIC, &passed);
+    now = passed.tv_sec * 1000000000ull + passed.tv_nsec;
+    cycles = now * atoi(getenv("FAKE_CUDA_MHZ")) / 1000;
+  }
   for (int processor = 0; processor < 3; processor++) {
     marks[2 * processor] = processor < 2 ? cycles : 42;
     marks[2 * processor + 1] = now;

@@ -253,7 +253,8 @@ def run_gpu_check(arguments: argparse.Namespace) -> int:
     """Check on a machine with a GPU whether tfbench works there, and print lines to report.
 
     Checks the driver and its library, the devices that TensorFlow sees, the profiler's access (CUPTI), a race of a matrix
-    product against itself, and a race with 10% extra work on one side. Exit code 0: all checks pass. 1: a check failed.
+    product against itself, a race with 10% extra work on one side, and the power that one side carries into the turns of
+    the other. Exit code 0: all checks pass. 1: a check failed.
     3: the machine has no GPU, and no check ran.
     """
     console = Screen(soft_wrap=True)

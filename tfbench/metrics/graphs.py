@@ -71,7 +71,7 @@ _CALLED = re.compile(r"(?:calls|to_apply)=\{?%?(?P<name>[\w.\-]+)")
 _DETAILS = {"fusion": re.compile(r"kind=k(\w+)"), "custom-call": re.compile(r'custom_call_target="([^"]*)"')}
 _TEMPORARY = re.compile(r"^allocation \d+: size (\d+), .*preallocated-temp", re.MULTILINE)
 _ALGORITHM = re.compile(
-    r'"(?:selected_algorithm|algorithm|triton_gemm_config|block_level_fusion_config|custom_fusion_config)":'
+    r'"(?:selected_algorithm|algorithm|triton_gemm_config|block_level_fusion_config|custom_fusion_config|cudnn_fusion_config)":'
     r'("-?\d+"|\{(?:[^{}]|\{[^{}]*\})*\})'
 )
 """What XLA chose for a kernel: an algorithm of cuBLAS or cuDNN by its number, or tiles of a kernel that it generates."""
