@@ -118,8 +118,6 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     parser.set_defaults(intermixed="paths")
     option("paths", nargs="*", help="your benchmark files or folders (default: the fixed workloads)")
-    text = "the thirteen fixed workloads that thresholds were chosen on, or 37 of other kinds (default usual)"
-    option("--workloads", choices=("usual", "unseen"), default="usual", help=text)
     option("-k", dest="chosen", default="", metavar="EXPRESSION", help="select cases by name, as in pytest")
     option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")
     option("--policy", default="standard", help="the measured policy (default standard)")
@@ -182,7 +180,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace, policy: Policy) -> Plan:
-    root, files = calibration.files_of(arguments.paths, arguments.workloads)
+    root, files = calibration.files_of(arguments.paths)
     usual = () if arguments.tails else SLOWDOWNS
     slowdowns = usual if arguments.slowdowns is None else _fractions(arguments.slowdowns)
     if arguments.repeats < 0:
@@ -210,8 +208,6 @@ def _plan(arguments: argparse.Namespace, policy: Policy) -> Plan:
 def _determinism(arguments: argparse.Namespace, policy: Policy, console: Screen) -> int:
     """Print the metrics that are not exact; 1 if there are any, otherwise 0."""
     number = arguments.determinism
-    if arguments.workloads != "usual":
-        raise UsageError(f"--determinism probes your benchmarks: leave out --workloads {arguments.workloads}")
     if number < 2:
         raise UsageError(f"--determinism {number}: give at least 2, as one launch has no other to differ from")
     collected = collect(arguments.paths)

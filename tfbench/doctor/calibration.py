@@ -233,8 +233,8 @@ def compare(runs: list[SavedRun], number: int) -> list[CalibrationTrial]:
 
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "worker" / "workloads"
-USUAL, UNSEEN = "test_raced.py", "test_unseen.py"
-"""Files of the workloads that thresholds were chosen on, and of those of other kinds."""
+USUAL = "test_raced.py"
+"""File of the workloads that thresholds were chosen on."""
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
 TAILS = {
     "5% x10": SlowCalls(0.05, 10),
@@ -281,7 +281,6 @@ class Plan:
         """How the plan differs from the usual one: name in a journal's file -> words."""
         against = f"against-{re.sub(r'[^a-zA-Z0-9.=]+', '-', self.against)}"  # sides do not share a journal
         kinds = {
-            "unseen": ("unseen workloads", self.files == (UNSEEN,)),
             "tails": ("", self.tails),
             "variants": ("variants from one zygote", self.variants),
             "separate": ("separate imports", self.separate),
@@ -294,16 +293,14 @@ class Plan:
         return "-".join([self.policy.name, *self.kinds, *(["busy"] if busy else [])]) + ".jsonl"
 
 
-def files_of(paths: Sequence[str], workloads: str) -> tuple[Path, tuple[str, ...]]:
+def files_of(paths: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
     """Return the root and the files of the workloads: the user's own, or fixed ones.
 
     Raises:
-        UsageError: Both are asked for, or a file does not exist.
+        UsageError: A file does not exist.
     """
-    if paths and workloads != "usual":
-        raise UsageError(f"--workloads {workloads} with {paths[0]}: race either your files or the fixed workloads")
     if not paths:
-        return WORKLOADS, (UNSEEN if workloads == "unseen" else USUAL,)
+        return WORKLOADS, (USUAL,)
     if missing := next((path for path in paths if not Path(path).exists()), None):
         raise UsageError(f"{missing}: no such file or folder")
     return Path.cwd(), tuple(Path(path).as_posix() for path in paths)
@@ -399,7 +396,7 @@ def _one_run(
 
 def _short(name: str) -> str:
     file, _, rest = name.partition("::")
-    return rest.removeprefix("test_step[").removesuffix("]").removeprefix("test_") if file in (USUAL, UNSEEN) else name
+    return rest.removeprefix("test_step[").removesuffix("]").removeprefix("test_") if file == USUAL else name
 
 
 @contextmanager

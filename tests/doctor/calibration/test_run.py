@@ -147,24 +147,5 @@ def test_a_folder_of_benchmarks_is_raced(calibrate, tmp_path):
     assert {trial.workload for trial in Journal(tmp_path / "own.jsonl").read()} == {"mine/test_own.py::test_mine"}
 
 
-def test_unseen_workloads_have_a_journal_of_their_own(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["calibrate", "--workloads", "unseen", "--budget", "0"]) == 0
-    assert "no verdict yet" in capsys.readouterr().out
-    assert cli.main(["calibrate", "--workloads", "unseen", "bench.py"]) == 2
-    assert "bench.py: race either your files or the fixed workloads" in capsys.readouterr().err
-    assert cli.main(["calibrate", "--workloads", "unseen", "--determinism", "3"]) == 2
-    assert "leave out --workloads unseen" in capsys.readouterr().err
-
-
-@pytest.mark.tensorflow
-def test_unseen_workloads_are_selected_by_their_short_names(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = ["calibrate", "--workloads", "unseen", "-k", "strings_join or svd", "--policy", "quick", "--budget", "1"]
-    assert cli.main([*words, "--slowdowns", "none", "--repeats", "1"]) == 0
-    trials = Journal(tmp_path / ".tfbench/calibration/quick-unseen.jsonl").read()
-    assert {trial.workload for trial in trials} <= {"strings_join", "svd"}
-
-
 def test_a_negative_number_is_a_usage_error(calibrate):
     assert calibrate("--repeats", "-1")[0] == 2

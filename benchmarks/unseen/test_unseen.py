@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfbench.worker.workloads.test_raced import Step
+Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
 layers, normal = tf.keras.layers, tf.random.normal
 

@@ -1,0 +1,1 @@
+"""Workloads on which no threshold was chosen, for ``tfbench calibrate benchmarks/unseen``."""
