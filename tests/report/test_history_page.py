@@ -17,7 +17,7 @@ RUNS = [SeriesRun(session(number), commit(number), False, (), "tensorflow 2.21.0
 def steady(number, logs):
     """Return a case with a ratio in every run, and the interval that a history would hold."""
     points = [
-        SeriesPoint(run, math.exp(log), math.exp(log - 0.01), math.exp(log + 0.01), "unchanged")
+        SeriesPoint(run, math.exp(log), math.exp(log - 0.01), math.exp(log + 0.01))
         for run, log in zip(RUNS, logs, strict=True)
     ]
     series = Series(f"b/test_x.py::test_x[size={number}]", RATIO, ANCHOR.label, "", tuple(points))

@@ -329,7 +329,6 @@ class SeriesPoint(NamedTuple):
     low: float
     """Lower end of the interval, 0 if unbounded or unknown."""
     high: float
-    outcome: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ object. Fields that are null or empty are left out.
 from __future__ import annotations
 
 import functools
-import gc
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
@@ -78,14 +77,9 @@ def read(text: str, name: str) -> Report:
         ReportError: The text is not ``tfbench-report/1``. The message names the place.
     """
     _check_size(text, name)
-    collects = gc.isenabled()
-    gc.disable()  # a large report has a million objects and no cycle, and searching them takes half of the time
-    try:
+    with formats.uncollected():
         own = formats.own(_REPORT.struct, text, lambda file: "".join(_lines(functools.partial(getattr, file))))
         return report_of(load(text, name), name) if own is None else _checked(own, name)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _check_size(text: str, name: str) -> None:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from tfbench.errors import HistoryError
 from tfbench.model import JSON, RATIO, AcceptedChange, Series, SeriesPoint
+from tfbench.model.formats import uncollected
 from tfbench.model.words import counted, duration
 from tfbench.policy import Policy
 from tfbench.report.page import DataGrid, case_data, render_page
@@ -349,12 +350,14 @@ class Trends:
     def __init__(self, place: str | Path, policy: Policy, about: str = "") -> None:
         self.history = opened(place)
         self._policy = policy
-        content = self.history.content(about)
+        with uncollected():
+            content = self.history.content(about)
+            runs = content.once()
+            every = series_of(runs)
         self.problems = content.problems
-        runs = content.once()
         self.runs = len(runs)
         self._by_case: dict[str, list[Series]] = defaultdict(list)
-        for series in series_of(runs):
+        for series in every:
             self._by_case[series.case].append(series)
         self._accepted: dict[str, dict[AcceptedChange, None]] = defaultdict(dict)
         """Case -> its accepted changes, each once."""
