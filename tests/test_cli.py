@@ -1,6 +1,7 @@
 """The command line finds its commands and maps errors to exit codes."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,11 @@ import pytest
 
 from tests.fakes.report import CODE, complete, row
 from tfbench import __version__, cli
-from tfbench.errors import SideError
+from tfbench.commands.ci import regressed
+from tfbench.errors import ReportError, SideError
 from tfbench.fs import locked
 from tfbench.report import json_format
+from tfbench.report.artifact import load_report
 from tfbench.sides.source_tree import tree_of
 from tfbench.suite.functions import line_of
 
@@ -177,11 +180,10 @@ def test_another_system_lists_cases_and_reads_reports(tmp_path, system):
 def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
     (tmp_path / "r.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
     (tmp_path / "file").touch()
-    for options in (["--write-accepted", str(tmp_path / "file/x")], ["--write-regressed", str(tmp_path / "file/x")]):
-        assert cli.main(["gate", str(tmp_path / "r.json"), *options]) == 5
-        error = capsys.readouterr().err
-        assert len(error.splitlines()) == 1
-        assert "file" in error
+    assert cli.main(["report", str(tmp_path / "r.json"), "--markdown", str(tmp_path / "file/x")]) == 5
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "file" in error
 
 
 @pytest.mark.parametrize("share", ["nan", "-1", "2", "inf"])
@@ -198,15 +200,13 @@ def test_a_share_that_is_none_does_not_pass(tmp_path, capsys, share):
         ("b/x.py::y\n-p evil", "at verdicts[0].case, Expected `str` matching"),
     ],
 )
-def test_no_name_of_a_case_becomes_an_option_of_pytest(tmp_path, capsys, name, fault):
+def test_no_name_of_a_case_becomes_an_option_of_pytest(tmp_path, name, fault):
     (tmp_path / "r.json").write_text(json_format.render(complete([row(name, "regressed")])))
-    target = tmp_path / "regressed.txt"
-    assert cli.main(["gate", str(tmp_path / "r.json"), "--write-regressed", str(target)]) == 5
-    assert not target.exists()
-    assert fault in capsys.readouterr().err
+    with pytest.raises(ReportError, match=re.escape(fault)):
+        regressed(load_report(tmp_path / "r.json"), tmp_path / "r.json")
 
 
-def test_cases_below_a_root_of_their_own_are_found_from_here(tmp_path, monkeypatch, capsys):
+def test_cases_below_a_root_of_their_own_are_found_from_here(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path)
     name = "b/test_x.py::test_x[a//b]"
@@ -218,9 +218,8 @@ def test_cases_below_a_root_of_their_own_are_found_from_here(tmp_path, monkeypat
         ("\0", ""),
     ):
         sides = {"contender": {"spec": "working tree", "root": str(root), **CODE}}
-        (tmp_path / "r.json").write_text(json_format.render(complete([row(name, "regressed")], sides=sides)))
-        assert cli.main(["gate", "r.json", "--write-regressed", "regressed.txt"]) == 1
-        assert (tmp_path / "regressed.txt").read_text() == f"{prefix}{name}\n"
+        report = complete([row(name, "regressed")], sides=sides)
+        assert regressed(report, Path("r.json")) == f"{prefix}{name}\n"
 
 
 def test_a_name_that_no_file_can_have_gets_no_line():

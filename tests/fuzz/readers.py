@@ -33,7 +33,7 @@ from tests.storage.test_baselines import BASELINE, CASE
 from tests.storage.test_history import ACCEPTED as ACCEPTED_CHANGE
 from tests.storage.test_history import FULL as HISTORY_RECORD
 from tfbench import compare, ruling
-from tfbench.commands.ci import run_gate
+from tfbench.commands.ci import regressed, run_gate
 from tfbench.compare import contrast, read_inputs
 from tfbench.doctor.calibration import CalibrationTrial, Journal, by_workload
 from tfbench.errors import ReportError
@@ -130,21 +130,14 @@ def use_shard(path: Path) -> object:
 
 
 def use_gate(path: Path) -> object:
-    """Run the command, with GitHub's annotations, the summary and the file that pytest reads."""
-    folder = path.parent.with_name("outputs")
-    folder.mkdir(exist_ok=True)
-    target = folder / "regressed.txt"
-    target.unlink(missing_ok=True)
-    arguments = argparse.Namespace(
-        report=path, accepted=None, min_compared=0.5, root=path.parent, write_accepted=folder / "accepted.json",
-        write_regressed=target,
-    )  # fmt: skip
+    """Run the command, with GitHub's annotations and the summary, and list the cases that pytest reads."""
+    arguments = argparse.Namespace(report=path, accepted=None, min_compared=0.5, root=path.parent)
     with contextlib.redirect_stdout(io.StringIO()) as out:
         code = run_gate(arguments)
     assert code in (0, 1, 3, 4, 5)
     commands = [line for line in out.getvalue().splitlines() if line.lstrip().startswith("::") or "##[" in line]
     assert all(line.startswith(("::error ", "::warning ")) for line in commands), commands
-    for line in target.read_text().splitlines():
+    for line in regressed(load_report(path), path).splitlines():
         assert is_case(line), line
     return code
 

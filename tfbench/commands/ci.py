@@ -238,10 +238,8 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
     option("report", metavar="REPORT", type=Path, help="a report of --report-json or tfbench merge")
     option("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
     option("--root", type=Path, default=Path(), metavar="PATH", help="root of the benchmarks, for annotations")
-    option("--write-accepted", type=Path, metavar="PATH", help="write the accepted regressions, for the comment")
     text = "least share of the cases whose times must have been compared (default: %(default)s)"
     option("--min-compared", type=float, default=Policy().min_compared, metavar="SHARE", help=text)
-    option("--write-regressed", type=Path, metavar="PATH", help="write the regressed cases, one per line")
 
 
 def run_gate(arguments: argparse.Namespace) -> int:
@@ -259,10 +257,6 @@ def run_gate(arguments: argparse.Namespace) -> int:
     report = load_report(arguments.report)
     agreed = load_accepted(arguments.accepted) if arguments.accepted else []
     decision = decided(report, agreed, min_compared=arguments.min_compared)
-    if arguments.write_accepted:
-        write_whole(arguments.write_accepted, as_json(agreed))
-    if arguments.write_regressed:
-        write_whole(arguments.write_regressed, regressed(report, arguments.report))
     announce(report, decision, arguments.root)
     return decision.ruling.result.code
 

@@ -300,7 +300,10 @@ class _Code(Word):
 
 
 class ReasonCode(_Code):
-    """The reason codes of reports, with their words. A member equals its string, so a code from a file compares with it."""
+    """The reason codes of reports, with their words. A member equals its string, so a code from a file compares with it.
+
+    A docstring follows where the words do not say enough.
+    """
 
     # The live race
 
@@ -317,25 +320,21 @@ class ReasonCode(_Code):
     WITHIN_TOLERANCE = "within-tolerance", _unchanged
     """The change lies within the policy's tolerance."""
     NOT_DECIDED = "not-decided", _undecided
-    """The policy's budget of launches is spent and the evidence proves no outcome."""
     RACING = "racing", _undecided
     """The race needs more launches. No report has this code."""
     NOT_CONFIRMED = "not-confirmed"
     """The first race, or the first job, found a regression and the second did not."""
     INTERRUPTED = "interrupted", "the run was interrupted before this was confirmed: "
-    """The run was interrupted before the regression was confirmed."""
     FEW_CASES = (
         "few-cases",
         lambda cases, needed: (
             f"{plural(cases, 'case')} {_were(cases)} raced against the baseline, and a mean needs {needed}"
         ),
     )
-    """Too few cases were raced against the baseline for a mean."""
     DISTURBED = (
         "disturbed",
         lambda launches, why: f"not decided, as {plural(launches, 'launch')} {_were(launches)} discarded: {why}",
     )
-    """The race was aborted because other processes disturbed too many launches."""
     WITHIN_ABS_TOLERANCE = (
         "within-slack",
         lambda tolerance, difference: f"within {1e3 * tolerance:.0f} ms either way: {1e3 * difference:+.1f} ms",
@@ -347,12 +346,10 @@ class ReasonCode(_Code):
     SAVED_TIMES = "saved-times"
     """Decided from saved times, without a live race."""
     FEW_SESSIONS = "few-sessions", _few_sessions
-    """Too few saved sessions to predict how much the times of unchanged code move."""
     OTHER_MACHINE = (
         "other-machine",
         lambda spec, differences: f"{spec} is of another machine or environment: {'; '.join(differences)}",
     )
-    """The baseline was measured on another machine or in another environment."""
     OTHER_CLOCK = (
         "other-clock",
         (
@@ -360,23 +357,18 @@ class ReasonCode(_Code):
             "sudo nvidia-smi -lgc RATE"
         ),
     )
-    """The GPU ran at another clock rate than in the baseline."""
     OTHER_METHOD = "other-way", _other_method
-    """The baseline was measured under another policy, or in races between other entrants."""
     BENCHMARK_CHANGED = (
         "benchmark-changed",
         ("the benchmark's own code has changed since the baseline was saved, so its saved times cannot be compared"),
     )
-    """The benchmark's own code has changed since the baseline was saved."""
 
     # Cases and sides without a comparison
 
     NO_BASELINE = "no-baseline"
     """The run had no baseline, so the case raced the other variants only."""
     NOT_IN_BASELINE = "not-in-baseline", _no_value
-    """The baseline lacks this case or metric."""
     ADDED = "added", "{spec} does not have it, so there is nothing to compare it with"
-    """The other side's code does not have this case, as in the change that adds it."""
     NOT_COLLECTED = "not-collected"
     """The baseline has the case and the suite no longer collects it."""
     DESELECTED_HERE = "deselected-here"
@@ -384,9 +376,7 @@ class ReasonCode(_Code):
     SKIPPED_ON_ONE_SIDE = "skipped-on-one-side"
     """One of the two sides cannot run the case, or skips it."""
     NO_SOURCE = "no-source", "{spec}: {error}"
-    """The source tree of the baseline cannot be recreated."""
     NO_ENVIRONMENT = "no-environment", "{spec}: its environment cannot be recreated: {error}"
-    """The packages of the baseline cannot be installed again."""
     SAME_CODE = (
         "same-code",
         (
@@ -399,55 +389,37 @@ class ReasonCode(_Code):
         "other-benchmark",
         ("the benchmark itself has changed, so this counts under --allow-changed-benchmarks only: "),
     )
-    """The benchmark itself differs between the sides, so a change says nothing about the code that it measures."""
     OTHER_NATIVE_CODE = "other-native-code"
     """A side has not run the native code of its own source tree, or only one of the sides has run any."""
     OTHER_ENVIRONMENT = (
         "other-environment",
         lambda spec, differences: f"{spec} could not be recreated as it was: {'; '.join(differences)}",
     )
-    """The recreated side differs from the environment that the baseline was saved in."""
 
     # Failures
 
     BROKEN = "broken", _failed
-    """The benchmark raised an error."""
     DIED = "died", _failed
-    """The worker process ended unexpectedly."""
     HUNG = "hung", _failed
-    """The worker process did not answer in time."""
     SIDE = "side", _failed
-    """A side could not be created or started."""
     NOT_MEASURED = "not-measured", "{why}"
-    """The run ended before this case was measured."""
     NOT_COLLECTED_HERE = "not-collected-here", "pytest could not collect it, so its cases are unknown: {error}"
-    """pytest could not collect the file, so its cases are unknown."""
     INTERNAL = "internal", "tfbench itself failed: {error}; please report it with its traceback"
-    """tfbench itself failed while it measured the case."""
 
     # Metrics other than time
 
     SAME = "same", _same
-    """The value is the same on both sides."""
     MORE = "more", _values_changed
-    """The value of the contender is larger."""
     FEWER = "fewer", _values_changed
-    """The value of the contender is smaller."""
     OTHER = "other", _other
-    """The values differ and the metric has no better direction."""
     NOT_EXACT = "not-exact", _not_exact
-    """The value changes between launches of the same code on this machine."""
     NOT_READ = "not-read", _not_read
-    """The baseline has a value and this run could not read one."""
     NOT_PROBED = "not-probed", "{timed} was timed, but its probe failed: {error}"
-    """The probing launch failed although the timed launches succeeded."""
 
     # Contracts
 
     CONTRACT_HELD = "contract-held"
-    """The contract holds."""
     CONTRACT_BROKEN = "contract-broken"
-    """The contract does not hold."""
     CONTRACT_OPEN = "contract-open"
     """The evidence does not show whether the contract holds."""
     CONTRACT_UNREADABLE = "contract-unreadable"
@@ -456,13 +428,10 @@ class ReasonCode(_Code):
     # Two result files (`tfbench compare`)
 
     ONE_FILE = "one-file", "in the {file} file only"
-    """Only one of the two files has the case."""
     NO_INTERVAL = "no-interval"
     """A file has too little data for a confidence interval."""
     WITHIN_SCATTER = "within-scatter", "within the scatter of {units}"
-    """The difference is within the scatter inside the two runs."""
     STANDS_OUT = "stands-out", lambda ratio, units: f"{change(ratio)}, beyond the scatter of {units}"
-    """The difference exceeds the scatter inside the two runs."""
 
 
 class Note(_Code):
