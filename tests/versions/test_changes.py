@@ -14,7 +14,6 @@ from tfbench.model import TIME, Case, Outcome, Ratio, Reason, VariantResult, Ver
 from tfbench.policy import preset
 from tfbench.race.launch import Entrant
 from tfbench.race.race import Race, RaceConfig
-from tfbench.session.profiling import NamedCauses
 from tfbench.sides.spec import Side
 from tfbench.versions import changes, matrix
 from tfbench.versions.changes import CaseChange, Causes, ChangeFinder
@@ -94,11 +93,11 @@ def test_each_kind_of_change_has_the_first_line_of_its_cause(found, monkeypatch)
 def test_what_is_faster_is_explained_by_what_is_slower_on_the_reference(found, monkeypatch):
     asked = []
 
-    def causes(launcher, policy, sides, metric, explanation, slowdown, tell):
+    def named(self, sides, metric, explanation, slowdown):
         asked.append(([entrant.side.name for entrant in sides], round(slowdown, 1)))
-        return NamedCauses(["op: Cast +1 ms"])
+        return ["op: Cast +1 ms"], False
 
-    monkeypatch.setattr(changes, "causes", causes)
+    monkeypatch.setattr(Causes, "named", named)
     monkeypatch.setattr(ScriptedLauncher, "ready", lambda *given: None, raising=False)
     changed, *_ = found(0.5, ["Mul"], ["Mul"], Causes(ScriptedLauncher(Clock(), []), POLICY, race_defaults=False))
     assert [(change.verdict.outcome, change.cause) for change in changed] == [

@@ -1,45 +1,38 @@
-"""Profile a case, and look for the cause of a slowdown."""
+"""Profile a case, and explain what changed between two entrants."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError, TfbenchError
-from tfbench.fs import atomic_dir, scratch_dir, write_whole
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, TfbenchError
+from tfbench.fs import atomic_dir, write_whole
 from tfbench.gpus.monitor import GpuMonitor
-from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
+from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME
 from tfbench.metrics.catalog import read as read_metrics
 from tfbench.metrics.exact import MetricChange, explain, metric_changes
-from tfbench.metrics.graphs import GRAPH, RESULT, XLA
 from tfbench.metrics.parity import ProbeOutput, compare
-from tfbench.model import JSON, TIME, Case, Note, Outcome
+from tfbench.model import JSON, Case, Note, Outcome
 from tfbench.policy import Policy
 from tfbench.profiles import Section
 from tfbench.profiles.attribution import (
-    HALF,
     Attribution,
     StepBreakdown,
     TimeCategory,
     attribute,
-    describe,
-    grown,
-    memory_lines,
 )
 from tfbench.profiles.folders import Kept, ProfiledSide, folder_of, read, step_breakdown, write_about
 from tfbench.race.launch import Entrant
-from tfbench.race.prober import Prober, Profiler, sample
+from tfbench.race.prober import Prober, Profiler
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report
-from tfbench.report.profile import MOST, describe_cause, in_words
+from tfbench.report.profile import MOST, in_words
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.results import with_facts
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
-from tfbench.untrusted import plural
 
 # Explain what changed in a case between two entrants, from probes without timing
 
@@ -92,158 +85,6 @@ def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
     if before.outputs and now.outputs:
         notes.append(compare(now.outputs, before.outputs).note(Note.OUTPUTS).message)
     return notes
-
-
-# Name the cause of a difference between two sides: a retrace, an op, a Python function, or who keeps memory
-
-
-RETRACES = {"retraces_per_call": " per call", "retraces": " after the first call"}
-_OPS = "graph_ops"
-_LEAKS = frozenset(metric.name for metric in LEAK_METRICS)
-_EXECUTES = "tensorflow.python.eager."
-"""The modules in which Python waits for ops. They say nothing about which ops."""
-_TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
-"""Parts of the names of functions that trace. In a call that is not the first, they are a cause of their own."""
-_LOOPS = ("NextIteration", "While")
-_LAUNCHES = 2
-"""Profiled launches per side. A cause of half of a slowdown needs no more, unlike the many small ones of `explain`."""
-
-
-@dataclass(frozen=True)
-class NamedCauses:
-    """The cause of a difference, and then what supports it."""
-
-    lines: list[str]
-    """Empty if nothing was found."""
-    in_python: bool = False
-    """Whether the cause is Python's own time, so that no default of TensorFlow can explain it."""
-
-
-def causes(
-    launcher: ProcessLauncher,
-    policy: Policy,
-    sides: tuple[Entrant, Entrant],
-    metric: str,
-    found: Explanation,
-    slowdown: float | None,
-    tell: Callable[[str], None] = lambda text: None,
-) -> NamedCauses:
-    """Name the cause of a difference.
-
-    Args:
-        sides: The case before, and now.
-        metric: ``time``, ``first_call``, ``peak_host_memory``, or one that is counted.
-        found: The changes of the case's graphs and exact metrics.
-        slowdown: What the race measured, as a fraction.
-    """
-    lines = [*traced_again(found), *result_changed(found), *xla_changed(found)]
-    ops = ops_changed(found)
-    enough = policy.profiles_must_show(slowdown)
-    if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
-        return NamedCauses([*lines, *_memory(launcher, policy, sides, tell), *ops])
-    if metric == TIME:
-        attribution = _profiled(launcher, policy, sides, slowdown, tell)
-        if ops_found := op_lines(attribution, slowdown, enough):
-            return NamedCauses([*lines, *ops_found, *ops])
-    if metric not in (TIME, FIRST_CALL):
-        return NamedCauses([*lines, *ops])
-    python = _python(launcher, policy, sides, metric, slowdown, tell)
-    return NamedCauses([*lines, *python, *ops], bool(python) and not lines)
-
-
-def traced_again(found: Explanation) -> list[str]:
-    """Return a line if the step traces functions again in later calls, and did not before."""
-    for change in found.metrics:
-        if change.metric in RETRACES and change.now and not change.before:
-            _, before, now, what = change.cells
-            return [f"retrace: {now}{RETRACES[change.metric]}, {before} before{f'; {what}' if what else ''}"]
-    return []
-
-
-def ops_changed(found: Explanation) -> list[str]:
-    """Return a line on the ops that graphs gained and lost."""
-    lines = []
-    for change in found.metrics:
-        if change.metric == _OPS and change.counts:
-            loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
-            _, _, now, what = change.cells
-            before = plural(round(change.before or 0), "op")
-            lines.append(f"{'while loop' if loops else 'graph'}: {before} before, {now} now; {what}")
-    return lines
-
-
-def graph_changed(found: Explanation) -> bool:
-    """Whether TensorFlow's graph changed. Flags of XLA change the modules that it makes of the same graph."""
-    return any(where == GRAPH for where, *_ in found.changes)
-
-
-def xla_changed(found: Explanation) -> list[str]:
-    """Return a line for each module of XLA whose kernels changed."""
-    return [f"{where}: {what}: {text}" for where, what, text in found.changes if where.startswith(XLA)]
-
-
-def result_changed(found: Explanation) -> list[str]:
-    """Return a line for each part of the step's result that has another type: what follows works on other numbers."""
-    return [f"result: {text}" for where, _, text in found.changes if where == RESULT]
-
-
-def op_lines(attribution: Attribution | None, raced: float | None = None, enough: float = 0.0) -> list[str]:
-    """Return the ops that hold half of the slowdown, at most three.
-
-    Args:
-        raced: The raced slowdown as a fraction, ``None`` without a race.
-        enough: The slowdown that the profiles must show, as a fraction. Otherwise they do not show the raced one.
-    """
-    if attribution is None or attribution.now - attribution.before < enough * attribution.before:
-        return []
-    found = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER]
-    if not found or sum(cause.share for cause in found[:3]) < HALF:
-        return []
-    return [f"op: {describe_cause(cause, attribution, raced)}" for cause in found[:3]]
-
-
-def _profiled(
-    launcher: ProcessLauncher,
-    policy: Policy,
-    sides: tuple[Entrant, Entrant],
-    slowdown: float | None,
-    tell: Callable[[str], None],
-) -> Attribution | None:
-    policy = replace(policy, profile_launches=_LAUNCHES)
-    entrants = dict(zip((BASELINE, CONTENDER), sides, strict=True))
-    with suppress(*PROFILE_FAILURES, SideError), tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
-        return take(Profiler(launcher, policy), entrants, Path(folder), policy, slowdown, tell).attribution
-    return None
-
-
-def _python(
-    launcher: ProcessLauncher,
-    policy: Policy,
-    sides: tuple[Entrant, Entrant],
-    metric: str,
-    slowdown: float | None,
-    tell: Callable[[str], None],
-) -> list[str]:
-    tell("sampling Python functions")
-    with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
-        before, now = (sample(launcher, policy, side, first=metric == FIRST_CALL) for side in sides)
-        cause = grown(before, now, policy.profiles_must_show(slowdown))
-        if cause is None or cause.function.startswith(_EXECUTES):
-            return []
-        traces = any(name in cause.function for name in _TRACES)
-        text = describe(cause, slowdown)
-        return [f"retrace in every call; {text}" if traces and metric == TIME else text]
-    return []
-
-
-def _memory(
-    launcher: ProcessLauncher, policy: Policy, sides: tuple[Entrant, Entrant], tell: Callable[[str], None]
-) -> list[str]:
-    tell("counting what stays in memory")
-    with suppress(BenchmarkError, BenchmarkSkipped, SideError):
-        before, now = (sample(launcher, policy, side, memory=True) for side in sides)
-        return memory_lines(before, now)
-    return []
 
 
 # Profile cases: run the profiled launches, keep their files, read them, and explain a slowdown

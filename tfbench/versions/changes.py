@@ -6,41 +6,48 @@ import os
 import random
 import re
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import log
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tfbench.errors import SideError, TfbenchError
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError, TfbenchError
+from tfbench.fs import scratch_dir
 from tfbench.metrics import catalog, exact
 from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import ComparisonContext
+from tfbench.metrics.graphs import GRAPH, RESULT
+from tfbench.metrics.graphs import XLA as XLA_MODULE
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, ReasonCode, Verdict
 from tfbench.model.formats import plain
 from tfbench.model.words import SECONDS, amount, times
 from tfbench.policy import Policy
+from tfbench.profiles.attribution import HALF, Attribution, TimeCategory, describe, grown, memory_lines
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant, Failure
-from tfbench.race.prober import Prober
+from tfbench.race.prober import Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race
 from tfbench.race.workers import worker_environment
+from tfbench.report.profile import describe_cause
 from tfbench.session.profiling import (
+    BASELINE,
+    CONTENDER,
+    PROFILE_FAILURES,
     Explanation,
-    causes,
     explained,
     explanation,
-    graph_changed,
-    ops_changed,
-    result_changed,
-    xla_changed,
+    take,
 )
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
-from tfbench.untrusted import an_object, brief, parse_json, texts
+from tfbench.untrusted import an_object, brief, parse_json, plural, texts
 
 # The difference of a case between two sides in one metric: raced for durations and memory, read for counts
 
@@ -341,6 +348,69 @@ def search_defaults(
 # Name causes: what graphs, profiles and samples show, and where they show nothing, the defaults of a version
 
 
+RETRACES = {"retraces_per_call": " per call", "retraces": " after the first call"}
+_OPS = "graph_ops"
+_LEAKS = frozenset(metric.name for metric in LEAK_METRICS)
+_EXECUTES = "tensorflow.python.eager."
+"""The modules in which Python waits for ops. They say nothing about which ops."""
+_TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
+"""Parts of the names of functions that trace. In a call that is not the first, they are a cause of their own."""
+_LOOPS = ("NextIteration", "While")
+_LAUNCHES = 2
+"""Profiled launches per side. A cause of half of a slowdown needs no more, unlike the many small ones of `explain`."""
+
+
+def traced_again(found: Explanation) -> list[str]:
+    """Return a line if the step traces functions again in later calls, and did not before."""
+    for change in found.metrics:
+        if change.metric in RETRACES and change.now and not change.before:
+            _, before, now, what = change.cells
+            return [f"retrace: {now}{RETRACES[change.metric]}, {before} before{f'; {what}' if what else ''}"]
+    return []
+
+
+def ops_changed(found: Explanation) -> list[str]:
+    """Return a line on the ops that graphs gained and lost."""
+    lines = []
+    for change in found.metrics:
+        if change.metric == _OPS and change.counts:
+            loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
+            _, _, now, what = change.cells
+            before = plural(round(change.before or 0), "op")
+            lines.append(f"{'while loop' if loops else 'graph'}: {before} before, {now} now; {what}")
+    return lines
+
+
+def graph_changed(found: Explanation) -> bool:
+    """Whether TensorFlow's graph changed. Flags of XLA change the modules that it makes of the same graph."""
+    return any(where == GRAPH for where, *_ in found.changes)
+
+
+def xla_changed(found: Explanation) -> list[str]:
+    """Return a line for each module of XLA whose kernels changed."""
+    return [f"{where}: {what}: {text}" for where, what, text in found.changes if where.startswith(XLA_MODULE)]
+
+
+def result_changed(found: Explanation) -> list[str]:
+    """Return a line for each part of the step's result that has another type: what follows works on other numbers."""
+    return [f"result: {text}" for where, _, text in found.changes if where == RESULT]
+
+
+def op_lines(attribution: Attribution | None, raced: float | None = None, enough: float = 0.0) -> list[str]:
+    """Return the ops that hold half of the slowdown, at most three.
+
+    Args:
+        raced: The raced slowdown as a fraction, ``None`` without a race.
+        enough: The slowdown that the profiles must show, as a fraction. Otherwise they do not show the raced one.
+    """
+    if attribution is None or attribution.now - attribution.before < enough * attribution.before:
+        return []
+    found = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER]
+    if not found or sum(cause.share for cause in found[:3]) < HALF:
+        return []
+    return [f"op: {describe_cause(cause, attribution, raced)}" for cause in found[:3]]
+
+
 @dataclass
 class Causes:
     """Looks for the causes of differences. It remembers defaults, as cases of a release often share a cause."""
@@ -359,6 +429,7 @@ class Causes:
         """Return the cause of a change from the first side to the second, and then what supports it, a line each.
 
         Args:
+            metric: ``time``, ``first_call``, ``peak_host_memory``, or one that is counted.
             found: The changes of the case's graphs and exact metrics.
             ratio: The raced ratio, if the metric is raced.
         """
@@ -366,13 +437,11 @@ class Causes:
         if ratio and ratio.center < 1:
             lines = [*result_changed(found), *xla_changed(found), *ops_changed(found)]
             if not lines:  # profiles explain slowdowns, so they tell what is slower on the first side
-                back = sides[1], sides[0]
-                slower = causes(self.launcher, self.policy, back, metric, found, 1 / ratio.center - 1, self.tell)
-                lines = [f"on {sides[0].side.name}: {line}" for line in slower.lines]
+                slower, _ = self.named((sides[1], sides[0]), metric, found, 1 / ratio.center - 1)
+                lines = [f"on {sides[0].side.name}: {line}" for line in slower]
             return lines
-        slowdown = ratio.center - 1 if ratio else None
-        named = causes(self.launcher, self.policy, sides, metric, found, slowdown, self.tell)
-        lines, unexplained = named.lines, not graph_changed(found) and not named.in_python
+        lines, in_python = self.named(sides, metric, found, ratio.center - 1 if ratio else None)
+        unexplained = not graph_changed(found) and not in_python
         if self.race_defaults and metric == TIME and ratio and ratio.low > 1 and unexplained:
             try:
                 self.tell("comparing defaults")
@@ -386,6 +455,53 @@ class Causes:
             except SideError as error:
                 lines.append(f"defaults: {error}")
         return lines
+
+    def named(
+        self, sides: tuple[Entrant, Entrant], metric: str, found: Explanation, slowdown: float | None
+    ) -> tuple[list[str], bool]:
+        """Return what graphs, profiles and samples show, and whether it is Python's own time, which no default explains.
+
+        Args:
+            slowdown: What the race measured, as a fraction.
+        """
+        lines = [*traced_again(found), *result_changed(found), *xla_changed(found)]
+        ops = ops_changed(found)
+        if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
+            return [*lines, *self._in_memory(sides), *ops], False
+        if metric == TIME:
+            attribution = self._profiled(sides, slowdown)
+            if ops_found := op_lines(attribution, slowdown, self.policy.profiles_must_show(slowdown)):
+                return [*lines, *ops_found, *ops], False
+        if metric not in (TIME, FIRST_CALL):
+            return [*lines, *ops], False
+        python = self._in_python(sides, metric, slowdown)
+        return [*lines, *python, *ops], bool(python) and not lines
+
+    def _profiled(self, sides: tuple[Entrant, Entrant], slowdown: float | None) -> Attribution | None:
+        policy = replace(self.policy, profile_launches=_LAUNCHES)
+        entrants = dict(zip((BASELINE, CONTENDER), sides, strict=True))
+        with suppress(*PROFILE_FAILURES, SideError), tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
+            profiler = Profiler(self.launcher, policy)
+            return take(profiler, entrants, Path(folder), policy, slowdown, self.tell).attribution
+        return None
+
+    def _in_python(self, sides: tuple[Entrant, Entrant], metric: str, slowdown: float | None) -> list[str]:
+        self.tell("sampling Python functions")
+        with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
+            before, now = (sample(self.launcher, self.policy, side, first=metric == FIRST_CALL) for side in sides)
+            cause = grown(before, now, self.policy.profiles_must_show(slowdown))
+            if cause is None or cause.function.startswith(_EXECUTES):
+                return []
+            traces = any(name in cause.function for name in _TRACES)
+            text = describe(cause, slowdown)
+            return [f"retrace in every call; {text}" if traces and metric == TIME else text]
+        return []
+
+    def _in_memory(self, sides: tuple[Entrant, Entrant]) -> list[str]:
+        self.tell("counting what stays in memory")
+        with suppress(BenchmarkError, BenchmarkSkipped, SideError):
+            return memory_lines(*(sample(self.launcher, self.policy, side, memory=True) for side in sides))
+        return []
 
     def _defaults_of(self, side: Side) -> dict[str, Default]:
         if side.spec not in self._defaults:

@@ -2,7 +2,8 @@
 
 from tfbench.metrics.exact import MetricChange
 from tfbench.profiles.attribution import Attribution, Cause, TimeCategory
-from tfbench.session.profiling import Explanation, op_lines, ops_changed, result_changed, traced_again, xla_changed
+from tfbench.session.profiling import Explanation
+from tfbench.versions.changes import op_lines, ops_changed, result_changed, traced_again, xla_changed
 
 
 def explanation(*metrics):
