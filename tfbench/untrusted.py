@@ -186,17 +186,11 @@ def a_flag(value: Any, what: str) -> bool:
     return value if isinstance(value, bool) else _refuse(value, what, "true or false")
 
 
-def a_number(value: Any, what: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Return a value that must be a finite number within bounds, or raise ValueError."""
+def a_number(value: Any, what: str, low: float = -math.inf) -> float:
+    """Return a value that must be a finite number of at least ``low``, or raise ValueError."""
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if usable and low <= value <= high else _refuse(value, what, _bounds("a number", low, high))
-
-
-def an_integer(value: Any, what: str, low: float = -math.inf, high: float = 10.0**DIGITS) -> int:
-    """Return a value that must be a whole number within bounds, or raise ValueError."""
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        _refuse(value, what, _bounds("a whole number", low, high))
-    return value
+    least = f" of at least {low:g}" if math.isfinite(low) else ""
+    return float(value) if usable and low <= value else _refuse(value, what, f"a number{least}")
 
 
 def texts(value: Any, what: str) -> dict[str, str]:
@@ -213,12 +207,6 @@ def times(value: Sequence[Any], what: str) -> tuple[float, ...]:
         if isinstance(one, bool) or not isinstance(one, (int, float)) or not low <= one <= high:
             raise ValueError(f"{brief(what)} has no usable times: {_shown(one)}")
     return tuple(map(float, value))
-
-
-def _bounds(kind: str, low: float, high: float) -> str:
-    least = f" of at least {low:g}" if math.isfinite(low) else ""
-    most = f" of at most {high:g}" if high < 10.0**DIGITS else ""
-    return f"{kind}{least}{most}"
 
 
 def _refuse(value: Any, what: str, wanted: str) -> NoReturn:
