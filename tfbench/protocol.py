@@ -281,7 +281,7 @@ class Prepared(Preparing):
     on_device: bool = False
     """Whether the step runs asynchronously on a device, so that a block ends by waiting for it."""
     waiting: float | None = None
-    """Time in which it did not run during an iteration, as a fraction of its processor time; ``None`` if that is no clock."""
+    """Time in which it waited during an iteration, as a fraction of its processor time; ``None`` if that is no clock."""
     untimed: float | None = None
     """Seconds of untimed work that each iteration needs around it, so that a block holds one; ``None`` without any."""
     first_call: tuple[float, float] | None = None
@@ -301,7 +301,8 @@ class Rounds(Message):
     dispatched: tuple[int, ...]
     """Empty where calls return finished."""
     used: int = 0
-    """Processor time of the process from its first block to its last one, in nanoseconds; 0 where that is no measure."""
+    """How long the process ran from its first block to its last one, or was ready to while others had its processor, in
+    nanoseconds; 0 where that is no measure."""
     preempted: tuple[tuple[int, int], ...] = ()
     """Blocks during which the processor was taken from the process, and the time of each without that, in nanoseconds."""
     clocks: tuple[float, ...] = ()

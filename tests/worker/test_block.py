@@ -297,3 +297,50 @@ def test_without_an_undisturbed_block_preempted_ones_tell_the_wait():
     block = Block(lambda: 1, None)
     block.switches = [(0, 1, 100, 150), (0, 1, 100, 400), (0, 2, 100, 160)]
     assert block.preempted == ((0, 150), (1, 160), (2, 160))
+
+
+_SHARES = """
+import hashlib, os, sys, threading, time
+from tfbench.worker.block import ReadyTime
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+DATA = bytes(1 << 22)
+
+def work(seconds):
+    used = time.process_time() + seconds
+    while time.process_time() < used:
+        hashlib.sha256(DATA).digest()  # without the interpreter's lock
+
+def share(step):
+    ready, began = ReadyTime(), time.perf_counter_ns()
+    step()
+    return ready.nanoseconds() / (time.perf_counter_ns() - began)
+
+def threads():
+    both = [threading.Thread(target=work, args=(0.4,)) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    time.sleep(0.4)
+
+print(share(lambda: work(0.4)), share(lambda: (work(0.2), time.sleep(0.4))), share(threads))
+"""
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/schedstat"), reason="this kernel does not tell how long threads queue"
+)
+def test_a_process_that_queues_for_its_processor_does_not_wait():
+    processor = min(os.sched_getaffinity(0))
+    spin_forever = f"import os\nos.sched_setaffinity(0, {{{processor}}})\nwhile True: pass"
+    neighbour = subprocess.Popen([sys.executable, "-c", spin_forever])
+    try:
+        run = subprocess.run([sys.executable, "-c", _SHARES], capture_output=True, text=True, check=True)
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+    steady, waiting, threads = map(float, run.stdout.split())
+    assert steady > 0.9
+    assert waiting < 0.75
+    assert threads < 0.9

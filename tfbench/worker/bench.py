@@ -29,6 +29,7 @@ from tfbench.worker.block import (
     Injection,
     PreparedBlock,
     PreparedStep,
+    ReadyTime,
     gc_disabled,
     pace,
     serve_slices,
@@ -384,9 +385,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self._note_peak()
         isolation.keep_freed_memory()
         waiting: float | None
-        began, used = time.perf_counter_ns(), time.process_time_ns()
+        began, ready = time.perf_counter_ns(), ReadyTime()
         iteration, waiting = warm_up(block, *self.request.warmup)
-        waited = (time.perf_counter_ns() - began) / max(1, time.process_time_ns() - used) - 1
+        waited = (time.perf_counter_ns() - began) / max(1, ready.nanoseconds()) - 1
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None
         ahead = not on_device and works_on()
@@ -395,7 +396,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         if ahead or paced:
             iteration = paced or pace(block, self.request.warmup[0])
         by_processor = by_system and len(self.request.cpus) == 1 and not on_device
-        waiting = waiting if by_processor else None
+        # The median call may have lost its processor to others, and the mean includes waits of few calls.
+        waiting = min(waiting, waited) if by_processor else None
         self.channel.send(
             Prepared(iteration, self.facts, on_device, waiting, untimed, first, bool(ahead or paced), bool(paced))
         )
@@ -415,9 +417,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             if clock is not None:
                 clock.restart()
                 block.mark = clock.mark
-            used = time.process_time_ns()
+            ready = ReadyTime()
             began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
-            used = time.process_time_ns() - used if by_processor else 0
+            used = ready.nanoseconds() if by_processor else 0
             preempted = block.preempted if by_processor else ()
             clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
             return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted, clocks, why)

@@ -323,6 +323,40 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[
         previous = floor
 
 
+class ReadyTime:
+    """Measure how long this process runs, or is ready to run while other processes have its processor.
+
+    What is left of the time of a step is how long it waits. Linux tells for each thread how long it ran, and how long it was
+    in the queue of its processor (Documentation/scheduler/sched-stats.rst). A thread queues behind others of its process,
+    too, and then they run. So the processor time of the others is taken off.
+    """
+
+    def __init__(self) -> None:
+        self._used = time.process_time_ns()
+        self._threads = _scheduled()
+
+    def nanoseconds(self) -> int:
+        """Return the time since this object was made; without the queue where the system does not tell it."""
+        used = time.process_time_ns() - self._used
+        queued = 0
+        for thread, (ran, waited) in _scheduled().items():
+            ran_before, waited_before = self._threads.get(thread, (0, 0))
+            others = max(0, used - (ran - ran_before))
+            queued = max(queued, waited - waited_before - others)
+        return used + queued
+
+
+def _scheduled() -> dict[str, tuple[int, int]]:
+    """Return for each thread of this process how long it ran, and how long it was in a queue, in nanoseconds."""
+    times = {}
+    with suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(OSError, ValueError), open(f"/proc/self/task/{thread}/schedstat") as file:
+                ran, waited, _ = map(int, file.read().split())
+                times[thread] = (ran, waited)
+    return times
+
+
 def works_on() -> bool:
     """Return whether threads of this process, such as prefetching ones, keep working after the step has just run."""
     used = time.process_time_ns()
