@@ -283,6 +283,31 @@ def test_new_deleted_renamed_and_moved_benchmarks_are_matched_with_a_commit(proj
     assert set(chosen.outcomes()) == {"test_mine"}, chosen.output
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("named", ["benchmarks/test_after.py", "benchmarks/test_after.py::test_changing", "speed"])
+def test_a_file_that_moved_counts_as_in_a_run_of_all_files_when_it_is_named(project, named):
+    before = benchmark("test_moving", 50e-6) + benchmark("test_changing", 51e-6) + benchmark("test_deleted", 52e-6)
+    project.write(before, "benchmarks/test_before.py")
+    project.write(benchmark("test_elsewhere", 53e-6), "benchmarks/test_deleted.py")
+    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    (project.root / "benchmarks/test_before.py").unlink()
+    (project.root / "benchmarks/test_deleted.py").unlink()
+    now = "benchmarks/test_after.py" if "after" in named else "speed/test_before.py"
+    (project.root / now).parent.mkdir(exist_ok=True)
+    project.write(benchmark("test_moving", 50e-6) + benchmark("test_changing", 51.1e-6), now)
+    done = project.run("--against", "git:HEAD", named)
+    rows = {row["case"]: row["outcome"] for row in done.report["verdicts"] if row["metric"] == "time"}
+    assert rows.pop(f"{now}::test_moving", "unchanged") in ("unchanged", "inconclusive")
+    expected = {f"{now}::test_changing": "new", "benchmarks/test_before.py::test_changing": "missing"}
+    if "::" not in named:
+        expected["benchmarks/test_before.py::test_deleted"] = "missing"
+    assert rows == expected, done.output
+    assert done.code == 1
+
+
 @pytest.mark.parametrize("named", ["src", "{root}/src"])
 def test_a_package_of_the_repository_is_imported_from_its_commit(project, monkeypatch, named):
     """The package is in PYTHONPATH, as in an editable installation, or next to the benchmarks."""

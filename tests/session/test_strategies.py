@@ -146,6 +146,14 @@ def test_saved_cases_that_are_no_longer_collected_are_missing():
     assert saved_baseline(Races(), collected=frozenset([CODED.name]), known={CODED.name}).missing() == []
 
 
+@pytest.mark.parametrize(("now", "rows"), [(CODED.name.rpartition("::")[2], 1), ("test_other", 0)])
+def test_a_saved_case_whose_file_moved_is_missing_when_the_new_file_is_named(tmp_path, now, rows):
+    new = replace(CODED, name=f"new.py::{now}")
+    more = {"root": tmp_path, "suite_cases": (new,), "known": {new.name}, "collected": frozenset([new.name])}
+    strategy = saved_baseline(Races(), selection=Selection(paths=("new.py",)), **more)
+    assert len(strategy.missing()) == rows
+
+
 OTHER_TREE = replace(RIVAL, tree_redirect=("/", "/other"))
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tfbench.model import Case
-from tfbench.sides.counterparts import Benchmark, Counterparts, Selection
+from tfbench.sides.counterparts import Benchmark, Counterparts, Selection, moved_files, removed_files
 
 
 def case(name, source):
@@ -104,3 +104,15 @@ def test_a_benchmark_of_which_only_the_function_is_known_differs_with_its_functi
     now = [Case(name, "w", name, source="2") for name in before]
     assert [Counterparts(before, now).differs(one) for one in now] == [True, True]
     assert not Counterparts(before, now).differs(replace(now[0], source="1"))
+
+
+def test_files_that_are_gone_and_those_whose_cases_lie_elsewhere_are_found(tmp_path):
+    before, now = tmp_path / "before", tmp_path / "now"
+    for tree, names in ((before, ("a.py", "b/c.py", "kept.py", "conftest.py", "other.py")), (now, ("kept.py", "d.py"))):
+        for name in names:
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_text("" if name == "other.py" else "def test_x(bench): ...")
+    assert removed_files(before, now) == ["a.py", "b/c.py"]
+    names = ["a.py::test_x[n=1]", "a.py::test_y", "b/c.py::test_z", "kept.py::test_w"]
+    assert moved_files(names, ["d.py::test_x[n=1]", "d.py::test_w", "d.py::other"], now) == {"a.py": "d.py"}
+    assert moved_files(names, names, now) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tfbench.race.process_launcher import Processors
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.ruling import fails
-from tfbench.sides.counterparts import Selection
+from tfbench.sides.counterparts import Selection, moved_files
 from tfbench.suite.shards import Shard, SuitePart
 
 # Define what a session is asked for, how it reports progress, and what it answers
@@ -164,18 +164,34 @@ class CaseResult:
 # Report the cases that the other side has and the run lacks
 
 
-def missing(request: RunRequest, gone: Sequence[Case], deleted: Reason, deselected: Reason) -> list[Verdict]:
+def asked_for(request: RunRequest, before: Collection[str]) -> set[str]:
+    """Return those cases of another side that a run was asked for: below its paths, or in a file that moved there.
+
+    Args:
+        before: Names of all cases of that side that are known.
+    """
+    names, selection = [case.name for case in request.suite_cases], request.selection
+    moved = moved_files(before, names, request.root) if selection.paths else {}
+    parts = {name: name.partition("::") for name in before}
+    return {name for name, (file, *rest) in parts.items() if selection.has("".join([moved.get(file, file), *rest]))}
+
+
+def missing(
+    request: RunRequest, gone: Sequence[Case], before: Collection[str], deleted: Reason, deselected: Reason
+) -> list[Verdict]:
     """Return a verdict for each missing case that this run was expected to have, sorted by name.
 
     Args:
         gone: Cases of the other side that this run does not measure.
+        before: Names of all cases of that side that are known.
         deleted: The reason if pytest does not collect a case here.
         deselected: The reason if pytest collects it, and then deselects it.
     """
     shard = request.shard
     if request.selection.reruns:
         return []
-    ours = [case for case in gone if request.selection.has(case.name) and (shard is None or shard.has(case))]
+    asked = asked_for(request, before)
+    ours = [case for case in gone if case.name in asked and (shard is None or shard.has(case))]
     return [
         Verdict(case, Outcome.MISSING, deselected if case.name in request.collected else deleted)
         for case in sorted(ours, key=lambda one: one.name)

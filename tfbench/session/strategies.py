@@ -31,10 +31,10 @@ from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.races import RaceResults, Races
-from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, missing
+from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, asked_for, missing
 from tfbench.session.results import BaselineValues, MetricChecker, untimed
 from tfbench.session.resume import ChangedOnly
-from tfbench.sides.counterparts import Counterparts, benchmarks_of
+from tfbench.sides.counterparts import Benchmark, Counterparts, Selection, benchmarks_of, removed_files
 from tfbench.sides.environments import Environments, minor
 from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
 from tfbench.sides.spec import Side, parse
@@ -536,12 +536,18 @@ class LiveSideStrategy(Strategy):
             self.report(f"collecting the benchmarks of {self.side.spec}")
             request = self.request
             with self.starter.launcher.stopwatch.phase(Phase.STARTING):
-                before = benchmarks_of(
-                    self.side, request.selection, request.collect_command, request.policy.start_seconds
-                )
-            self.counterparts = Counterparts(before, request.suite_cases, request.collected)
+                before = self._benchmarks(request.selection)
+                self.counterparts = Counterparts(before, request.suite_cases, request.collected)
+                unknown = any(self.counterparts.of(case) is None for case in request.suite_cases)
+                if request.selection.paths and unknown and (gone := removed_files(self.side.root, request.root)):
+                    # A new case may come from a file that lay elsewhere, which the paths do not name.
+                    before = {**self._benchmarks(replace(request.selection, paths=tuple(gone))), **before}
+                    self.counterparts = Counterparts(before, request.suite_cases, request.collected)
             names = [there.name for case in self.cases if (there := self.counterparts.of(case))]
             self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)))
+
+    def _benchmarks(self, selection: Selection) -> dict[str, Benchmark]:
+        return benchmarks_of(self.side, selection, self.request.collect_command, self.request.policy.start_seconds)
 
     def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
         self._collect_side()
@@ -582,6 +588,7 @@ class LiveSideStrategy(Strategy):
         return missing(
             self.request,
             self.counterparts.gone(self.request.known),
+            self.counterparts.names,
             because(ReasonCode.NOT_COLLECTED, because(Note.GONE, spec=against)),
             because(ReasonCode.DESELECTED_HERE, because(Note.RUNS_THERE, spec=against)),
         )
@@ -693,7 +700,7 @@ class SavedBaselineStrategy(Strategy):
     @property
     def _absent(self) -> set[str]:
         """Names of the saved cases that this run does not measure."""
-        return {name for name in self.saved.samples if self.request.selection.has(name)} - self.request.known
+        return asked_for(self.request, self.saved.samples) - self.request.known
 
     def missing(self) -> list[Verdict]:
         selected, collected = self._selected or (lambda name: False), self.request.collected
@@ -702,6 +709,7 @@ class SavedBaselineStrategy(Strategy):
         return missing(
             self.request,
             [self.saved.samples[name].case for name in gone],
+            self.saved.samples,
             because(ReasonCode.NOT_COLLECTED, because(Note.GONE_SINCE, name=self.saved.name)),
             because(ReasonCode.DESELECTED_HERE, because(expected, self._unknown, name=self.saved.name)),
         )

@@ -160,6 +160,24 @@ def _benchmark(content: object) -> Benchmark:
     )
 
 
+def removed_files(before: Path, now: Path) -> list[str]:
+    """Return the files of the tree ``before`` that may have benchmarks and that the tree ``now`` lacks, from their roots."""
+    names = [path.relative_to(before).as_posix() for path in before.rglob("*.py") if path.name != "conftest.py"]
+    gone = [name for name in sorted(names) if not (now / name).exists()]
+    return [name for name in gone if b"bench" in (before / name).read_bytes().lower()]
+
+
+def moved_files(before: Collection[str], now: Collection[str], root: Path) -> dict[str, str]:
+    """Map each file of the cases ``before`` that ``root`` lacks to a file that has new cases of the same names ``now``."""
+    places = {name.partition("::")[2]: name.partition("::")[0] for name in set(now).difference(before)}
+    found: dict[str, str] = {}
+    for name in sorted(before):
+        file, _, rest = name.partition("::")
+        if rest in places and file not in found and not (root / file).exists():
+            found[file] = places[rest]
+    return found
+
+
 class Counterparts:
     """Find the case of another source tree for a case of this run, renamed ones included.
 
@@ -203,6 +221,11 @@ class Counterparts:
         pairs = (known.scope, case.scope), (known.source, case.source)
         before, now = next((pair for pair in pairs if all(pair)), ("", ""))
         return before != now
+
+    @property
+    def names(self) -> Collection[str]:
+        """Names of the cases of that tree."""
+        return self._before
 
     def runs(self, case: Case) -> bool:
         """Return whether that tree has the case and would run it."""
