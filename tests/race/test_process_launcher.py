@@ -726,3 +726,18 @@ def test_sides_that_hang_share_one_time_limit(launcher):
         launch.kill()
     assert all(isinstance(one, WorkerHung) for one in found.values())
     assert time.monotonic() - began < 1.8 * IMPATIENT.setup_seconds
+
+
+def test_a_side_that_hangs_ends_a_launch_whose_sides_prepare_one_after_the_other(launcher):
+    hangs = {"at": "set-up", "does": "hang"}
+    opened, entrants = launcher(hangs, IMPATIENT, fine=hangs)
+    entrants = [replace(entrant, case=replace(entrant.case, alone=True)) for entrant in entrants]
+    launch = opened.open(entrants, 0)
+    began = time.monotonic()
+    try:
+        found = launch.prepare((1, 0))
+    finally:
+        launch.kill()
+    assert list(found) == [1]
+    assert isinstance(found[1], WorkerHung)
+    assert time.monotonic() - began < 1.8 * IMPATIENT.setup_seconds

@@ -95,6 +95,8 @@ class ProcessLaunch:
         meeting = two and together
         results: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(self.places)):
+            if WorkerHung in map(type, results.values()) and self.entrants[0].side.name != self.entrants[-1].side.name:
+                break  # one side is no race, so that the other one need not be waited for as well
             batch = entrants[first : first + len(self.places)]
             if not self.began:
                 self._begin(batch, warmup, self.cpus if meeting else ())
