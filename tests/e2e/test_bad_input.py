@@ -24,13 +24,26 @@ BROKEN = {
     "fails_afterwards": ("bench(sum, [1]); assert 1 == 2, 'wrong result'", "after it had been timed"),
     "dies": ("print('last words', flush=True); os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
     "dies_in_its_rounds": ("bench(die_late, bench)", "exit code 3"),
+    "leaks_files": (
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); bench(lambda: KEPT.append(open(os.devnull)) or len(KEPT))",
+        "each call of the step leaves files open (1 a call), up to the limit of 200 open files (ulimit -n); close them in it",
+    ),
+    "has_no_files": (
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); [KEPT.append(open(os.devnull)) for _ in range(200)]",
+        "the process has reached the limit of 200 open files (ulimit -n); close files where they are opened",
+    ),
+    "reads_a_flag": (
+        "absl.flags.DEFINE_integer('mine', 3, ''); raise ValueError(absl.flags.FLAGS.mine)",
+        "ValueError: 3",
+    ),
     "stops_the_clock": ("bench.clock = lambda: 7; bench(sum, [1])", "clock stood still"),
 }
 """Name -> body of a broken benchmark, and text of its reason."""
 DIE_LATE = """
-import os, signal
+import os, resource, signal
+import absl.flags
 
-CALLS = []
+CALLS, KEPT = [], []
 
 def die_late(launch):
     if "peak_host_memory" in launch.facts:  # the warm-up is over
@@ -73,7 +86,7 @@ def test_the_rest_of_the_suite_goes_on(broken):
 
 def test_the_last_output_and_the_line_of_a_broken_benchmark_are_shown(broken):
     assert "last words" in broken.output
-    assert "test_raises.py:14: ValueError" in broken.output
+    assert "test_raises.py:15: ValueError" in broken.output
     assert "wrong result" in broken.output
 
 

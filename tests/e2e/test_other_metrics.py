@@ -246,14 +246,24 @@ WRONG = """
 
     def test_dropped(bench):
         checked(bench, np.ones(4), None)
+
+    def test_inside(bench):
+        checked(bench, (3.7,), [3.7])
+
+    def test_renamed(bench):
+        timed = taking(bench, 1e-5)
+        bench(lambda: (timed(), {"total" if FAULT else "loss": 3.7})[1])
 """
+
+
+ALTERED = ("loss", "flattened", "padded", "type", "dropped", "inside", "renamed")
 
 
 def test_a_wrong_output_beside_a_large_one_is_a_regression_that_names_it(project, monkeypatch):
     project.write(WRONG)
     monkeypatch.setenv("FAULT", "1")
     done = project.run("--against", "env:FAULT=0")
-    found = {name: done.reason(f"test_{name}", "parity") for name in ("loss", "flattened", "padded", "type", "dropped")}
+    found = {name: done.reason(f"test_{name}", "parity") for name in ALTERED}
     start = "differs from the baseline's result"
     assert found == {
         "loss": f"{start} by 69 in the output ['small'], by nothing before",
@@ -261,6 +271,8 @@ def test_a_wrong_output_beside_a_large_one_is_a_regression_that_names_it(project
         "padded": f"{start}: the output ['small'] has the shape (5,) instead of (4,)",
         "type": f"{start}: the output ['small'] has the type float32 instead of float64",
         "dropped": f"{start}: 1 output instead of 2: ['small'] missing",
+        "inside": f"{start}: the output ['small'][0] is in dict list instead of dict tuple",
+        "renamed": f"{start}: other outputs: ['total'] new; ['loss'] missing",
     }, done.output
     outcomes = {name: done.metrics(f"test_{name}")["parity"] for name in ("same", *found)}
     assert outcomes == {"same": "unchanged", **dict.fromkeys(found, "regressed")}

@@ -203,6 +203,24 @@ def test_a_sketch_of_huge_numbers_can_be_written():
     assert read(MetricValues, line(values)) == values
 
 
+@pytest.mark.parametrize(
+    ("names", "inside", "said"),
+    [
+        (("['a']", "['c']"), "dict", "other outputs: ['c'] new; ['b'] missing"),
+        (("[0]", "[1]"), "list", "other outputs: [0], [1] new; ['a'], ['b'] missing"),
+        (("['a']", "['b']"), "dict list", "the output ['a'] is in dict list instead of dict"),
+        (("['a']", "['b']"), "", ""),  # of an older baseline
+    ],
+)
+def test_equal_numbers_in_other_places_differ(names, inside, said):
+    def found(names, inside):
+        return sketch([Output(np.ones(3), name, "float64", inside) for name in names])
+
+    before = found(("['a']", "['b']"), "dict")
+    first = sketched_differences(found(names, inside), before)[0]
+    assert (first.structure, first.error) == (said, LARGEST if said else 0.0)
+
+
 def test_sketches_of_other_lengths_are_refused():
     one, other = (OutputSketch("[1]", "float64", (9,), 9, 1.0, (1.0,) * length) for length in (3, 4))
     with pytest.raises(ValueError, match=r"^the output \[1\] has sketches of different lengths$"):

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 STEPS = """
-    import itertools, json, os, sys, threading, time
+    import itertools, json, os, resource, sys, threading, time
     import numpy as np
     from tfbench.worker.tf_runtime import MetricUnavailable
     from tfbench.protocol import ProbeCase
@@ -33,6 +33,7 @@ STEPS = """
         "large": lambda: kept.append(np.ones(12500)),
         "thread": thread,
         "file": lambda: kept.append(open(os.devnull)),
+        "scarce": lambda: kept.append(open(os.devnull)),
         "cache": lambda: kept.append(np.ones(10_000)) if next(numbers) < 60 else None,
         "steady": lambda: kept.append(bytes(400)),
         "slow bytes": lambda: time.sleep(0.3) or kept.append(np.ones(1 << 16)),
@@ -45,6 +46,8 @@ STEPS = """
     found = {}
     for name, step in STEPS.items():
         if (pid := os.fork()) == 0:
+            if name == "scarce":
+                resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
             leaks = Leaks()
             step()
             began = time.perf_counter()
@@ -76,6 +79,7 @@ def found():
         ("object", "objects", 2.5, 4.5),
         ("thread", "threads", 1, 1),
         ("file", "files", 1, 1),
+        ("scarce", "files", 1, 1),
     ],
 )
 def test_each_kind_of_growth_is_found(found, step, kind, low, high):

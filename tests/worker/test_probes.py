@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections import namedtuple
 from types import SimpleNamespace
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_on_a_gpu_a_part_of_a_large_result_is_written(gpu, tmp_path, monkeypatch
     probe = Outputs(tmp_path)
     monkeypatch.setattr("tfbench.worker.probes.LARGEST_ON_GPU", LARGEST_ON_GPU >> 12)
     large = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
-    probe._arrays = [("large", large), ("loss", np.array(1.0))]
+    probe._arrays = [tf_runtime.Part("large", "", large), tf_runtime.Part("loss", "", np.array(1.0))]
     with np.load(tmp_path / probe.found()["file"]) as arrays:
         assert arrays["arr_0"].shape == (kept, 4)
         assert np.array_equal(arrays["arr_0"], large[:: -(-rows // kept)])
@@ -104,7 +105,7 @@ def test_on_a_gpu_a_part_of_a_large_result_is_written(gpu, tmp_path, monkeypatch
 def test_on_a_cpu_a_large_result_is_written_whole(tmp_path, monkeypatch):
     monkeypatch.setattr("tfbench.worker.probes.LARGEST_ON_GPU", 1)
     probe = Outputs(tmp_path)
-    probe._arrays = [("", np.ones(1000))]
+    probe._arrays = [tf_runtime.Part("", "", np.ones(1000))]
     with np.load(tmp_path / probe.found()["file"]) as arrays:
         assert arrays["arr_0"].shape == (1000,)
 
@@ -132,6 +133,9 @@ def run_alone(code):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+Pair = namedtuple("Pair", "first second")
+
+
 class Unreadable:
     """Like a tensor of variants and a symbolic tensor, which have no numbers."""
 
@@ -145,10 +149,14 @@ def test_numbers_are_found_in_nested_results(tmp_path):
     found = outputs.found()
     assert found["names"] == ["['a'][0]", "['a'][1]", "['b'][1]"]
     assert found["dtypes"] == ["float64", "float64", "int64"]
+    assert found["inside"] == ["dict list", "dict list", "dict tuple"]
     with np.load(tmp_path / "outputs.npz") as arrays:
         assert [arrays[name].shape for name in sorted(arrays.files)] == [(3,), (), (2,)]
     outputs.between({"b": 1, "a": 2.0})
     assert outputs.found()["names"] == ["['a']", "['b']"]  # whatever the order of insertion
+    outputs.between({object: 1.0, object(): Pair(1.0, 2.0)})
+    assert outputs.found()["names"] == ["[<class 'object'>]", "[<object object at …>][0]", "[<object object at …>][1]"]
+    assert outputs.found()["inside"] == ["dict", "dict Pair", "dict Pair"]
     outputs.between(np.float32(1))
     assert (outputs.found()["names"], outputs.found()["dtypes"]) == ([""], ["float32"])
     outputs.between({"loss": 0.5, "table": Unreadable()})

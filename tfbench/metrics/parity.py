@@ -34,6 +34,8 @@ class Output:
     """Its place in the result, such as ``['loss']`` or ``[1]``; empty if it is the result."""
     dtype: str = ""
     """Its type in the step. Extension types such as bfloat16 have another one in ``array``."""
+    inside: str = ""
+    """Types of the containers that it is in, such as ``dict list``."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,11 @@ def compare(result: Sequence[Output], reference: Sequence[Output]) -> Difference
 
     The error is relative to the largest number and not to each number, because numbers that cancel to nearly 0 have no
     correct digits (normwise error, Higham 2002, Accuracy and Stability of Numerical Algorithms, ch. 1). It is infinite
-    if a number is NaN or infinite on one side only, and if the shapes or the numbers of outputs differ. Types may
-    differ, since variants have other precisions on purpose.
+    if a number is NaN or infinite on one side only, and if the shapes or the numbers of outputs differ. Types and
+    containers may differ, since variants have other precisions and interfaces on purpose.
     """
-    if structure := _other_outputs([one.name for one in result], [one.name for one in reference]):
+    names = [one.name for one in result], [one.name for one in reference]
+    if len(result) != len(reference) and (structure := _other_outputs(*names)):
         return Difference(LARGEST, structure=structure)
     found = [Difference(0.0)]
     for mine, theirs in zip(result, reference, strict=True):
@@ -130,11 +133,13 @@ def compare(result: Sequence[Output], reference: Sequence[Output]) -> Difference
 
 
 def _other_outputs(mine: Sequence[str], theirs: Sequence[str]) -> str:
-    """Describe another number of outputs by their names; ``""`` if it is the same."""
-    if len(mine) == len(theirs):
-        return ""
+    """Describe another number of outputs, or outputs in other places; ``""`` if both are the same."""
     known = {"new": set(mine).difference(theirs), "missing": set(theirs).difference(mine)}
+    if len(mine) == len(theirs) and not any(known.values()):
+        return ""
     shown = "; ".join(f"{some(sorted(names), _NAMED)} {word}" for word, names in known.items() if names - {""})
+    if len(mine) == len(theirs):
+        return f"other outputs: {shown}"
     return (
         f"{len(mine):,} output{'' if len(mine) == 1 else 's'} instead of {len(theirs):,}{f': {shown}' if shown else ''}"
     )
@@ -196,13 +201,14 @@ def _sketch(output: Output, signs: NDArray[np.bool_], buckets: int) -> OutputSke
         signed = np.pad(signed, (0, -len(numbers) % kept)).reshape(-1, kept).sum(axis=0)
     norm = min(float(np.linalg.norm(numbers)), LARGEST)
     sums = tuple(np.nan_to_num(np.clip(signed, -LARGEST, LARGEST)).tolist())
-    return OutputSketch(output.name, output.dtype, output.array.shape, int(finite.sum()), norm, sums)
+    return OutputSketch(output.name, output.dtype, output.array.shape, int(finite.sum()), norm, sums, output.inside)
 
 
 def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSketch]) -> list[Difference]:
     """Estimate from sketches how each output differs, relative to the norm of the second.
 
-    Another number of outputs is a single difference. So is another shape, type, or number of finite numbers of an output.
+    Another number of outputs, or another place of one, is a single difference. So is another shape, type, container, or
+    number of finite numbers of an output.
 
     Raises:
         ValueError: The sketches of an output have different lengths.
@@ -214,6 +220,8 @@ def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSk
         structure = _other_shape(new.name, new.shape, old.shape)
         if not structure and new.dtype != old.dtype:
             structure = f"{_the(new.name)} has the type {new.dtype} instead of {old.dtype}"
+        if not structure and new.inside != old.inside and new.inside and old.inside:  # older baselines lack it
+            structure = f"{_the(new.name)} is in {new.inside} instead of {old.inside}"
         if not structure and new.finite != old.finite:
             structure = f"{_the(new.name)} has {new.finite:,} finite numbers instead of {old.finite:,}"
         if not structure and len(new.sums) != len(old.sums):

@@ -154,6 +154,8 @@ class OutputSketch:
     """Of the finite numbers."""
     sums: tuple[float, ...]
     """Sums of the finite numbers with random signs, one for each bucket."""
+    inside: Text = ""
+    """Types of the containers that it is in, such as ``dict list``; empty if it is in none, or if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

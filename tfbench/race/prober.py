@@ -266,7 +266,8 @@ def _read(answer: protocol.Probed, folder: Path) -> ProbeOutput:
 
 
 def _outputs(folder: Path, evidence: JSON) -> Iterator[Output]:
-    """Yield the arrays of a file with their names and types. numpy refuses pickled Python objects by default."""
+    """Yield the arrays of a file with their names, types and containers. numpy refuses pickled Python objects by default."""
     with np.load(folder / evidence["file"]) as arrays:
-        for number, (name, dtype) in enumerate(zip(evidence["names"], evidence["dtypes"], strict=True)):
-            yield Output(arrays[f"arr_{number}"], name, dtype)
+        described = zip(evidence["names"], evidence["dtypes"], evidence["inside"], strict=True)
+        for number, (name, dtype, inside) in enumerate(described):
+            yield Output(arrays[f"arr_{number}"], name, dtype, inside)

@@ -358,7 +358,6 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
     Raises:
         BenchmarkError: The constructor fails, or a reported time is invalid.
     """
-    _parse_flags()
     try:
         instance = kind()
     except Exception as error:
@@ -380,7 +379,7 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
         launch.serve_reported(math.exp(fmean(map(math.log, recorder.times.values()))))
 
 
-def _parse_flags() -> None:
+def parse_flags() -> None:
     """Give absl's flags their defaults. `tf.test.main` parses the command line for them, which is pytest's here."""
     absl_flags = sys.modules.get("absl.flags")
     if absl_flags is not None and not absl_flags.FLAGS.is_parsed():

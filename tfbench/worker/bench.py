@@ -41,7 +41,7 @@ from tfbench.worker.block import (
     works_on,
 )
 from tfbench.worker.own_files import OwnFiles
-from tfbench.worker.probes import HostPeak
+from tfbench.worker.probes import HostPeak, open_files
 from tfbench.worker.profiler import sm_clock, tracer
 
 # The keywords of ``bench``: the work of one call of the step, its contracts, and the qualities of a model
@@ -260,6 +260,8 @@ class Bench(ABC, Generic[Request]):
     needs_result: bool = field(default=True, init=False)
     """Whether the step must return its result."""
     artifact: Any = field(default=None, init=False)
+    files_left: float = field(default=0.0, init=False)
+    """Files that each of the first calls has left open."""
     facts: JSON = field(default_factory=dict, init=False)
     """Results of the launch besides its answer, and the other keywords of ``bench``."""
     late_facts: JSON = field(default_factory=dict, init=False)
@@ -313,6 +315,17 @@ class Bench(ABC, Generic[Request]):
         if not callable(step):
             self.refuse(f"{fixture}({step!r}): the first argument must be a function; pass its arguments after it")
         self.called = True
+
+    def fix_of(self, error: str) -> str:
+        """Return what to do about the error of a process that has opened too many files, ``""`` for another error."""
+        if "Too many open files" not in error:
+            return ""
+        limit = f"the limit of {isolation.file_limit():,} open files (ulimit -n)"
+        if self.files_left > 0:
+            return (
+                f"each call of the step leaves files open ({self.files_left:g} a call), up to {limit}; close them in it"
+            )
+        return f"the process has reached {limit}; close files where they are opened, such as by a with statement"
 
     def refuse(self, reason: str) -> NoReturn:
         """Note and raise an error.
@@ -434,7 +447,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _first_call(self, block: Block) -> tuple[float, float] | None:
         """Add the times of `first_call` to the facts; returns those of a call that shared its processor."""
         shared = self._meets()
+        opened = open_files()
         facts, used = first_call(block, self.check_result)
+        self.files_left = (open_files() - opened) / 2
         self.facts.update(facts)
         if shared:
             self._meet()  # a warm-up beside the first call of another entrant would find the step slow

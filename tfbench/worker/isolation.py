@@ -170,6 +170,13 @@ def limit_files(largest: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and then C++ code writes on in vain
 
 
+def file_limit() -> int:
+    """Return how many files this process may have open."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def reap(pid: int, patience: float) -> int:
     """End a child with its process group; return its exit code, negative for a signal as in `subprocess`.
 

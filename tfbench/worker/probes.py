@@ -36,7 +36,7 @@ from tfbench.facts import read_proc
 from tfbench.model import JSON, LEAK_KINDS, OUTSIDE_PYTHON
 from tfbench.protocol import XLA_FOLDER, ProbeCase
 from tfbench.worker import tf_runtime
-from tfbench.worker.isolation import mallinfo
+from tfbench.worker.isolation import file_limit, mallinfo
 from tfbench.worker.tf_runtime import MetricUnavailable
 
 # Probes: each reads one kind of evidence for the metrics other than time
@@ -277,6 +277,10 @@ class Leaks(Probe):
         fitting = [int(seconds / windows / max(each, 1e-9)) for seconds in request.seconds]
         calls = max(1, min(most, fitting[1]), min(quick, fitting[0]))
         calls -= calls % _TEN if calls > _TEN else 0
+        opened = open_files()
+        call()
+        if (left := open_files() - opened) > 0:  # all windows must fit into the limit of open files
+            calls = max(1, min(calls, (file_limit() - opened) // (2 * windows * left)))
         marks = np.full((windows + 1, len(LEAK_KINDS)), math.nan)  # made before, so that it is no growth
         stop = tf_runtime.on_trace(self._traced)
         try:
@@ -343,6 +347,14 @@ class Leaks(Probe):
         return self._found
 
 
+def open_files() -> int:
+    """Return the number of open files of this process, 0 if the system does not report it."""
+    try:
+        return len(os.listdir(_FOLDERS[1]))
+    except OSError:
+        return 0
+
+
 def _growth(marks: np.ndarray[Any, Any], calls: int, noise: tuple[float, float, float]) -> np.ndarray[Any, Any]:
     """Return the growth of each kind per call, from marks around windows of so many calls.
 
@@ -375,13 +387,14 @@ MOST = 4096
 
 
 class Outputs(Probe):
-    """Writes the numbers of the result, and no Python objects, to a file in the launch's folder. Sends names and types."""
+    """Writes the numbers of the result, and no Python objects, to a file in the launch's folder. Sends names, types and
+    containers."""
 
     name = "outputs"
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        self._arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
+        self._arrays: list[tf_runtime.Part] = []
 
     def between(self, result: object) -> None:
         self._arrays = tf_runtime.flattened(result)
@@ -391,16 +404,20 @@ class Outputs(Probe):
             raise MetricUnavailable("the step returns no numbers")
         if (count := len(self._arrays)) > MOST:
             raise MetricUnavailable(f"the step returns {count:,} arrays, more than the limit of {MOST:,}")
-        if (size := sum(array.nbytes for _, array in self._arrays)) > LARGEST:
+        if (size := sum(part.array.nbytes for part in self._arrays)) > LARGEST:
             raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
         # Every n-th row, so that variants whose results have other shapes still differ in them.
         step = -(-size // LARGEST_ON_GPU) if tf_runtime.gpus() else 1
-        kept = (array[::step] if array.ndim else array for _, array in self._arrays)
+        kept = (part.array[::step] if part.array.ndim else part.array for part in self._arrays)
         # Not every version of numpy reads extension types, such as bfloat16.
         portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for array in kept)
         np.savez(self._file, *portable)
-        names, dtypes = [name for name, _ in self._arrays], [array.dtype.name for _, array in self._arrays]
-        return {"file": FILE, "names": names, "dtypes": dtypes}
+        return {
+            "file": FILE,
+            "names": [part.name for part in self._arrays],
+            "dtypes": [part.array.dtype.name for part in self._arrays],
+            "inside": [part.inside for part in self._arrays],
+        }
 
 
 class Artifact(Probe):
@@ -433,7 +450,6 @@ def _contents(artifact: Any) -> Iterator[bytes]:
 # Traces of Python functions into graphs: number, arguments that cause a retrace, floating-point operations
 
 
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
 _LONGEST = 60
 
 
@@ -502,7 +518,7 @@ def _words(value: Any) -> str:
         return f"{getattr(dtype, 'name', dtype)}[{sizes}]"
     if isinstance(value, (tuple, list)):
         return f"({', '.join(map(_words, value))})"[:_LONGEST]
-    return f"the Python value {_ADDRESS.sub('…', repr(value))[:_LONGEST]}"
+    return f"the Python value {tf_runtime.ADDRESS.sub('…', repr(value))[:_LONGEST]}"
 
 
 def _cause(before: list[str] | None, now: list[str]) -> str:

@@ -15,6 +15,7 @@ import io
 import os
 import platform
 import random
+import re
 import signal
 import sys
 import time
@@ -25,7 +26,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -38,6 +39,8 @@ from tfbench.worker.isolation import die_with_parent
 
 _LONGEST = 120
 """Characters of the place of an output in a result."""
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+"""An address in memory, which differs from process to process."""
 Traced = Callable[[str, Any, float], None]
 """Called with the name of a function, its graph, and the seconds of its tracing."""
 
@@ -209,21 +212,31 @@ def tensor_bytes(tensor: Any) -> int:
         return 0
 
 
-def flattened(result: object) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    """Return every array of numbers in a nested result with its place, such as ``['loss']`` or ``[1]``.
+class Part(NamedTuple):
+    """An array of numbers in the result of a step."""
+
+    name: str
+    """Its place, such as ``['loss']`` or ``[1]``."""
+    inside: str
+    """Types of the containers that it is in, such as ``dict list``."""
+    array: np.ndarray[Any, Any]
+
+
+def flattened(result: object) -> list[Part]:
+    """Return every array of numbers in a nested result.
 
     Variables and tensors count with their values, and tensors and arrays of texts with numbers that stand for the texts.
     The order is that of the keys of dicts, and not of their insertion. A part without numbers is left out, such as a
     tensor of variants, a symbolic tensor, and a table.
     """
     arrays = []
-    for name, part in _leaves("", result):
+    for name, inside, part in _leaves("", "", result):
         try:
             array = _numbers(part)
         except Exception:  # its value cannot be read
             continue
         if array is not None:
-            arrays.append((name[:_LONGEST], array))
+            arrays.append(Part(ADDRESS.sub("…", name)[:_LONGEST], inside[:_LONGEST].strip(), array))
     return arrays
 
 
@@ -246,18 +259,20 @@ def _number_of(text: bytes | str) -> int:
     return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
 
 
-def _leaves(name: str, result: object) -> Iterator[tuple[str, Any]]:
+def _leaves(name: str, inside: str, result: object) -> Iterator[tuple[str, str, Any]]:
     if isinstance(result, Mapping):
         for key, part in sorted(result.items(), key=lambda item: str(item[0])):
-            yield from _leaves(f"{name}[{key!r:.40}]", part)
+            yield from _leaves(f"{name}[{key!r:.40}]", f"{inside} dict", part)
     elif isinstance(result, (list, tuple)):
+        # Wrappers of TensorFlow for lists and tuples are the same for the user.
+        kind = "list" if isinstance(result, list) else type(result).__name__ if hasattr(result, "_fields") else "tuple"
         for place, part in enumerate(result):
-            yield from _leaves(f"{name}[{place}]", part)
+            yield from _leaves(f"{name}[{place}]", f"{inside} {kind}", part)
     else:
         tf = tensorflow()
         parts = [result] if tf is None else tf.nest.flatten(result, expand_composites=True)
         for place, part in enumerate(parts):
-            yield (name if len(parts) == 1 else f"{name}.{place}"), part
+            yield (name if len(parts) == 1 else f"{name}.{place}"), inside, part
 
 
 def device_peaks(reset: bool = False) -> dict[str, int]:

@@ -33,7 +33,7 @@ from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartA
 from tfbench.suite.axes import Variant, add_scale
 from tfbench.suite.claims import CALLS, MARKERS, PLUGINS, STATS
 from tfbench.worker import isolation, tf_runtime
-from tfbench.worker.adopted import Collection, PlainBenchmark
+from tfbench.worker.adopted import Collection, PlainBenchmark, parse_flags
 from tfbench.worker.bench import Bench, TimingLaunch
 from tfbench.worker.launches import ProbingLaunch, ProfilingLaunch, SamplingLaunch
 from tfbench.worker.own_files import OwnFiles
@@ -413,7 +413,9 @@ class Zygote:
             elif plain is not None and self._launch.called and text.startswith(("assert ", "AssertionError")):
                 text = f"{text}; {CALLS}"
             elif _NEEDS_PLUGIN.match(text):
-                text = f"{text}; {PLUGINS}"
+                text = f"{text.removesuffix('.')}; {PLUGINS}"
+            if fix := self._launch.fix_of(text):
+                text = f"{text}; {fix}"
             channel.send(protocol.Failed(text, failed[0].longreprtext[-_TAIL:]))
         elif skipped := [report for report in reports if report.skipped]:
             channel.send(protocol.Skipped(_skip_reason(skipped[0])))
@@ -439,6 +441,7 @@ class Zygote:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Apply the levels of the variant before any fixture can run an op."""
+        parse_flags()
         callspec = getattr(item, "callspec", None)
         variant = callspec.params.get("variant") if callspec is not None else None
         if isinstance(variant, Variant) and (reason := variant.enter()) is not None:
