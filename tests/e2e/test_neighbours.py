@@ -153,6 +153,31 @@ def test_distributing_is_refused_in_a_line(place, options):
     refused(place, place.run("-p", "xdist", *options), 4, NO_PARALLEL)
 
 
+def test_a_process_for_each_test_is_refused_in_a_line(place):
+    place.write("def pytest_addoption(parser):\n    parser.addoption('--forked', action='store_true')\n", "conftest.py")
+    line = "each case is measured in processes of its own already; run it without --forked"
+    refused(place, place.run(*AGAINST, "--forked"), 4, line)
+
+
+def test_an_id_that_comes_from_an_option_is_an_error_that_says_so(place):
+    place.write(
+        """
+        def pytest_addoption(parser):
+            parser.addoption("--count", type=int, default=1)
+
+        def pytest_generate_tests(metafunc):
+            if (count := metafunc.config.getoption("count")) > 1:
+                metafunc.fixturenames.append("step_number")
+                metafunc.parametrize("step_number", range(count), indirect=False)
+        """,
+        "conftest.py",
+    )
+    place.write("import pytest\n\n@pytest.fixture\ndef step_number():\n    return 0\n\n" + ONE)
+    done = place.run("--against", "self", "--count=2")
+    assert set(done.outcomes().values()) == {"error"}, done.output
+    assert "a plugin or a conftest.py, such as --count, leave that out" in done.reason("test_fine[0]")
+
+
 def test_options_of_plugins_in_the_ini_file_are_refused_or_undone(place):
     place.beside_plugins()
     place.write("[pytest]\naddopts = -n 2 --cov\n", "pytest.ini")
@@ -201,6 +226,11 @@ def test_a_run_that_pytest_timeout_kills_passes_no_gate(place):
 @pytest.mark.parametrize("options", [["-p", "no:cacheprovider"], ["-p", "no:terminal"], ["--import-mode=importlib"]])
 def test_options_of_pytest_are_respected(place, options):
     measured(place, place.run(*AGAINST, *options))
+
+
+def test_pytest_benchmark_may_be_left_out(place):
+    place._plugins = ["-p", "tests.fakes.cheap"]
+    measured(place, place.run(*AGAINST))
 
 
 def test_plugins_that_the_project_requires_do_not_stop_the_workers(place):
@@ -319,6 +349,19 @@ def test_a_run_from_a_folder_below_uses_the_project(place):
     measured(place, place.run(*AGAINST))
     assert (place.root / ".tfbench/history").exists()
     assert not (place.folder / ".tfbench").exists()
+
+
+def test_the_command_that_races_a_case_again_works_where_it_is_printed(place):
+    place.write("[pytest]\n", "pytest.ini")
+    place.write("def pytest_addoption(parser):\n    parser.addoption('--against')\n", "conftest.py")
+    place.folder = place.root / "docs"
+    place.folder.mkdir()
+    done = place.run("--tfbench-against", "env:FAST=1")
+    measured(place, done)
+    words = re.search(r"(?m)^ +pytest --benchmark (.*)$", re.sub(r" \\\n +", " ", done.output))[1].split()
+    assert words == ["--tfbench-against", "env:FAST=1", "--policy", "quick", "../benchmarks/test_mine.py::test_slower"]
+    again = place.run(*words)
+    measured(place, again)
 
 
 def test_a_folder_below_without_an_ini_file_is_named_with_the_fix(place):

@@ -56,7 +56,7 @@ def test_a_mean_that_cannot_be_judged_is_refused(text, raced, partial, why):
 TAKEN = {
     "pytest-playwright": ("--device", "choose from cpu, gpu, all"),
     "pytest-profiling": ("--profile", "1 test collected"),
-    "pytest-replay": ("--replay", "--replay 'x': choose from all, suspects, never"),
+    "pytest-replay": ("--replay", "--tfbench-replay 'x': choose from all, suspects, never"),
     "pytest-resume": ("--resume", "ignored explicit argument 'x'"),
     "any other": ("--policy", "no policy named 'x'"),
 }
@@ -168,3 +168,49 @@ def test_two_files_of_one_name_keep_pytests_hint_and_name_the_import_mode_that_t
     assert code == 2  # pytest's code for errors of collection
     assert "HINT: remove __pycache__" in output
     assert "run pytest with --import-mode=importlib" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--setup-plan"], "SETUP    F bench"),
+        (["--setup-only"], "SETUP    F data"),
+        (["--collect-only"], "<Function test_b>"),
+        (["--co", "-q"], "speed/test_b.py::test_b"),
+        (["--fixtures"], "measures a step under"),
+        (["--fixtures-per-test"], "fixtures used by test_b"),
+        (["--cache-show"], "cache is empty"),
+        (["--markers"], "@pytest.mark.tfbench"),
+        (["--version"], "pytest"),
+    ],
+)
+def test_what_pytest_lists_is_listed_and_nothing_is_measured(folder, words, said):
+    owner(folder, "--other", "other.py")
+    (folder / "speed" / "test_b.py").write_text(
+        "import pytest, unittest\nimport tensorflow as tf\n\n@pytest.fixture\ndef data():\n    return tf.ones(3) + 1\n\n"
+        "def test_b(bench, data):\n    bench(int)\n\ndef test_plain(benchmark):\n    benchmark(int)\n"
+    )
+    words = [*words, "--tfbench-against=self", "--tfbench-report-json=r.json", "-p", "pytest_benchmark.plugin"]
+    code, output = run_pytest(folder, "--benchmark", *words, "-p", "cacheprovider")
+    assert (code, said in output) == (0, True), output
+    assert "error" not in output
+    assert not (folder / "r.json").exists()
+
+
+@pytest.mark.parametrize("file", ["other.py", "conftest.py"])
+def test_messages_name_the_options_that_work(folder, file):
+    owner(folder, "--against", file)
+    code, output = run_pytest(folder, "--benchmark", "--tfbench-gate-suite=1%", file=file)
+    assert code == 4
+    assert "cases that race a baseline: add --tfbench-against SPEC or --baseline" in output
+
+
+def test_a_benchmark_of_hypothesis_is_told_what_to_do(folder):
+    owner(folder, "--other", "other.py")
+    (folder / "speed" / "test_b.py").write_text(
+        "import hypothesis, hypothesis.strategies as st\n\n@hypothesis.given(n=st.just(1))\n"
+        "def test_b(bench, n):\n    bench(int)\n"
+    )
+    code, output = run_pytest(folder, "--benchmark", "-p", "_hypothesis_pytestplugin")
+    assert code == 1, output
+    assert "bench measures one step, and hypothesis calls it with many: replace @given by @parametrize" in output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import os
+import re
 import signal
 import threading
 from collections.abc import Generator, Iterator
@@ -103,9 +104,29 @@ _ASK_FOR_RESULTS = frozenset(
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 
 
+_LISTING = (
+    "collectonly",
+    "setuponly",
+    "setupplan",
+    "showfixtures",
+    "show_fixtures_per_test",
+    "cacheshow",
+    "markers",
+    "help",
+)
+"""Options of pytest, by their names in Python, with which it runs no test."""
+
+
 def setting(config: pytest.Config, name: str) -> Any:
     """Return the value of an option of tfbench by its name in Python, such as ``save_baseline``."""
     return config.getoption(f"tfbench_{name}")
+
+
+def in_use(config: pytest.Config, text: str) -> str:
+    """Return a text of tfbench with the long names of those options whose short names belong to others."""
+    if not (taken := config.stash.get(TAKEN, [])):
+        return text
+    return re.sub(rf"(?<![\w-])--({'|'.join(name[2:] for name in taken)})(?![\w-])", rf"{PREFIX}\1", text)
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -212,7 +233,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         set_scale(setting(config, "scale") or os.environ.get(VARIABLE, SMALL))
     except UsageError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(in_use(config, str(error))) from None
     if whole_suite(config):
         paths = [path for path in config.getini("tfbench_paths") if Path(config.rootpath, path).exists()]
         if paths:
@@ -221,7 +242,9 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         config.stash[RUNNER] = Runner(config)
     except UsageError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(in_use(config, str(error))) from None
+    if config.getoption("setuponly"):  # fixtures of benchmarks run in the measuring processes only
+        config.option.setupplan = True
     config.pluginmanager.register(_Selecting(config.stash[RUNNER]), "tfbench-selecting")
     if threading.current_thread() is threading.main_thread():
         # A cancelled job gets SIGTERM: like Ctrl-C it ends the run, with a report of the cases measured so far.
@@ -241,6 +264,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if RUNNER in metafunc.config.stash:
         add_scale(metafunc)
+
+
+def only_lists(config: pytest.Config) -> bool:
+    """Tell whether pytest lists what there is, and runs no test."""
+    return any(config.getoption(name, False) for name in _LISTING)
 
 
 def whole_suite(config: pytest.Config) -> bool:
@@ -318,13 +346,13 @@ class _Selecting:
         self._runner = runner
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
         self._runner.seen(items)
         result = yield
         try:
             self._runner.selected(items)
         except TfbenchError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(in_use(config, str(error))) from None
         return result
 
 
@@ -385,8 +413,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 @pytest.fixture
-def bench() -> Any:
+def bench(request: pytest.FixtureRequest) -> Any:
     """``bench(step, *arguments, **keywords)`` measures a step under ``pytest --benchmark``."""
+    if getattr(request.function, "is_hypothesis_test", False):
+        raise UsageError("bench measures one step, and hypothesis calls it with many: replace @given by @parametrize")
     raise UsageError("only a benchmark itself can take bench: def test_mine(bench): bench(step, x)")
 
 

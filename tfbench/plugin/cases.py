@@ -23,7 +23,7 @@ from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import STATISTICS, THRESHOLDS, Case
-from tfbench.plugin import setting
+from tfbench.plugin import only_lists, setting
 from tfbench.plugin.collect import ListedFile
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import completed
@@ -37,9 +37,7 @@ from tfbench.suite.shards import Shard
 
 def adopts(config: pytest.Config) -> bool:
     """Tell whether plain pytest-benchmark tests are cases: if the run compares them, saves them or only collects."""
-    return config.getoption("collectonly") or any(
-        setting(config, name) for name in ("against", "baseline", "save_baseline")
-    )
+    return only_lists(config) or any(setting(config, name) for name in ("against", "baseline", "save_baseline"))
 
 
 def is_benchmark(item: pytest.Item, adopting: bool) -> TypeGuard[pytest.Function]:
@@ -92,9 +90,9 @@ def take_over(item: pytest.Function, run: Callable[[pytest.Function], None]) -> 
     Args:
         run: Runs the case. pytest calls it by a hook, except for methods of unittest's classes.
     """
-    fixtures = item._fixtureinfo.name2fixturedefs.get("benchmark", ())
-    # A conftest.py that replaces the fixture must not act here either.
-    own = not fixtures or fixtures[-1].func.__module__.startswith("pytest_benchmark.")
+    fixtures = item.session._fixturemanager.getfixturedefs("benchmark", item) or ()
+    # A conftest.py that replaces the fixture must not act here either, and the plugin may be absent (-p no:benchmark).
+    own = any(fixture.func.__module__.startswith("pytest_benchmark.") for fixture in fixtures[-1:])
     item.fixturenames = ["benchmark"] if own else []
     if isinstance(item, TestCaseFunction):
         item.runtest = partial(run, item)  # type: ignore[method-assign]

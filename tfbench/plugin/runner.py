@@ -22,7 +22,7 @@ from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict
 from tfbench.model.words import times
-from tfbench.plugin import REPORTS, STARTED_WITH, setting, whole_suite
+from tfbench.plugin import REPORTS, STARTED_WITH, in_use, only_lists, setting, whole_suite
 from tfbench.plugin.cases import (
     INI,
     adopts,
@@ -78,14 +78,18 @@ from tfbench.untrusted import brief, harmless, some
 # Turn the result of a case into the outcome of its pytest test, and into a row of pytest-benchmark
 
 
-def end_test(result: CaseResult, strict: bool) -> None:
-    """Fail, skip or pass a test by the verdicts on its case, see `tfbench.ruling`."""
+def end_test(result: CaseResult, strict: bool, worded: Callable[[str], str] = str) -> None:
+    """Fail, skip or pass a test by the verdicts on its case, see `tfbench.ruling`.
+
+    Args:
+        worded: Returns a text with the names of options that work in this run.
+    """
     assert result.verdict is not None
     output = f"\n--- last output ---\n{result.output}" if result.output else ""
     if failures := result.failures:
-        pytest.fail("\n".join([*map(_describe, failures), *result.why]) + output, pytrace=False)
+        pytest.fail(worded("\n".join([*map(_describe, failures), *result.why])) + output, pytrace=False)
     if bad := grave(result.rows, strict):
-        text = "\n".join(map(_describe, bad)) + output
+        text = worded("\n".join(map(_describe, bad))) + output
         if strict:
             pytest.fail(text, pytrace=False)
         pytest.skip(text)
@@ -302,14 +306,14 @@ class ReportFiles:
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self._root = config.rootpath
+        self._config = config
         given = {option: setting(config, option) for option in REPORTS}
         self._paths: Mapping[str, str] = {option: path for option, path in given.items() if path}
         for option, path in self._paths.items():
             check_not_taken_for_test(config, _written(option), path)
         if "report_html" in self._paths:
             check_library()
-        if config.getoption("collectonly"):
+        if only_lists(config):
             self._paths = {}
 
     def write(self, report: Report, strict: bool = False) -> list[str]:
@@ -323,7 +327,7 @@ class ReportFiles:
         """
         writers: Mapping[str, Callable[[Report], str]] = {
             "report_json": json_format.render, "report_html": partial(self._html, strict=strict),
-            "report_markdown": partial(markdown.render, strict=strict),
+            "report_markdown": lambda report: in_use(self._config, markdown.render(report, strict=strict)),
         }  # fmt: skip
         for option, path in self._paths.items():
             try:
@@ -334,7 +338,9 @@ class ReportFiles:
 
     def _html(self, report: Report, strict: bool) -> str:
         way = "sides" if any(one.side == "baseline" for one in report.rounds) else "variants"
-        rate = measured_false_alarms(Layout.of(self._root).calibration, str(report.policy.get("name", "")), way)
+        rate = measured_false_alarms(
+            Layout.of(self._config.rootpath).calibration, str(report.policy.get("name", "")), way
+        )
         return render_html(report, PageContext(false_alarms=rate, strict=strict))
 
 
@@ -382,13 +388,11 @@ class Runner:
             times = f"the contender does {1 + self._slowdown:g} times the work"
             self._notes.append(f"--inject-slowdown {self._slowdown:g}: {times}; for 10% more, write 0.10")
         # pytest-xdist registers its scheduler later than this.
-        distributed = (
-            config.getoption("tx", None)
-            and config.getoption("dist", "no") != "no"
-            and not config.getoption("collectonly")
-        )
+        distributed = config.getoption("tx", None) and config.getoption("dist", "no") != "no" and not only_lists(config)
         if distributed or hasattr(config, "workerinput"):
             raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0")
+        if config.getoption("forked", False) and not only_lists(config):
+            raise UsageError("each case is measured in processes of its own already; run it without --forked")
         self._profile = option("profile") or ""
         check_not_taken_for_test(config, "--profile", self._profile)
         check_not_taken_for_test(config, "--history", option("history"))
@@ -403,7 +407,7 @@ class Runner:
         self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, partial=partial)
         if option("changed_only") and not option("against"):
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
-        listing = config.getoption("collectonly")
+        listing = only_lists(config)
         self._processors = worker_processors(option("cpus"), listing=listing)
         count = "1" if listing else option("lanes")
         self._lanes, note = choose(count, self._processors, option("cpus"), self.policy)
@@ -445,7 +449,8 @@ class Runner:
                     continue
                 self._suite.append(case)
                 if self._shard is None or self._shard.has(case):
-                    take_over(item, self.run)
+                    if not only_lists(self._config):
+                        take_over(item, self.run)
                     self.cases[case.name] = case
                     kept.append(item)
             elif is_plain(item) and in_shard(item, self._shard):
@@ -469,7 +474,7 @@ class Runner:
             )
         if unused:
             self._notes.append(f"left out, because they do not use the fixture bench or benchmark: {some(unused, 3)}")
-        if not self._config.getoption("collectonly"):
+        if not only_lists(self._config):
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
             self._session = Session.assemble(self._request(), list(self.cases.values()), self._display)
             self._write_report()  # a run that is killed leaves every case as an error
@@ -579,11 +584,12 @@ class Runner:
             fixture.skipped = True
         if result.verdict is None:
             pytest.skip(result.skip)
-        end_test(result, self._strict)
+        end_test(result, self._strict, partial(in_use, self._config))
 
     def ended(self, case: Case, report: pytest.TestReport) -> None:
         """Note that pytest, a mark or another plugin ended a case; a result that the case has stays."""
-        assert self._session is not None
+        if self._session is None:
+            return
         if report.skipped:
             self._session.runs.skip(case, skip_reason(report))
         elif report.failed:
@@ -660,17 +666,27 @@ class Runner:
         reporter.section("tfbench")
         report = self._session.report(complete=True)
         if self.cases:
-            how = {"width": reporter._tw.fullwidth, "colour": reporter._tw.hasmarkup, "strict": self._strict}
-            reporter.write(terminal.render(report, **how))
+            width, colour = reporter._tw.fullwidth, reporter._tw.hasmarkup
+            text = terminal.render(report, width=width, colour=colour, strict=self._strict, here=self._here)
+            reporter.write(in_use(self._config, text))
         if report.profiles:
             place = os.path.relpath(Path(report.profiles[0]["folder"]).parents[1], self._config.invocation_params.dir)
             reporter.line(f"profiles: {place}; tfbench explain CASE --profile {place} reads them")
         if report.interrupted:
-            reporter.line("the same command with --resume goes on, and keeps the cases that were measured")
+            text = "the same command with --resume goes on, and keeps the cases that were measured"
+            reporter.line(in_use(self._config, text))
         for note in (*self._session.notes, *self._notes):
-            reporter.line(note)
+            reporter.line(in_use(self._config, note))
         for error in self._errors:
-            reporter.line(error, red=True)
+            reporter.line(in_use(self._config, error), red=True)
+
+    def _here(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the words of a command with its case as seen from the folder that pytest was started in."""
+        if not words:
+            return ()
+        file, colons, name = words[-1].partition("::")
+        place = os.path.relpath(self._config.rootpath / file, self._config.invocation_params.dir)
+        return (*words[:-1], f"{place}{colons}{name}")
 
     def close(self) -> None:
         """End every process, and remove the progress bar."""

@@ -441,7 +441,8 @@ class Zygote(_Forker):
         if not name_among(self.collected.cases, case):
             return (
                 f"the side {self.side.name} does not collect {case.name}; "
-                "if its id depends on TensorFlow's values, give the parameters ids of their own"
+                "if its id depends on TensorFlow's values, give the parameters ids of their own; if on an option of a "
+                "plugin or a conftest.py, such as --count, leave that out"
             )
         return None
 

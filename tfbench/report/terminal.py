@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rich.console import Group as Parts
 from rich.console import RenderableType
@@ -138,19 +139,29 @@ _FAMILIES = 5
 _INDENT = "    "
 
 
-def render(report: Report, *, width: int, colour: bool, shared: bool = False, strict: bool = False) -> str:
+def render(
+    report: Report,
+    *,
+    width: int,
+    colour: bool,
+    shared: bool = False,
+    strict: bool = False,
+    here: Callable[[tuple[str, ...]], tuple[str, ...]] = tuple,
+) -> str:
     """Render the variants of each workload, then errors, regressions, inconclusive cases and improvements, and counts.
 
     Args:
         width: Characters per line. Only a single longer word, such as the name of a case, is longer.
         shared: Whether the report may be a stranger's, see `tfbench.report.summary.command_for`.
         strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
+        here: Returns the words of a command as they work where the reader is.
     """
     summary = summarize(report, shared=shared, strict=strict)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     parts += variant_tables(report.variant_results, width)
     reach = summary.reach
     for group, findings in summary.findings.items():
+        findings = [replace(one, again=here(one.again)) for one in findings]
         parts += _group(group, findings, summary, width, reach)
     parts += _own_thresholds(report)
     parts += _skipped(report)
