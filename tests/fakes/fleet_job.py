@@ -11,13 +11,14 @@ import os
 import random
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from tests.fakes.report import CODE, complete, row
 from tfbench.errors import TfbenchError
 from tfbench.fleet import node
-from tfbench.fleet.jobs import Job, Recipe, cut, jobs_of, node_name, write_plan
+from tfbench.fleet.jobs import Job, cut, jobs_of, node_name, write_plan
 from tfbench.fleet.node import Canary
 from tfbench.fs import write_whole
 from tfbench.model import Case, Report
@@ -33,8 +34,15 @@ def plan(place: Path, jobs: int, cases: int = 1, machine_class: str = "any"):
     """Write a fleet of jobs with this number of cases each."""
     suite = [Case(f"benchmarks/test_a.py::test_{n}", f"test_{n}", f"g{n}") for n in range(jobs * cases)]
     sides = {"baseline": SIDE, "contender": {**SIDE, "spec": "working tree"}}
-    recipe = Recipe(preset("quick").as_json(), sides, machine_class, "", "all", "small", "2026-11-22T18:40:06+00:00")
-    return write_plan(place, jobs_of(cut(suite, dict.fromkeys((one.name for one in suite), 1.0), cases), recipe), place)
+    make = partial(
+        Job, policy=json.loads(json.dumps(preset("quick").as_json())), sides=sides, machine_class=machine_class, driver="",
+        device="all", scale="small",
+    )  # fmt: skip
+    return write_plan(
+        place,
+        jobs_of(cut(suite, dict.fromkeys((one.name for one in suite), 1.0), cases), make, "2026-11-22T18:40:06+00:00"),
+        place,
+    )
 
 
 def report_of(job: Job, **more) -> Report:

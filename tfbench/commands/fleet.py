@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import secrets
 import sys
@@ -122,14 +123,14 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     for path in arguments.costs:
         known.update(load_report(path).seconds_by_case)
     spec = pinned(arguments.against, collected.root)
-    recipe = jobs.Recipe(
-        policy=policy.as_json(),
+    make = partial(
+        jobs.Job,
+        policy=json.loads(json.dumps(policy.as_json())),
         sides=sides_of(spec, collected.root),
         machine_class=arguments.machine_class,
         driver=arguments.driver,
         device=(selected["--device"] or ["all"])[-1],
         scale=(selected["--scale"] or [os.environ.get(axes.VARIABLE, axes.SMALL)])[-1],
-        time=now(),
     )
     parts = jobs.cut(cases, jobs.costs(cases, known, policy.name), arguments.job_seconds)
     layout = Layout.of(collected.root)
@@ -138,7 +139,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     if place.exists():
         raise UsageError(f"{place} exists: name another folder, or run its jobs with --resume")
     missing = _missing(collected, spec, policy, layout)
-    return FleetFolder(place), jobs.write_plan(place, jobs.jobs_of(parts, recipe), collected.root, missing)
+    return FleetFolder(place), jobs.write_plan(place, jobs.jobs_of(parts, make, now()), collected.root, missing)
 
 
 def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) -> list[str]:

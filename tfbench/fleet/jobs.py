@@ -10,8 +10,8 @@ import re
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -389,20 +389,6 @@ MOST = 1_000_000
 """Largest number of jobs, as in the schema of reports."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What all jobs of a plan have in common."""
-
-    policy: JSON
-    sides: Mapping[str, JSON]
-    machine_class: str
-    driver: str
-    device: str
-    scale: str
-    time: str
-    """Time of the plan, which begins the identity of each job in a history."""
-
-
 def costs(cases: Sequence[Case], known: Mapping[str, float], policy: str) -> dict[str, float]:
     """Estimate the seconds of each case: its own, else the median of its function, else of the suite, else a constant.
 
@@ -446,8 +432,12 @@ def cut(
     return jobs
 
 
-def jobs_of(parts: Sequence[tuple[tuple[str, ...], float]], recipe: Recipe) -> Iterable[Job]:
+def jobs_of(parts: Sequence[tuple[tuple[str, ...], float]], make: Callable[..., Job], when: str) -> Iterable[Job]:
     """Yield the job of each part of a suite.
+
+    Args:
+        make: Makes a job from its own fields; those that all jobs share are given.
+        when: Time of the plan, which begins the identity of each job in a history.
 
     Raises:
         UsageError: There are more jobs than a fleet may have.
@@ -456,20 +446,11 @@ def jobs_of(parts: Sequence[tuple[tuple[str, ...], float]], recipe: Recipe) -> I
         raise UsageError(f"{len(parts)} jobs are more than {MOST}: give --job-seconds more")
     names = [name for part, _ in parts for name in part]
     suite, token, generator = digest(names), secrets.randbelow(1 << 12), secrets.SystemRandom()
-    first = Job(
-        1, len(parts), suite, len(names), (), json.loads(json.dumps(recipe.policy)), recipe.sides, recipe.machine_class, recipe.driver,
-        recipe.device, recipe.scale, 0, "", 0.0,
-    )  # fmt: skip
+    same = {"of": len(parts), "suite": suite, "suite_cases": len(names)}
     for index, (part, seconds) in enumerate(parts, 1):
-        session = f"{recipe.time}-{token:03x}{index:05x}"  # unique, or a history would take two jobs for one
-        yield replace(
-            first,
-            index=index,
-            cases=part,
-            seed=generator.randrange(2**32),
-            session=session,
-            seconds=round(seconds, 3),
-        )
+        session = f"{when}-{token:03x}{index:05x}"  # unique, or a history would take two jobs for one
+        seed = generator.randrange(2**32)
+        yield make(index=index, cases=part, seed=seed, session=session, seconds=round(seconds, 3), **same)
 
 
 def write_plan(place: Path, jobs: Iterable[Job], root: Path, missing: Sequence[str] = ()) -> Plan:
