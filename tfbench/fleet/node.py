@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -68,13 +68,7 @@ class Canary:
     """Why the machine is not fit, ``""`` if it is."""
 
     def as_json(self) -> JSON:
-        return {
-            "unchanged": self.unchanged,
-            "slowed": self.slowed,
-            "slowdown": SLOWDOWN,
-            "seconds": round(self.seconds, 3),
-            "failure": self.failure,
-        }
+        return {**asdict(self), "slowdown": SLOWDOWN, "seconds": round(self.seconds, 3)}
 
 
 def judge(unchanged: Outcome, slowed: Outcome, seconds: float) -> Canary:
@@ -187,18 +181,6 @@ def facts(processors: Processors) -> dict[str, str]:
     }
     return {key: value for key, value in machine_facts().items() if value} | {
         key: value or "unknown" for key, value in settings.items()
-    }
-
-
-def row(host: str, job: Job, known: dict[str, str], canary: JSON, began: float, ended: float) -> JSON:
-    """Return the entry of this machine in the report of a job. Times are seconds since 1970."""
-    return {
-        "host": host,
-        "class": job.machine_class,
-        "jobs": 1,
-        "seconds": round(ended - began, 3),
-        "facts": known,
-        "canary": canary,
     }
 
 
@@ -342,8 +324,10 @@ def run(
                 raise NodeError(f"{host} failed its canary, {found.failure}: run tfbench doctor there")
             measure(job, root, place.work, held)
             report = _read(job, place.work / "report.json")
-            ended = time.time()
-            machine = row(host, job, facts(processors), found.as_json(), began, ended)
+            machine: JSON = {
+                "host": host, "class": job.machine_class, "jobs": 1, "seconds": round(time.time() - began, 3),
+                "facts": facts(processors), "canary": found.as_json(),
+            }  # fmt: skip
             write_whole(place.report, json_format.render(replace(report, machines=(machine,))))
         except TfbenchError as error:
             aside = bool(place.fleet and place.fleet.why_aside(host))
