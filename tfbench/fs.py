@@ -71,22 +71,24 @@ def hold(file: IO[Any] | int, *, shared: bool = False, wait: bool = True) -> Non
     fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
 
 
-def _locked_dir(prefix: str, parent: str | Path) -> tuple[Path, int]:
-    """Make a folder that `_abandoned` spares as long as the descriptor is open; return both."""
+def _locked(prefix: str, parent: str | Path, *, folder: bool) -> tuple[Path, int]:
+    """Make a folder or a file that `_abandoned` spares as long as the descriptor is open; return both."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        descriptor, name = (
+            (-1, tempfile.mkdtemp(prefix=prefix, dir=parent)) if folder else tempfile.mkstemp(prefix=prefix, dir=parent)
+        )
         with suppress(FileNotFoundError):  # another process has removed it before it was locked: make the next
-            descriptor = os.open(folder, os.O_RDONLY)
-            with suppress(OSError):  # without locks, no other process can remove the folder
+            descriptor = os.open(name, os.O_RDONLY) if folder else descriptor
+            with suppress(OSError, SideError):  # without locks, no other process can remove it
                 hold(descriptor)
-            if folder.exists():
-                return folder, descriptor
+            if os.path.exists(name):
+                return Path(name), descriptor
             os.close(descriptor)
 
 
 @contextmanager
 def _half_dir(parent: Path) -> Iterator[Path]:
-    folder, descriptor = _locked_dir(_HALF, parent)
+    folder, descriptor = _locked(_HALF, parent, folder=True)
     try:
         yield folder
     finally:
@@ -102,17 +104,6 @@ def remove_dir(place: Path) -> None:
     """
     with _half_dir(place.parent) as folder:
         place.rename(Path(folder, "old"))
-
-
-def _locked_file(parent: Path) -> tuple[Path, int]:
-    """Make a file that `_abandoned` spares as long as the descriptor is open; return both."""
-    while True:
-        descriptor, name = tempfile.mkstemp(prefix=_HALF, dir=parent)
-        with suppress(OSError, SideError):  # without locks, no other process can remove the file
-            hold(descriptor)
-        if os.path.exists(name):
-            return Path(name), descriptor
-        os.close(descriptor)
 
 
 def _abandoned(prefix: str, parent: str | Path, is_kind: Callable[[int], bool]) -> Iterator[Path]:
@@ -144,7 +135,7 @@ def scratch_dir() -> Path:
     Raises:
         OSError: The folder cannot be created.
     """
-    folder, _ = _locked_dir(_SCRATCH, tempfile.gettempdir())  # locked until the process ends
+    folder, _ = _locked(_SCRATCH, tempfile.gettempdir(), folder=True)  # locked until the process ends
     atexit.register(_remove_own, folder, os.getpid())
     return folder
 
@@ -240,7 +231,7 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
     path.parent.mkdir(parents=True, exist_ok=True)
     for half in _abandoned(_HALF, path.parent, stat.S_ISREG):
         half.unlink(missing_ok=True)
-    scratch, descriptor = _locked_file(path.parent)
+    scratch, descriptor = _locked(_HALF, path.parent, folder=False)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.writelines([text] if isinstance(text, str) else text)

@@ -78,10 +78,4 @@ class Section:
         return replace(self, tables=tables)
 
     def as_json(self) -> JSON:
-        return {
-            "tool": self.tool,
-            "title": self.title,
-            "tables": [asdict(table) for table in self.tables],
-            "notes": list(self.notes),
-            "absent": self.absent,
-        }
+        return {**asdict(self), "title": self.title}
