@@ -46,7 +46,7 @@ ROLES = {
     "untrusted": "foreign text",
 }
 WIDTH, HEIGHT, ROW, MARGIN = 170, 40, 80, 20
-COLUMNS = 5
+COLUMNS = max(map(len, LAYERS))
 INK, GREY, ACCENT, RED = "#1f2933", "#9aa5b1", "#c2410c", "#dc2626"
 FONT = "font-family='sans-serif'"
 
