@@ -305,6 +305,7 @@ def test_a_file_that_moved_counts_as_in_a_run_of_all_files_when_it_is_named(proj
     if "::" not in named:
         expected["benchmarks/test_before.py::test_deleted"] = "missing"
     assert rows == expected, done.output
+    assert f"its file is gone, and {now} has cases of the same names" in " ".join(done.output.split())
     assert done.code == 1
 
 

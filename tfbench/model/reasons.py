@@ -512,6 +512,7 @@ class Note(_Code):
         ("{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"),
     )
     GONE = "gone", "in {spec} but no longer collected; was it deleted, or renamed and changed?"
+    MOVED = "moved", "its file is gone, and {file} has cases of the same names"
     GONE_SINCE = "gone-since", "in the baseline {name!r} but no longer collected; was it deleted or renamed?"
     IN_NO_JOB = (
         "in-no-job",

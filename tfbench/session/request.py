@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfbench.model import Case, MetricValues, Outcome, Reason, Sample, VariantResult, Verdict
+from tfbench.model import Case, MetricValues, Note, Outcome, Reason, Sample, VariantResult, Verdict, because
 from tfbench.model.report import ProfileEntry
 from tfbench.policy import Policy
 from tfbench.race.process_launcher import Processors
@@ -164,16 +164,16 @@ class CaseResult:
 # Report the cases that the other side has and the run lacks
 
 
-def asked_for(request: RunRequest, before: Collection[str]) -> set[str]:
-    """Return those cases of another side that a run was asked for: below its paths, or in a file that moved there.
+def asked_for(request: RunRequest, before: Collection[str]) -> dict[str, str]:
+    """Map each case of another side that a run was asked for to its name here, which differs if its file moved.
 
     Args:
         before: Names of all cases of that side that are known.
     """
-    names, selection = [case.name for case in request.suite_cases], request.selection
-    moved = moved_files(before, names, request.root) if selection.paths else {}
+    moved = moved_files(before, [case.name for case in request.suite_cases], request.root)
     parts = {name: name.partition("::") for name in before}
-    return {name for name, (file, *rest) in parts.items() if selection.has("".join([moved.get(file, file), *rest]))}
+    here = {name: "".join([moved.get(file, file), *rest]) for name, (file, *rest) in parts.items()}
+    return {name: place for name, place in here.items() if request.selection.has(place)}
 
 
 def missing(
@@ -193,6 +193,12 @@ def missing(
     asked = asked_for(request, before)
     ours = [case for case in gone if case.name in asked and (shard is None or shard.has(case))]
     return [
-        Verdict(case, Outcome.MISSING, deselected if case.name in request.collected else deleted)
+        Verdict(case, Outcome.MISSING, deselected if case.name in request.collected else _gone(case, asked, deleted))
         for case in sorted(ours, key=lambda one: one.name)
     ]
+
+
+def _gone(case: Case, asked: Mapping[str, str], deleted: Reason) -> Reason:
+    """Return the reason with the file that may have the case now, if its own is gone."""
+    here = asked[case.name]
+    return deleted if here == case.name else deleted.noted(because(Note.MOVED, file=here.partition("::")[0]))

@@ -700,7 +700,7 @@ class SavedBaselineStrategy(Strategy):
     @property
     def _absent(self) -> set[str]:
         """Names of the saved cases that this run does not measure."""
-        return asked_for(self.request, self.saved.samples) - self.request.known
+        return asked_for(self.request, self.saved.samples).keys() - self.request.known
 
     def missing(self) -> list[Verdict]:
         selected, collected = self._selected or (lambda name: False), self.request.collected
