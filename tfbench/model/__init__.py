@@ -23,6 +23,7 @@ from tfbench.model.case import (
     Claim,
     Word,
     own_thresholds,
+    short_name,
 )
 
 if TYPE_CHECKING:
@@ -125,4 +126,5 @@ __all__ = [
     "Word",
     "because",
     "own_thresholds",
+    "short_name",
 ]

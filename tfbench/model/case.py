@@ -109,7 +109,7 @@ class Case:
     @property
     def short_name(self) -> str:
         """The name without its file: ``test_matmul[compiler=xla]``."""
-        return self.name.rpartition("::")[2]
+        return short_name(self.name)
 
     @property
     def label(self) -> str:
@@ -119,6 +119,12 @@ class Case:
 
 THRESHOLDS = ("minimum_effect", "tolerance")
 """Fields of the policy that a case can set: always both, or none."""
+
+
+def short_name(name: str) -> str:
+    """Return the name of a case without its file and class, whatever its parameters are: ``test_x[a::b]``."""
+    function, bracket, parameters = name.partition("[")
+    return function.rpartition("::")[2] + bracket + parameters
 
 
 def own_thresholds(content: Any) -> tuple[tuple[str, float], ...]:

@@ -20,7 +20,7 @@ from tfbench.doctor.calibration import measured_false_alarms
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
-from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict
+from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
 from tfbench.model.words import times
 from tfbench.plugin import REPORTS, STARTED_WITH, in_use, only_lists, setting, whole_suite
 from tfbench.plugin.cases import (
@@ -208,7 +208,7 @@ class Display:
             return
         logged.add(progress.text)
         each = race.wall_seconds / len(race.all_launches)
-        name = progress.text.rpartition("::")[2]
+        name = short_name(progress.text)
         file.write(f"\n{harmless(name)}: a launch takes {each:.0f} s, so this race may take {race.limit:.0f} s\n")
         file.flush()
         self._reporter.currentfspath = None
@@ -230,7 +230,7 @@ class Display:
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append("━" * filled, "green").append("━" * (_BAR - filled), "dim")
         line.append(f" {progress.done}/{progress.total}{self._left(progress)}  ").append(
-            progress.text.rpartition("::")[2], "bold"
+            short_name(progress.text), "bold"
         )
         if progress.race is not None:
             line.append(f"  {race_summary(progress.race)}")

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tfbench.errors import ProfileError, ReportError, UsageError
 from tfbench.fs import read_text, write_whole
-from tfbench.model import JSON
+from tfbench.model import JSON, short_name
 from tfbench.model.formats import Name, Text, Texts, check_schema, convert, plain, visible
 from tfbench.policy import Policy
 from tfbench.profiles import TITLES, Section, xprof
@@ -196,7 +196,7 @@ def named(folder: Path, name: str) -> list[Kept]:
     exact = [one for one in kept if one.case == name or one.case.endswith(f"::{name}")]
     found = exact or [one for one in kept if wanted in one.case]
     if not found:
-        there = some([one.case.rpartition("::")[2] for one in kept], 5) or "none"
+        there = some([short_name(one.case) for one in kept], 5) or "none"
         raise UsageError(f"{folder} has no profile of {name!r}; available: {there}")
     return found
 

@@ -23,7 +23,7 @@ from tensorboard.plugins.scalar.metadata import create_summary_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tfbench.fs import atomic_dir
-from tfbench.model import TIME, Report, Verdict
+from tfbench.model import TIME, Report, Verdict, short_name
 from tfbench.untrusted import plural
 
 
@@ -64,7 +64,7 @@ def _scalar(tag: str, value: float) -> Summary:
 
 def _folder(case: str) -> str:
     """Return a name of a folder for a case: readable, and unique by a digest."""
-    readable = re.sub(r"[^\w.,=-]+", "_", case.rpartition("::")[2]).strip("._")[:100]
+    readable = re.sub(r"[^\w.,=-]+", "_", short_name(case)).strip("._")[:100]
     return f"{readable or 'case'}-{hashlib.sha256(case.encode()).hexdigest()[:8]}"
 
 

@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tfbench.errors import HistoryError
-from tfbench.model import JSON, RATIO, AcceptedChange, Series, SeriesPoint
+from tfbench.model import JSON, RATIO, AcceptedChange, Series, SeriesPoint, short_name
 from tfbench.model.formats import uncollected
 from tfbench.model.words import counted, duration
 from tfbench.policy import Policy
@@ -53,7 +53,7 @@ def render_overview(trends: Sequence[Trend], runs: int, width: int) -> Renderabl
     parts = [Text(f"history: {plural(runs, 'run')}, {plural(len(trends), 'case')}", "bold")]
     shown = [trend for trend in trends if trend.state in SHOWN]
     for trend in sorted(shown, key=_gravity):
-        name = break_name(trend.series.case.rpartition("::")[2], max(20, width - 1))
+        name = break_name(short_name(trend.series.case), max(20, width - 1))
         parts.append(Text(f"\n{name}"))
         spark = sparkline([point.value for point in trend.points[-_SPARK:]])
         parts.append(Text.assemble(f"  {spark}  ", (f"{trend.state}: {describe(trend)}", COLOURS[trend.state])))

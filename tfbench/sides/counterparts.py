@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tfbench.errors import ReportError, SideError
 from tfbench.fs import isolated_package_dir, python_path, read_text
-from tfbench.model import JSON, Case, own_thresholds
+from tfbench.model import JSON, Case, own_thresholds, short_name
 from tfbench.sides.spec import Side
 from tfbench.untrusted import a_flag, a_text, an_object, described, parse_json
 
@@ -199,7 +199,7 @@ class Counterparts:
             if case.name not in before and case.scope:
                 variant = case.name.partition("[")[2]
                 same = [one for one in gone if before[one].scope == case.scope and one.partition("[")[2] == variant]
-                moved = [one for one in same if one.rpartition("::")[2] == case.short_name]
+                moved = [one for one in same if short_name(one) == case.short_name]
                 if len(matches := moved or same) == 1:
                     found[case.name] = matches[0]
         uses = Counter(found.values())

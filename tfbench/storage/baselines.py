@@ -343,7 +343,7 @@ def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     own = _SavedCase(case.workload, case.source, launches, dict(case.thresholds), case.statistic, values)
     return {
         "group": case.group,
-        "name": case.name.rpartition("::")[2],
+        "name": case.short_name,
         "fullname": case.name,
         "params": case.levels,
         "param": case.label if case.variant else None,

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfbench.errors import BenchmarkSkipped, SideError, UsageError
-from tfbench.model import JSON, Case, Outcome, VariantResult
+from tfbench.model import JSON, Case, Outcome, VariantResult, short_name
 from tfbench.model.words import duration, size, times
 from tfbench.policy import Policy
 from tfbench.race.launch import Entrant
@@ -402,7 +402,7 @@ def _listings(matrix: Matrix, short: bool = False) -> dict[str, Listing]:
         listings["changes"] = Listing(f"what changed since {reference}", heads, rows, numbers=False)
     if matrix.variants:
         rows = [
-            [name.rpartition("::")[2], *(_cell(on[label], short) if label in on else "-" for label in matrix.labels)]
+            [short_name(name), *(_cell(on[label], short) if label in on else "-" for label in matrix.labels)]
             for name, on in matrix.variants.items()
         ]
         listings["variants"] = Listing("variants, ratio to the reference variant", ["case", *matrix.labels], rows)
