@@ -216,6 +216,9 @@ AUTOTUNING = Axis(
     Level("off", requires=lambda: levels.add_xla_flag("--xla_gpu_autotune_level=0") or levels.needs_gpu()),
 )
 
+# Whether a call finds its tensors in the cache: bench(..., cache=variant["cache"]).
+CACHE = Axis("cache", Level("warm"), Level("cold"))
+
 # The allocator of GPU memory.
 ALLOCATOR = Axis(
     "allocator",

@@ -109,8 +109,8 @@ def test_gram_sum(bench, variant):
 
 @across(DEVICE)
 def test_large_product(bench, variant):
-    """A product large enough to occupy an accelerator, on each device."""
-    n = by_scale(512, 4096)
+    """A product that occupies an accelerator, on each device. Larger ones take seconds on one processor."""
+    n = by_scale(512, 2048)
     with variant.on_device():
         a, b = normal(n, n, seed=1), normal(n, n, seed=2)
         bench(

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, PRECISION, by_scale
+from benchmarks.axes import CACHE, COMPILER, PRECISION, by_scale
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -65,3 +65,11 @@ def test_row_sums(bench, variant):
     step = variant.compile(lambda x: tf.reduce_sum(x, axis=1))
     work = {"flops": rows * columns, "bytes": rows * columns * x.dtype.size}
     bench(step, x, parity=4 * variant.parity(), max_traces=1, **work)
+
+
+@across(CACHE)
+def test_sum_in_cache(bench, variant):
+    """The sum of an array that fits into the last cache: its numbers come from there, or from memory."""
+    n = by_scale(2**20, 2**22)
+    step = tf.function(lambda x: tf.reduce_sum(x), jit_compile=False)
+    bench(step, tf.abs(normal(n)), flops=n, bytes=4 * n, cache=variant["cache"], parity=1e-4, max_traces=1)

@@ -60,6 +60,7 @@ class _Measure(Protocol):
         unique_weights: float | None = None,
         artifact: bytes | str | PathLike[str] | None = None,
         ceiling: Literal["flops", "bytes"] | None = None,
+        cache: Literal["cold", "warm"] | None = None,
     ) -> None:
         """Measure ``step(*arguments)``, which must return its result.
 
@@ -75,6 +76,7 @@ class _Measure(Protocol):
             accuracy, sparsity, unique_weights: Qualities of a model, for the report.
             artifact: A file, or its content, whose size is reported.
             ceiling: The step sets the machine's roofline for this work.
+            cache: Whether calls find their tensors in the cache of the device. By default they do on a CPU.
 
         Raises:
             BenchmarkError: It is called twice, without a function, or with an invalid value.

@@ -164,6 +164,12 @@ class LaunchBudgets:
     rounds and moves their blocks apart: without it, launches of steps of 1 to 10 ms differ half as much."""
     device_prime_below_seconds: float = 0.02
     """The same for devices, where this has not been measured."""
+    cache_multiple: float = 2.0
+    """Bytes that the calls of a cold step move between two uses of a tensor, as a multiple of the cache. Caches replace lines
+    only about in the order of their use."""
+    cache_sets: int = 1024
+    """Most copies of its arguments that a cold step has in turn. Each takes up to 0.1 ms, and inputs of less than a
+    five-hundredth of the cache gain little from it."""
     launch_seconds: float = 0.3
     """Time budget for the rounds of one launch: 300 rounds of 0.3 ms and their priming."""
     rounds_max: int = 300
@@ -339,6 +345,18 @@ class GpuThresholds:
     as much as the smallest slowdown that counts, `minimum_effect`."""
     device_bound: float = 0.5
     """A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
+    device_launches: int = 3
+    """Profiled launches of each side, from which device time and energy are compared. Each takes seconds on a GPU."""
+    energy_seconds: float = 2.0
+    """Duration of the repetition in which such a launch reads the energy. Devices update the counter at least every tenth of a
+    second, an error of 5% at most."""
+    device_effect: float = 0.05
+    """Minimum effect for device time and energy; the tolerance is twice as much."""
+    device_deviation: float = 0.02
+    """Standard deviation of both between launches of the same code to expect, as a log-ratio: that of the counter's steps."""
+    device_gated: bool = False
+    """Whether growth of device time or energy is `regressed`. Otherwise it is reported: where the step has become faster or is
+    host-bound, users pay nothing for it."""
     disturbed_launches: int = 5
     """Launches of a race that may be discarded because the GPU was disturbed, before the race ends inconclusive."""
     gpu_process_memory: int = 32 << 30
@@ -454,6 +472,7 @@ class Policy(
             self.rounds_least,
             self.memory_launches,
             self.alone_launches,
+            self.device_launches,
             self.suite_passes,
         )
         limits = min(self.lane_memory, self.overrun, self.output_bytes, self.file_bytes, self.block_longest)
@@ -478,6 +497,8 @@ class Policy(
             "most_zygotes_after must be at least more_zygotes_after": self.more_zygotes_after
             <= self.most_zygotes_after,
             "overrun, output_bytes, file_bytes and block_longest must be at least 1": limits >= 1,
+            "0 < device_effect < 0.5 must hold": 0 < self.device_effect < 0.5,
+            "cache_multiple and cache_sets must be at least 1": min(self.cache_multiple, self.cache_sets) >= 1,
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
             "0 < once_effects[0] < once_effects[1] < 1 must hold": 0 < self.once_effects[0] < self.once_effects[1] < 1,
@@ -544,6 +565,15 @@ class Policy(
             self.memory_tolerance, 2 * self.memory_tolerance, self.memory_deviation, self.memory_zygote_deviation
         )
 
+    @property
+    def device(self) -> Thresholds:
+        """Thresholds of device time and energy."""
+        return Thresholds(self.device_effect, 2 * self.device_effect, self.device_deviation, self.zygote_deviation)
+
+    def with_device_gate(self, effect: float) -> Policy:
+        """Return the policy that gates device time and energy at this effect, or this one if it is 0."""
+        return dataclasses.replace(self, device_effect=effect, device_gated=True) if effect else self
+
     def patient(self) -> Policy:
         """Return the policy for a race that was inconclusive: more launches and zygotes, see `bisect_retry_factor`."""
         last, factor = self.looks[-1], self.bisect_retry_factor
@@ -592,6 +622,11 @@ class Policy(
         full = self.warmup_seconds, self.warmup_limit_seconds, self.warmup_steady
         return (0.0, self.warmup_seconds, 1.0) if brief else full
 
+    @property
+    def cold(self) -> tuple[float, int]:
+        """How caches are kept cold, as messages have it."""
+        return self.cache_multiple, self.cache_sets
+
     def as_json(self) -> JSON:
         """Return every field under its own name, for the report."""
         return dataclasses.asdict(self)
@@ -600,7 +635,7 @@ class Policy(
 # Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, tail_tolerance=0.06, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
-    floor_launches=3, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
+    floor_launches=3, device_launches=2, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
 )  # fmt: skip
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit
 # among the live zygotes and serve one case after another. Any other graph counts.
@@ -608,7 +643,7 @@ _STRICT = Policy(
     "strict", minimum_effect=0.0015, tolerance=0.01, tail_effect=0.01, tail_tolerance=0.05,
     looks=(*range(4, 15), 16, 18, 20, 22, 25, 28, 32, 40, 50, 64, 100, 200),
     zygotes=16, ancestors=8, more_zygotes_after=32, most_zygotes_after=32, zygotes_alive=32,
-    exact_across_versions=True, alone_launches=4, case_seconds=300.0, sampled_seconds=30.0,
+    exact_across_versions=True, alone_launches=4, device_launches=4, case_seconds=300.0, sampled_seconds=30.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 

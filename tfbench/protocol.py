@@ -106,6 +106,8 @@ class TimeCase(CaseRequest):
     """Seconds, limit in seconds and relative steadiness, see `worker.block.warm_up`."""
     seed: int
     """Start of the generators of random numbers, the same for all entrants of the launch."""
+    cold: tuple[float, int]
+    """`cache_multiple` and `cache_sets` of the policy."""
     meeting: tuple[int, ...] = ()
     """Processor on which the first calls of all entrants run at once; empty if each makes its own without waiting."""
 
@@ -138,6 +140,10 @@ class ProfileCase(CaseRequest):
     seconds: float
     """Between the two, as many steps as fit into this time."""
     warmup: tuple[float, float, float]
+    cold: tuple[float, int]
+    """As in `TimeCase`."""
+    energy: float
+    """Seconds for which the step repeats before, from `Reached` and `Begin` to `Sampled`; 0 for none of these."""
 
 
 @dataclass(frozen=True)

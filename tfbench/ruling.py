@@ -143,7 +143,7 @@ def grave(verdicts: Iterable[Verdict], strict: bool = False) -> list[Verdict]:
     bad = [
         one
         for one in verdicts
-        if result_of(one.outcome) is not Result.PASS
+        if result_of(one.outcome) is not Result.PASS and one.reason.code != ReasonCode.NOT_GATED
         if strict or one.outcome is not Outcome.INCONCLUSIVE or one.metric in DECISIVE
     ]
     return sorted(bad, key=lambda one: order.index(one.outcome))

@@ -33,6 +33,8 @@ class Device:
     reasons: list[int] = field(default_factory=lambda: [0])
     processes: list[tuple[int, ...]] | None = field(default_factory=lambda: [()])
     computing: list[tuple[int, ...]] | None = None
+    energy: list[int] | None = None
+    """Millijoules."""
     """Millijoules."""
     hot: list[int] | None = field(default_factory=lambda: [0])
     """Total nanoseconds for which heat lowered the clock."""
@@ -187,6 +189,10 @@ class Driver:
     def _nvmlDeviceGetClockInfo(self, handle, kind, out):
         device = self._device(handle)
         return self._number(device.at(device.clocks) if kind.value == _SM else device.memory_clock, out)
+
+    def _nvmlDeviceGetTotalEnergyConsumption(self, handle, out):
+        device = self._device(handle)
+        return self._number(device.at(device.energy) if device.energy else None, out)
 
     def _nvmlDeviceGetViolationStatus(self, handle, policy, out):
         device = self._device(handle)

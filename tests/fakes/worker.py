@@ -5,7 +5,7 @@ It replaces `tfbench.worker` in tests of the controller. `install` writes an int
 
     {"cases": {"t.py::test_a": {"seconds": 1e-5, "at": "rounds", "does": "die"}}}
 
-``seconds`` is the time of an iteration, ``clock`` that of its GPU in MHz, ``clockless`` why there is none, and ``meets`` how often the process waits for the other side before it is
+``seconds`` is the time of an iteration, ``kernel`` (or the variable ``KERNEL``) the µs of a kernel in a profiled step, ``clock`` that of its GPU in MHz, ``clockless`` why there is none, and ``meets`` how often the process waits for the other side before it is
 prepared. The process answers once it has had ``waits`` turns, 0 by default. At ``at`` the process does what ``does`` names, see `ACTIONS`.
 ``at`` is ``set-up``, ``meeting``, ``rounds``, ``result`` or ``stop`` of a launch, or, at the top of the file, ``start`` or ``launch``
 of the zygote. ``env`` names an environment variable without which nothing happens, and
@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tfbench.profiles.folders import RUNS
 from tfbench.protocol import (
     Begin,
     CaseRequest,
@@ -44,6 +45,7 @@ from tfbench.protocol import (
     Reap,
     Reaped,
     Rounds,
+    Sampled,
     Serve,
     Settle,
     Settled,
@@ -193,6 +195,19 @@ def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Re
         channel.send(Launched(request.number, pid))
 
 
+def _profile(folder: Path, length: float) -> None:
+    """Write a profile of steps with one kernel each, of this many µs."""
+    from tests.fakes.profiles import Built  # most tests need none
+
+    built = Built()
+    built.steps()
+    device = built.plane("/device:GPU:0", device_vendor="Nvidia")
+    stream = built.line(device, "Stream #20(Compute)")
+    for number in range(5):
+        built.event(device, stream, "kernel", number * 1000 + 50, length)
+    built.write(folder / RUNS / "run")
+
+
 def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipes: list[int]) -> None:
     seconds = case.get("seconds", 1e-5)
     facts = {"first_call": 0.1, "first_call_parts": {}, "peak_host_memory": 1 << 24}
@@ -200,6 +215,13 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
     if isinstance(request, ProbeCase):
         channel.send(Probed({}, {}, facts))
     elif isinstance(request, ProfileCase):
+        if request.energy:
+            channel.send(Reached())
+            channel.receive(Begin)
+            _act(case, "result", channel)
+            channel.send(Sampled(100, request.energy, 0, {}, {}))
+        if "kernel" in case:
+            _profile(Path(request.folder), float(os.environ.get("KERNEL", case["kernel"])))
         channel.send(Profiled())
     elif isinstance(request, CaseRequest):
         for _ in range(case.get("meets", 0)):

@@ -46,13 +46,13 @@ class TestReading:
 
     def test_values_that_a_driver_does_not_report_are_none(self):
         asked = ("nvmlDeviceGetVbiosVersion", "nvmlDeviceGetMigMode", "nvmlDeviceGetEnforcedPowerLimit")
-        asked += ("nvmlDeviceGetComputeRunningProcesses_v3",)
+        asked += ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetComputeRunningProcesses_v3")
         nvml = Nvml(library(Device(), missing=asked))
         (gpu,) = nvml.identities()
         assert (gpu.vbios, gpu.mig, gpu.power_limit) == (None, None, None)
         assert "GPU 0 power limit" not in gpu.as_machine()
         reading = nvml.reading(gpu)
-        assert reading.processes is None
+        assert (reading.energy, reading.processes) == (None, None)
 
     def test_the_older_name_of_the_clock_reasons_is_tried(self):
         nvml = Nvml(library(Device(reasons=[0x20]), missing=("nvmlDeviceGetCurrentClocksEventReasons",)))
@@ -84,6 +84,7 @@ class TestReading:
         assert (second.uuid, second.name, second.memory) == ("MIG-bb", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 << 30)
         reading = nvml.reading(second)
         assert (reading.sm_clock, reading.processes) == (1980, {7})
+        assert reading.energy is None  # the counter covers all parts together
         (one,) = Nvml(library(Device(mig=1))).identities()
         assert one.place == "0"  # MIG mode, but not divided yet
 
@@ -389,11 +390,12 @@ class TestGuard:
         return launch_monitor
 
     def test_it_looks_before_during_and_after(self):
-        device = Device()
+        device = Device(energy=[1000, 1000, 2000, 3000, 4000, 9000])
         gpu_monitor, beat = gpu_monitor_of(device)
         launch_monitor = self.watched(gpu_monitor, beat)
         assert launch_monitor.cause == ""
         assert device.readings == 1 + 5  # one before anything ran
+        assert launch_monitor.energy == pytest.approx(8.0)
         (reported,) = gpu_monitor.as_json()
         assert reported["uuid"] == UUIDS[0]
         assert reported["launches"] == [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import UsageError
-from tfbench.plugin.options import available_cpus, parse_cpus, parse_slowdown, parse_suite_limit
+from tfbench.plugin.options import available_cpus, parse_cpus, parse_device_gate, parse_slowdown, parse_suite_limit
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -214,3 +214,11 @@ def test_a_benchmark_of_hypothesis_is_told_what_to_do(folder):
     code, output = run_pytest(folder, "--benchmark", "-p", "_hypothesis_pytestplugin")
     assert code == 1, output
     assert "bench measures one step, and hypothesis calls it with many: replace @given by @parametrize" in output
+
+
+def test_the_growth_of_device_time_that_fails_is_a_fraction():
+    assert parse_device_gate(None) == 0
+    assert parse_device_gate("5%") == parse_device_gate("0.05") == pytest.approx(0.05)
+    for text in ("", "0", "50%", "nan", "five"):
+        with pytest.raises(UsageError, match="--gate-device"):
+            parse_device_gate(text)

@@ -1,4 +1,4 @@
-"""Which native code two sides have loaded, and whether their times say something about their source trees."""
+"""Which native code two sides have loaded, how they found the cache, and whether their times say something about their trees."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.model import NATIVE, Run
-from tfbench.race.confirmed import unlike_native_code
+from tfbench.race.confirmed import unlike_caches, unlike_native_code
 from tfbench.sides.spec import Side
 
 HERE = Side("contender", "python", Path("/work"))
@@ -53,3 +53,12 @@ def test_a_setting_may_select_other_libraries_of_one_tree():
 def test_many_libraries_are_counted():
     found = unlike({}, {"own": [f"{name}.so" for name in "abcde"]})
     assert "a.so, b.so, c.so and 2 more" in found
+
+
+@pytest.mark.parametrize(("before", "now"), [("cold", "warm"), ("warm", "cold"), ("unknown", "cold"), ("", "cold")])
+def test_sides_whose_calls_found_the_cache_in_another_state_are_not_compared(before, now):
+    runs = [[Run((1.0,), 1, {"cache": state} if state else {})] for state in (before, now)]
+    assert unlike_caches(runs[0], runs[0]) is None
+    found = unlike_caches(*runs)
+    assert found.code == "other-cache"
+    assert f"a {before or 'primed'} cache on the baseline side, and a {now} one here" in found.message

@@ -11,8 +11,11 @@ from statistics import median
 import pytest
 
 from tests.fakes import worker
+from tests.fakes.nvml import Device, library
 from tests.fakes.suites import one_file
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, WorkerDied, WorkerHung
+from tfbench.gpus.monitor import GpuMonitor
+from tfbench.gpus.nvml import Nvml
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.launch import Entrant, EntrantFailed, make_plan, orders
@@ -329,6 +332,17 @@ def test_a_profiling_launch_that_breaks_ends_in_the_reason_of_its_process(launch
     opened, entrants = launcher({"at": at, "does": does})
     with pytest.raises(error, match=words):
         Profiler(opened, POLICY).profile(entrants[1], tmp_path / "logs", 0)
+
+
+@pytest.mark.parametrize(("does", "error", "words"), [one for one in BROKEN if one[0] != "done"])
+def test_a_launch_that_breaks_while_its_energy_is_read_ends_in_the_reason_of_its_process(
+    launcher, tmp_path, does, error, words
+):
+    opened, entrants = launcher({"at": "result", "does": does})
+    nvml = Nvml(library(Device()))
+    gpu_monitor = GpuMonitor(nvml.identities(), nvml, POLICY, set)
+    with pytest.raises(error, match=words):
+        Profiler(opened, POLICY).profile(entrants[1], tmp_path / "logs", 0, gpu_monitor)
 
 
 def test_devices_are_listed_by_a_process_of_their_own(launcher):

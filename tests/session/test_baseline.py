@@ -49,6 +49,14 @@ def test_a_gpu_at_another_clock_is_incomparable():
     assert judged(1.3e-5, saved=at_1980).outcome is Outcome.REGRESSED  # no GPU was watched now
 
 
+def test_times_with_another_state_of_the_cache_are_incomparable():
+    cold = replace(SAVED, samples={CODED.name: sample(1e-5, cache="cold")})
+    assert judged(1.3e-5, saved=cold).reason.code == "other-cache"
+    found = judged(1.3e-5, saved=cold, cache="cold")
+    assert found.outcome is Outcome.REGRESSED
+    assert found.reason.message.endswith("; cold cache")
+
+
 def test_a_slower_time_outside_the_spread_has_regressed():
     assert judged(1.3e-5).outcome is Outcome.REGRESSED
 

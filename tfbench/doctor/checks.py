@@ -431,7 +431,7 @@ class GpuCheck:
         tell("profiling a matrix product")
         with tempfile.TemporaryDirectory(prefix="tfbench-check-") as folder:
             profiler, entrant = Profiler(self._launcher, self._policy), Entrant(GPU_CASE, self._side("contender"))
-            place = profiler.profile(entrant, Path(folder), 0)
+            place, _ = profiler.profile(entrant, Path(folder), 0)
             spaces = [xplane.load(file) for file in place.iterdir()]
         prefix = xplane.DEVICE if self._kind == "GPU" else "/host:CPU"
         events = sum(len(line.events) for space in spaces for plane in space.of(prefix) for line in plane.lines)

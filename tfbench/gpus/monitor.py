@@ -28,6 +28,8 @@ class LaunchMonitor:
 
     cause: str = ""
     """Why the launch does not count, ``""`` if it does."""
+    energy: float | None = None
+    """Joules of all its GPUs, ``None`` if one does not count energy."""
     sm_clock: float | None = None
     """Mean MHz of the slowest GPU, ``None`` if unknown or if nothing ran."""
 
@@ -113,6 +115,8 @@ class GpuMonitor:
         causes = (self._cause(gpu, race, window) for gpu, window in windows.items())
         launch_monitor.cause = next(filter(None, causes), "")
         launch_monitor.sm_clock = min((window.sm_clock for window in windows.values() if window.sm_clock), default=None)
+        energies = [window.energy for window in windows.values() if window.energy is not None]
+        launch_monitor.energy = sum(energies) if len(energies) == len(windows) else None
         if launch_monitor.cause:
             self.discarded[launch_monitor.cause] += 1
         for gpu, window in windows.items():

@@ -96,6 +96,8 @@ class GpuReading:
     """Degrees Celsius."""
     reasons: int = 0
     """Bits: why the clock is lowered."""
+    energy: float | None = None
+    """Joules since the driver started."""
     processes: frozenset[int] | None = None
     """Ids of processes with access to the GPU. In a container, they may be the host's."""
     computing: frozenset[int] | None = None
@@ -149,6 +151,11 @@ class GpuObservationWindow:
         """Ids of processes that computed during the launch, ``None`` if unknown."""
         known = [reading.computing for reading in self.readings[1:] if reading.computing is not None]
         return frozenset().union(*known) if known else None
+
+    @property
+    def energy(self) -> float | None:
+        """Joules."""
+        return self._grown(lambda reading: reading.energy)
 
     @property
     def too_hot(self) -> float | None:
@@ -279,7 +286,7 @@ class Nvml:
         return int(memory.total) if memory is not None else None
 
     def reading(self, gpu: Identity) -> GpuReading:
-        """Read the current state of a GPU. A part of a GPU shares its clocks, heat and power."""
+        """Read the current state of a GPU. A part of a GPU shares clocks, heat and power, and has no energy counter."""
         nvml = self._nvml
         try:
             handle = part = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
@@ -288,6 +295,7 @@ class Nvml:
                 part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, gpu.instance)
         except self._errors as error:
             raise GpuError(f"GPU {gpu.place} does not answer any more ({error}); see dmesg for its XID") from None
+        energy = self._ask("DeviceGetTotalEnergyConsumption", handle) if gpu.instance is None else None
         listed = self._ask("DeviceGetComputeRunningProcesses", part)
         reasons = (self._ask(name, handle) for name in _REASONS if hasattr(nvml, f"nvml{name}"))
         return GpuReading(
@@ -296,6 +304,7 @@ class Nvml:
             power=_thousandth(self._ask("DeviceGetPowerUsage", handle)),
             temperature=temperature,
             reasons=next((int(bits) for bits in reasons if bits is not None), 0),
+            energy=_thousandth(energy),
             processes=frozenset(process.pid for process in listed) if listed is not None else None,
             computing=self._computing(gpu, handle),
             seconds=time.monotonic(),
@@ -366,7 +375,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def _thousandth(value: int | None) -> float | None:
-    """Convert from milliwatts."""
+    """Convert from milliwatts or millijoules."""
     return value / 1000 if value is not None else None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tfbench.metrics import graphs, parity
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import LEAKS, QUALITIES, TIME, MetricValues
-from tfbench.model.words import BYTES
+from tfbench.model.words import BYTES, JOULES, SECONDS
 
 
 class Worse(enum.Enum):
@@ -158,6 +158,11 @@ GPU_CLOCK = "gpu_clock"
 """Clock of a GPU during a timed launch, MHz."""
 DEVICE_TIME, COPY_TIME, DEVICE_SHARE = "device_time", "copy_time", "device_share"
 """Seconds of a profiled step in which kernels, and copies, ran on an accelerator; share of a step in which either did."""
+
+ENERGY = "energy"
+"""Energy of a step on all GPUs of the run, idling included, joules."""
+ON_DEVICE = {DEVICE_TIME: SECONDS, ENERGY: JOULES}
+"""Metrics of profiled launches on a GPU, with their units."""
 
 DECISIVE = frozenset({TIME})
 """Metrics that a run has to decide: an inconclusive verdict on another metric does not fail the gate."""

@@ -6,14 +6,15 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median, stdev
+from typing import NamedTuple
 
 from tfbench.metrics import catalog
-from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS, PEAK_HOST_MEMORY, Metric, Worse
+from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS, ON_DEVICE, PEAK_HOST_MEMORY, Metric, Worse
 from tfbench.metrics.graphs import Change, graph_changes, lost_and_gained, result_changes, xla_changes
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
 from tfbench.model.words import BYTES, amount, exchanged
-from tfbench.policy import Policy
+from tfbench.policy import Policy, Thresholds
 from tfbench.stats.verdict import CODES, Decision, decide
 
 # Compare metrics without noise: from two sets of values to verdicts, and to a description of the difference
@@ -149,7 +150,7 @@ def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
     ]
 
 
-# Compare the metrics that every timed launch samples: the first call and the peak of host memory
+# Compare the metrics that launches sample: the first call, the peak of host memory, and those of a device
 
 
 Facts = Sequence[JSON]
@@ -166,41 +167,89 @@ def memory(
 ) -> Verdict | None:
     """Make the verdict on the peak of host memory; ``None`` if neither side reports it.
 
-    A peak is decided like a time, one effect per launch, with an alpha of its own that the run's ``cases`` share. The
-    number of launches tells the look. A difference of the medians within the policy's bytes is none.
+    A difference of the medians within the policy's bytes is none. For the arguments, see `sampled`.
+    """
+    facts = peaks(before), peaks(now)
+    limits = Limits(policy.memory, policy.memory_launches, policy.memory_abs_tolerance)
+    return sampled(case, (PEAK_HOST_MEMORY, BYTES), *facts, limits, policy, cases, pairs)
+
+
+def on_device(
+    case: Case, before: Facts, now: Facts, policy: Policy, cases: int, pairs: Sequence[int] = ()
+) -> list[Verdict]:
+    """Make the verdicts on device time and energy, as far as a side reports them. For the arguments, see `sampled`.
+
+    Unless the policy gates them, a change for the worse and an open one are reported only.
+    """
+    rows = []
+    for metric in ON_DEVICE.items():
+        old, new = ([float(one[metric[0]]) for one in facts if one.get(metric[0])] for facts in (before, now))
+        limits = Limits(policy.device, policy.device_launches)
+        row = sampled(case, metric, old, new, limits, policy, cases, pairs)
+        if row and not policy.device_gated and row.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.NEW):
+            row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_GATED, row.reason))
+        rows += [row] if row else []
+    return rows
+
+
+class Limits(NamedTuple):
+    """How a sampled metric is decided."""
+
+    thresholds: Thresholds
+    launches: int
+    """Fewest of each side."""
+    slack: float = 0.0
+    """A difference of the medians that is none."""
+
+
+def sampled(
+    case: Case,
+    metric: tuple[str, str],
+    old: Sequence[float],
+    new: Sequence[float],
+    limits: Limits,
+    policy: Policy,
+    cases: int,
+    pairs: Sequence[int] = (),
+) -> Verdict | None:
+    """Make the verdict on a metric of which each launch gives a sample; ``None`` if there are none.
+
+    It is decided like a time, one effect per launch, with an alpha of its own that the run's ``cases`` share. The number of
+    launches tells the look.
 
     Args:
-        before, now: Facts of the launches of each side.
+        metric: Its name and unit.
+        old, new: The samples of baseline and contender.
         pairs: The pair of zygotes of each launch, if both sides took part in each; otherwise the launches of the two
             sides have nothing in common.
     """
-    old, new = peaks(before), peaks(now)
+    name, unit = metric
     launches = min(len(old), len(new))
     was, now_is = (median(values) if values else None for values in (old, new))
 
     def verdict(outcome: Outcome, reason: Reason, ratio: Ratio | None = None) -> Verdict:
-        return Verdict(
-            case, outcome, reason, PEAK_HOST_MEMORY, ratio, launches or len(new), values=(was, now_is), unit=BYTES
-        )
+        return Verdict(case, outcome, reason, name, ratio, launches or len(new), values=(was, now_is), unit=unit)
 
     if was is None and now_is is None:
         return None
     if was is None:
-        return verdict(Outcome.NEW, because(ReasonCode.NOT_IN_BASELINE, now=now_is, unit=BYTES))
+        return verdict(Outcome.NEW, because(ReasonCode.NOT_IN_BASELINE, now=now_is, unit=unit))
     if now_is is None:
-        return verdict(Outcome.MISSING, because(ReasonCode.NOT_READ, before=was, unit=BYTES))
-    facts = {"before": was, "now": now_is, "unit": BYTES}
-    if abs(now_is - was) <= policy.memory_abs_tolerance:
+        return verdict(Outcome.MISSING, because(ReasonCode.NOT_READ, before=was, unit=unit))
+    facts = {"before": was, "now": now_is, "unit": unit}
+    if limits.slack and abs(now_is - was) <= limits.slack:
         note = because(Note.CHANGE, **facts, launches=launches)
         return verdict(Outcome.UNCHANGED, because(ReasonCode.WITHIN_TOLERANCE, note))
-    if launches < policy.memory_launches:
-        note = because(Note.FEW_LAUNCHES, **facts, needed=policy.memory_launches)
+    if launches < limits.launches:
+        note = because(Note.FEW_LAUNCHES, **facts, needed=limits.launches)
         return verdict(Outcome.INCONCLUSIVE, because(ReasonCode.NOT_DECIDED, note))
     together = pairs if len(pairs) == len(old) == len(new) else range(launches)
-    # A set-up may allocate nothing. Peaks up to the bytes that are no difference count as equal.
-    old, new = ([max(peak, policy.memory_abs_tolerance) for peak in peaks] for peaks in (old, new))
+    # A set-up may allocate nothing. Samples up to the difference that is none count as equal.
+    old, new = ([max(sample, limits.slack) for sample in samples] for samples in (old, new))
     effects = [Effect(math.log(two / one), pair) for one, two, pair in zip(old, new, together, strict=False)]
-    found = decide(effects, launches, policy, cases=cases, shared_zygote=False, final=True, thresholds=policy.memory)
+    found = decide(
+        effects, launches, policy, cases=cases, shared_zygote=False, final=True, thresholds=limits.thresholds
+    )
     outcome, ratio = found.outcome or Outcome.INCONCLUSIVE, found.comparison.ratio
     codes = {**CODES, Outcome.REGRESSED: ReasonCode.MORE, Outcome.IMPROVED: ReasonCode.FEWER}
     note = because(Note.CHANGE, **facts, ratio=ratio, launches=launches)

@@ -7,6 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tfbench.model.case import (
+    CACHE,
+    CACHE_STATES,
+    COLD,
     JSON,
     LEAK_KINDS,
     LEAKS,
@@ -18,7 +21,9 @@ from tfbench.model.case import (
     REPORTED,
     THRESHOLDS,
     TIME,
+    UNKNOWN,
     WAITED,
+    WARM,
     Case,
     Claim,
     Word,
@@ -76,6 +81,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "CACHE",
+    "CACHE_STATES",
+    "COLD",
     "FLOOR",
     "JSON",
     "LEAKS",
@@ -90,7 +98,9 @@ __all__ = [
     "STATISTICS",
     "THRESHOLDS",
     "TIME",
+    "UNKNOWN",
     "WAITED",
+    "WARM",
     "AcceptedChange",
     "Calls",
     "Case",

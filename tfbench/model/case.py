@@ -36,6 +36,10 @@ WAITED = "waited"
 """The fact of a launch of a long step that took turns: the mean time that it waited, as a fraction of its processor time."""
 REPORTED = "reported"
 """The fact of a launch whose time the benchmark has taken and reported itself: one sample per launch."""
+CACHE = "cache"
+"""The fact how calls find their tensors in the cache of the device."""
+COLD, WARM, UNKNOWN = CACHE_STATES = ("cold", "warm", "unknown")
+"""Its values. The last one is for a GPU whose cache has an unknown size."""
 QUALITIES = "qualities"
 """The fact with the qualities that a benchmark reports of its model, such as its accuracy."""
 

@@ -357,6 +357,10 @@ class ReasonCode(_Code):
             "sudo nvidia-smi -lgc RATE"
         ),
     )
+    OTHER_CACHE = (
+        "other-cache",
+        "calls found a {before} cache on the baseline side, and a {now} one here: give both the same bench(..., cache=)",
+    )
     OTHER_METHOD = "other-way", _other_method
     BENCHMARK_CHANGED = (
         "benchmark-changed",
@@ -413,6 +417,7 @@ class ReasonCode(_Code):
     FEWER = "fewer", _values_changed
     OTHER = "other", _other
     NOT_EXACT = "not-exact", _not_exact
+    NOT_GATED = "not-gated", "reported, and gated under --gate-device only: "
     NOT_READ = "not-read", _not_read
     NOT_PROBED = "not-probed", "{timed} was timed, but its probe failed: {error}"
 
@@ -450,6 +455,7 @@ class Note(_Code):
     SCATTER = "scatter", "ratios of single launches have a standard deviation of {deviation:.1%}"
     FIRST_CALL_PARTS = "first-call-parts", _first_call_parts
     CALLS = "calls", calls
+    CACHE = "cache", "{state} cache"
     OWN_TIMES = "own-times", "one time per launch, as the benchmark takes and reports it itself"
     PER_ITEM = "per-item", "per item: a call had {before:g}, and has {now:g} now"
     TWO_SPEEDS = "two-speeds", _two_speeds

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tfbench.model.measurement import Calls, Ratio
 from tfbench.untrusted import plural
 
-BYTES, SECONDS = "B", "s"
+BYTES, SECONDS, JOULES = "B", "s", "J"
 """Units of metrics that `amount` gives a prefix."""
 LARGEST = 1e300
 """Represents an infinite error in files, because JSON has no infinity."""
@@ -79,11 +79,11 @@ def signed(fraction: float) -> str:
 
 
 def amount(value: float | None, unit: str) -> str:
-    """Format a value exactly enough to see that it changed; bytes get a binary prefix, seconds a decimal one."""
+    """Format a value exactly enough to see that it changed; bytes get a binary prefix, seconds and joules a decimal one."""
     if value is None:
         return "none"
-    if unit == SECONDS:
-        return time(value)
+    if unit in (SECONDS, JOULES):
+        return _scaled(value, _PARTS, unit) if value > 0 else "0"
     if unit == BYTES:
         scales = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
         scaled = (f"{value / scale:.2f} {word}" for word, scale in scales.items() if abs(value) >= scale)

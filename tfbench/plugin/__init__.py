@@ -84,6 +84,7 @@ OPTIONS = (
     Option("job", "measure as the job of a fleet in this file; tfbench job run starts pytest so", "FILE"),
     Option("resume", "go on after an interruption: use the finished cases of the same code and environment"),
     Option("gate-suite", "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%", "F", None),
+    Option("gate-device", "fail on a GPU if device time or energy of a step grows by more than F, such as 5%%", "F", None),
     Option("changed-only", "do not race cases whose code, graphs and packages are the same on both sides, but for a sample"),
     Option("allow-changed-benchmarks", "judge changes of cases whose benchmark itself differs between the sides"),
     Option("report-json", "write the report as JSON", "PATH"),
@@ -99,7 +100,7 @@ OPTIONS = (
 """Present under ``--benchmark`` only."""
 _ASK_FOR_RESULTS = frozenset(
     {"against", "baseline", "save-baseline", "report-json", "report-html", "report-markdown", "shard", "job", "resume",
-     "gate-suite", "changed-only", "history"}
+     "gate-suite", "gate-device", "changed-only", "history"}
 )  # fmt: skip
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 

@@ -136,18 +136,32 @@ def parse_suite_limit(text: str | None, *, raced: bool, partial: str) -> float:
     """
     if text is None:
         return 0.0
-    number, percent = (text[:-1], 0.01) if text.endswith("%") else (text, 1.0)
-    try:
-        limit = float(number) * percent
-    except ValueError:
-        limit = 0.0
-    if not 0 < limit < 1:
+    if not 0 < (limit := _fraction(text)) < 1:
         raise UsageError(f"--gate-suite {text!r}: write the slowdown of the mean to find, such as 0.5% or 0.005")
     if not raced:
         raise UsageError("--gate-suite judges the mean of cases that race a baseline: add --against SPEC or --baseline")
     if partial:
         raise UsageError(f"--gate-suite needs a race of all cases in one run; run without {partial}")
     return limit
+
+
+def _fraction(text: str) -> float:
+    """Read ``5%`` or ``0.05``; return 0 for other texts."""
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        return 0.0
+
+
+def parse_device_gate(text: str | None) -> float:
+    """Parse the growth of ``--gate-device``, such as ``5%`` or ``0.05``; return 0 for ``None``.
+
+    Raises:
+        UsageError: The text is no fraction between 0 and 0.5.
+    """
+    if text is not None and not 0 < _fraction(text) < 0.5:
+        raise UsageError(f"--gate-device {text!r}: write the growth to find, below half, such as 5% or 0.05")
+    return _fraction(text) if text else 0.0
 
 
 def job_options(config: pytest.Config) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from tfbench.plugin.options import (
     given_folder,
     given_history,
     job_options,
+    parse_device_gate,
     parse_slowdown,
     parse_suite_limit,
     suite_of,
@@ -400,7 +401,8 @@ class Runner:
         self._job = job_options(config)
         self._adopting = adopts(config)
         self._patterns = parse_patterns(config.getini(INI))
-        self.policy = with_statistic(preset(option("policy")), option("statistic"))
+        policy = preset(option("policy")).with_device_gate(parse_device_gate(option("gate_device")))
+        self.policy = with_statistic(policy, option("statistic"))
         raced = bool(option("against") or option("baseline"))
         parts = {"--shard": self._shard, "--job": self._job, "--changed-only": option("changed_only")}
         partial = next((name for name, given in parts.items() if given), "")

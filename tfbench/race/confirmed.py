@@ -16,7 +16,21 @@ from typing import Any, Generic, TypeVar
 
 from tfbench.metrics import exact
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
-from tfbench.model import NATIVE, TIME, Note, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, Verdict, because
+from tfbench.model import (
+    CACHE,
+    CACHE_STATES,
+    NATIVE,
+    TIME,
+    Note,
+    Outcome,
+    Ratio,
+    Reason,
+    ReasonCode,
+    Run,
+    Statistic,
+    Verdict,
+    because,
+)
 from tfbench.policy import Policy, Thresholds
 from tfbench.race.launch import Clock, Entrant, Failure, Launcher
 from tfbench.race.race import Race, RaceConfig
@@ -51,6 +65,19 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
             note = because(Note.ONE_SIDED_LIBRARY, side=first.name, other=other.spec, libraries=one_sided)
             return because(ReasonCode.OTHER_NATIVE_CODE, note)
     return None
+
+
+def cache_of(runs: Sequence[Run]) -> str:
+    """Return how the calls of these runs found the cache; ``""`` where no one asked, on a CPU."""
+    return next((state for run in runs if (state := run.facts.get(CACHE)) in CACHE_STATES), "")
+
+
+def unlike_caches(before: Sequence[Run], now: Sequence[Run]) -> Reason | None:
+    """Return why the times of two sides differ whatever they compute: one had a warm cache. ``None`` if they are alike."""
+    states = cache_of(before), cache_of(now)
+    if len(set(states)) == 1:
+        return None
+    return because(ReasonCode.OTHER_CACHE, before=states[0] or "primed", now=states[1] or "primed")
 
 
 def _named(runs: Sequence[Run], key: str) -> list[str]:
@@ -259,9 +286,13 @@ class ConfirmedRace:
 
     @property
     def unlike(self) -> Reason | None:
-        """Why the times say nothing about the source trees of the sides, if so: see `unlike_native_code`."""
+        """Why the times say nothing about the source trees of the sides, if so.
+
+        See `unlike_native_code` and `unlike_caches`.
+        """
         sides = [entrant.side for entrant in self._first.entrants]
-        return unlike_native_code(sides, [self._all_runs(number) for number in range(len(sides))])
+        runs = [self._all_runs(number) for number in range(len(sides))]
+        return unlike_native_code(sides, runs) or unlike_caches(*runs)
 
     def _all_runs(self, entrant: int) -> list[Run]:
         """Return the runs of this entrant in all launches, the short ones included."""

@@ -16,6 +16,7 @@ import numpy as np
 from tfbench import protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.fs import atomic_dir
+from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.graphs import of_module
 from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import JSON, LEAKS, Case
@@ -75,11 +76,18 @@ class Profiler:
         pairs = range(min(launches, self.policy.profile_zygotes))
         self.launcher.start_pairs(entrants, pairs)
 
-    def profile(self, entrant: Entrant, logs: Path, launch: int) -> Path:
-        """Profile one launch; return the folder below ``logs`` with its files, in TensorBoard's layout.
+    def profile(
+        self, entrant: Entrant, logs: Path, launch: int, gpu_monitor: GpuMonitor | None = None
+    ) -> tuple[Path, float | None]:
+        """Profile one launch.
 
         Args:
             launch: Number of the launch. It selects the zygote in turn, and names the folder.
+            gpu_monitor: Reads the energy of the GPUs while the step repeats before.
+
+        Returns:
+            The folder below ``logs`` with its files, in TensorBoard's layout; and the joules of a step on all GPUs, idling
+            included, ``None`` if they are unknown.
 
         Raises:
             SideError: A zygote does not start.
@@ -87,16 +95,16 @@ class Profiler:
         """
         place = logs / RUNS / f"launch-{launch + 1}"
         with atomic_dir(place) as half:
-            self._collect(entrant, launch % self.policy.profile_zygotes, half)
+            joules = self._collect(entrant, launch % self.policy.profile_zygotes, half, gpu_monitor)
             files = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
             if not files:
                 raise BenchmarkError("the profiler wrote no file: another profiler may be running in its process")
             for file in files:
                 file.rename(half / file.name)
             shutil.rmtree(half / RUNS.parts[0])
-        return place
+        return place, joules
 
-    def _collect(self, entrant: Entrant, pair: int, folder: Path) -> None:
+    def _collect(self, entrant: Entrant, pair: int, folder: Path, gpu_monitor: GpuMonitor | None) -> float | None:
         policy = self.launcher.policy_of(self.policy, [entrant])
         request = protocol.ProfileCase(
             self.launcher.cpus(entrant),
@@ -105,11 +113,26 @@ class Profiler:
             steps=policy.profile_steps,
             seconds=policy.profile_seconds,
             warmup=policy.warmup(),
+            cold=policy.cold,
+            energy=policy.energy_seconds if gpu_monitor else 0.0,
         )
         with self.launcher.start(entrant, pair, request) as process:
+            joules = _joules(process, entrant, gpu_monitor, policy.setup_seconds) if gpu_monitor else None
             process.answer(protocol.Profiled, "while it was profiled", policy.setup_seconds)
             # The code after bench belongs to the benchmark.
             process.answer(Done, "after it was profiled", policy.setup_seconds)
+        return joules
+
+
+def _joules(process: Process, entrant: Entrant, gpu_monitor: GpuMonitor, limit: float) -> float | None:
+    """Return the joules of a step that repeats; ``None`` for one that runs once, or if a GPU was disturbed."""
+    doing = "while it was repeated for its energy"
+    process.answer(protocol.Reached, doing, limit)
+    with gpu_monitor.watching((entrant.case.name, entrant.side.name, "energy")) as launch_monitor:
+        process.ask(protocol.Begin())
+        calls = process.answer(protocol.Sampled, doing, limit).calls
+    joules = launch_monitor.energy
+    return joules / calls if joules is not None and calls and not launch_monitor.cause else None
 
 
 # Probing launches, several at once: the metrics other than time

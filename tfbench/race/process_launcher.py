@@ -134,9 +134,9 @@ class ProcessLaunch:
     def _start(
         self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
     ) -> None:
-        request = protocol.TimeCase(cpus, self.entrants[entrant].case.name, entrant, warmup, self.seed, meeting)
-        pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
-        self._running[entrant] = self.start(self.entrants[entrant], self.pair, request, pipes)
+        who, own, seed = self.entrants[entrant], self._pipes[entrant][0], self.seed
+        request = protocol.TimeCase(cpus, who.case.name, entrant, warmup, seed, self.policy.cold, meeting)
+        self._running[entrant] = self.start(who, self.pair, request, [own, *(outbox for _, outbox in self._pipes)])
 
     def _are_two(self) -> bool:
         """Whether these are two sides that can make their first calls at once on one processor."""

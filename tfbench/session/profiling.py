@@ -10,11 +10,12 @@ from pathlib import Path
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, TfbenchError
 from tfbench.fs import atomic_dir, write_whole
 from tfbench.gpus.monitor import GpuMonitor
-from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME
+from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
 from tfbench.metrics.catalog import read as read_metrics
 from tfbench.metrics.exact import MetricChange, explain, metric_changes
+from tfbench.metrics.exact import on_device as compare_on_device
 from tfbench.metrics.parity import ProbeOutput, compare
-from tfbench.model import JSON, Case, Note, Outcome
+from tfbench.model import JSON, Case, Note, Outcome, Verdict
 from tfbench.policy import Policy
 from tfbench.profiles import Section
 from tfbench.profiles.attribution import (
@@ -30,7 +31,7 @@ from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report
 from tfbench.report.profile import MOST, in_words
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
-from tfbench.session.results import with_facts
+from tfbench.session.results import NO_BASELINE, twice, with_facts
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
 
@@ -202,25 +203,41 @@ class Profiles:
         self._profiler = Profiler(self.launcher, self.request.policy)
 
     def with_device(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
-        """Add to a variant's result the GPU's share of a step, and note a host-bound variant.
+        """Add rows for device time and energy of a step, compare them with a live side, and note a host-bound step.
 
         Raises:
             SideError: A zygote does not start.
         """
         case, policy = result.case, self.request.policy
-        if self.gpu_monitor is None or case.levels.get("device") == "cpu" or result.variant_result is None:
+        entrants = {CONTENDER: Entrant(case, self.contender)}
+        if self.gpu_monitor is None or result.sample is None or not self.launcher.on_gpu(entrants.values()):
             return result
-        self.report(f"{case.workload}: GPU share")
-        contender = Entrant(case, self.contender)
-        facts: JSON = {}
-        why = []
+        if result.baseline is not None and (baseline := self.strategy.baseline_entrant(case)):
+            entrants = {BASELINE: baseline, **entrants}
+        self.report(f"{case.workload}: device time and energy")
+        count = policy.device_launches if len(entrants) > 1 else 1
         try:
-            facts |= on_device(self._profiler, contender, policy)
+            facts, rows = self._on_device(entrants, range(count))
+            if any(row.outcome is Outcome.REGRESSED for row in rows) and policy.confirm:
+                again = {row.metric: row for row in self._on_device(entrants, range(count, 2 * count))[1]}
+                rows = [twice(row, again.get(row.metric)) if row.outcome is Outcome.REGRESSED else row for row in rows]
         except PROFILE_FAILURES as error:
-            why.append(failure(error))
-        if (share := facts.get(DEVICE_SHARE)) is not None and share < policy.device_bound:
-            why.append(f"host-bound: the device works in {share:.0%} of a step")
-        return replace(with_facts(result, facts), why=tuple(why))
+            return replace(result, why=(failure(error),))
+        share = facts.get(DEVICE_SHARE)
+        bound = share is not None and share < policy.device_bound
+        note = f"host-bound: the device works in {share or 0:.0%} of a step"
+        rows = (
+            rows if len(entrants) > 1 or self.strategy.baseline else [replace(row, reason=NO_BASELINE) for row in rows]
+        )
+        result = replace(result, metrics=(*result.metrics, *rows))
+        return replace(with_facts(result, facts), why=(note,) if bound else ())
+
+    def _on_device(self, entrants: Mapping[str, Entrant], launches: Sequence[int]) -> tuple[JSON, list[Verdict]]:
+        """Profile these launches of each side; return the facts of the contender's first one, and the verdicts."""
+        found = on_device(self._profiler, entrants, self.request.policy, launches, self.gpu_monitor)
+        pairs = [launch % self.request.policy.profile_zygotes for launch in launches]
+        before, now, policy = found.get(BASELINE, []), found[CONTENDER], self.request.policy
+        return now[0], compare_on_device(entrants[CONTENDER].case, before, now, policy, self.request.sharing, pairs)
 
     def with_profiles(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
         """Add the profiles of the case, if the user asked for them.
@@ -255,16 +272,28 @@ class Profiles:
         return replace(result, profiles=tuple(found.as_json()), why=why or tuple(found.why[:MOST]))
 
 
-def on_device(profiler: Profiler, entrant: Entrant, policy: Policy) -> JSON:
-    """Profile one launch, and return its facts about accelerators, see `device_facts`.
+def on_device(
+    profiler: Profiler,
+    entrants: Mapping[str, Entrant],
+    policy: Policy,
+    launches: Sequence[int],
+    gpu_monitor: GpuMonitor | None = None,
+) -> dict[str, list[JSON]]:
+    """Profile launches of each side in turns; return the facts of each about accelerators, see `device_facts`, and the energy.
 
     Raises:
         SideError: A process does not start.
         BenchmarkError, BenchmarkSkipped, ProfileError: The case breaks, cannot run here, or leaves no profile.
     """
+    profiler.ready(entrants.values(), len(launches))
+    found: dict[str, list[JSON]] = {side: [] for side in entrants}
     with tempfile.TemporaryDirectory(prefix="tfbench-device-") as folder:
-        place = profiler.profile(entrant, Path(folder), 0)
-        return device_facts(step_breakdown(sorted(place.iterdir()), policy))
+        for launch in launches:
+            for side, entrant in entrants.items():
+                place, joules = profiler.profile(entrant, Path(folder, side), launch, gpu_monitor)
+                facts = device_facts(step_breakdown(sorted(place.iterdir()), policy))
+                found[side].append(facts | ({ENERGY: joules} if joules is not None else {}))
+    return found
 
 
 def device_facts(step: StepBreakdown) -> JSON:

@@ -44,7 +44,7 @@ from tfbench.model import (
     because,
 )
 from tfbench.policy import Policy
-from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.confirmed import ConfirmedRace, cache_of
 from tfbench.race.launch import Entrant, Failure
 from tfbench.race.prober import Prober
 from tfbench.race.race import Race
@@ -177,7 +177,7 @@ def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
     verdict = Verdict(
         case,
         Outcome.NEW,
-        reason,
+        reason.noted(cache_note(sample)),
         launches=len(sample.runs),
         rounds=race.rounds(index),
         wall_seconds=race.wall_seconds,
@@ -218,6 +218,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     reason = decision.reason.noted(
         because(Note.CALLS, before=calls[0], now=calls[1]) if calls and by_tail else None,
         because(Note.OWN_TIMES) if taken else None,
+        cache_note(contender),
         _per_item(baseline, contender),
         _two_speeds(baseline, contender, confirmed_race.policy),
         because(Note.OWN_THRESHOLDS, **dict(shown.thresholds)) if shown.thresholds else None,
@@ -243,6 +244,12 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     if confirmed_race.memory is not None:
         metrics.append(confirmed_race.memory)
     return CaseResult(case, verdict, sample=contender, baseline=baseline, metrics=tuple(metrics))
+
+
+def cache_note(sample: Sample) -> Reason | None:
+    """Note how the calls found the cache, ``None`` where no one asked on a CPU."""
+    state = cache_of(sample.runs)
+    return because(Note.CACHE, state=state) if state else None
 
 
 def other_work(result: CaseResult) -> Reason | None:

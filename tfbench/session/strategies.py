@@ -27,12 +27,13 @@ from tfbench.model import (
     because,
 )
 from tfbench.policy import Policy
+from tfbench.race.confirmed import unlike_caches
 from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, asked_for, missing
-from tfbench.session.results import BaselineValues, MetricChecker, untimed
+from tfbench.session.results import BaselineValues, MetricChecker, cache_note, untimed
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Benchmark, Counterparts, Selection, benchmarks_of, removed_files
 from tfbench.sides.environments import Environments, minor
@@ -290,7 +291,7 @@ class SavedTimeFilter:
         return Verdict(
             case=judged(case, self._policy.step_time, policy.step_time),
             outcome=decision.outcome,
-            reason=decision.reason.noted(ignored(case, policy.step_time)),
+            reason=decision.reason.noted(cache_note(sample), ignored(case, policy.step_time)),
             ratio=decision.comparison.ratio,
             launches=decision.comparison.launches,
             rounds=decision.comparison.rounds,
@@ -307,6 +308,8 @@ class SavedTimeFilter:
         before, now = clock(self.saved.samples[case.name]), clock(sample)
         if before and now and abs(now / before - 1) > self._policy.gpu_clock_drift:
             return Outcome.INCOMPARABLE, because(ReasonCode.OTHER_CLOCK, spec=spec, before=before, now=now)
+        if unlike := unlike_caches(self.saved.samples[case.name].runs, sample.runs):
+            return Outcome.INCOMPARABLE, unlike
         if (context.policy, context.way) != (self._policy.name, VARIANTS):
             facts = {"spec": spec, "policy": context.policy, "sides": context.way == SIDES}
             return Outcome.INCONCLUSIVE, because(ReasonCode.OTHER_METHOD, **facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import io
+import itertools
 import math
 import threading
 import time
@@ -17,14 +18,16 @@ from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
+import pytest
 
 from tfbench import protocol
 from tfbench.errors import BenchmarkError
-from tfbench.model import JSON, ONCE, QUALITIES, REPORTED
+from tfbench.model import CACHE, COLD, JSON, ONCE, QUALITIES, REPORTED, UNKNOWN, WARM
 from tfbench.protocol import CaseRequest, Channel, Prepared
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.block import (
     Block,
+    Call,
     Clock,
     Injection,
     PreparedBlock,
@@ -62,7 +65,7 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     given = {name: value for name, value in plain.items() if value is not None and name != ARTIFACT}
     for name, value in given.items():
         if name not in _CHECKS:
-            known = ", ".join((*WORK, *CONTRACTS, *MODEL, ARTIFACT, CEILING))
+            known = ", ".join((*WORK, *CONTRACTS, *MODEL, ARTIFACT, CEILING, CACHE))
             fix = f"bench(functools.partial(step, {name}=…), …) or bench(lambda: step(…, {name}=…))"
             raise BenchmarkError(
                 f"bench has no keyword {name!r}: for an argument of the step, write {fix}; it has {known}"
@@ -73,7 +76,7 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     if CEILING in given and given[CEILING] not in given:
         raise BenchmarkError(f"bench: ceiling={given[CEILING]!r} also needs {given[CEILING]}=")
     amounts, contracts, qualities = (
-        {name: given[name] for name in names if name in given} for names in ((*WORK, CEILING), CONTRACTS, MODEL)
+        {name: given[name] for name in names if name in given} for names in ((*WORK, CEILING, CACHE), CONTRACTS, MODEL)
     )
     groups = {"contracts": contracts, QUALITIES: qualities}
     return {**amounts, **{name: group for name, group in groups.items() if group}}
@@ -107,6 +110,7 @@ CONTRACTS: Mapping[str, _Check] = {
 MODEL: Mapping[str, _Check] = {"accuracy": _FRACTION, "sparsity": _FRACTION, "unique_weights": _COUNT}
 _CHECKS: Mapping[str, _Check] = {
     **WORK, **CONTRACTS, **MODEL, CEILING: (lambda value: value in ("flops", "bytes"), "'flops' or 'bytes'"),
+    CACHE: (lambda value: value in (COLD, WARM), f"{COLD!r} or {WARM!r}"),
 }  # fmt: skip
 
 
@@ -229,6 +233,88 @@ def _types(tf: Any, *names: str) -> tuple[type, ...]:
     return tuple(kind for kind in types if isinstance(kind, type))
 
 
+# Cold caches: each call has another copy of its tensors, or the cache is overwritten before each call
+
+
+_GPU = "GPU"
+"""Part of the name of the device of a tensor in a GPU's memory."""
+_NO_SIZE = f"{CACHE}={COLD!r} needs the size of the cache, which the system does not report; leave it out here"
+
+
+def in_cache(call: Step, wanted: str | None, multiple: float, most: int) -> tuple[Step, str | None]:
+    """Return the step with calls that find the cache as ``wanted``, and how they find it.
+
+    Calls with tensors on a GPU are cold by default, if the cache can be emptied without a flush. A flush takes a block
+    of one call, whose synchronization would hide more of a slowdown of a short step than a warm cache does.
+
+    Args:
+        wanted: ``cold``, ``warm`` or ``None`` for the default.
+        multiple: Bytes that pass the cache between two uses of a tensor, as a multiple of its size.
+        most: Most sets of arguments.
+
+    Returns:
+        The step, and ``cold``, ``warm`` or ``unknown``; ``None`` for the default of a CPU, which is a primed block.
+    """
+    given = {id(leaf): leaf for part in _arguments(call) for leaf in _leaves(part)}
+    arrays = [leaf for leaf in given.values() if _nbytes(leaf)]
+    on_gpu = [leaf for leaf in arrays if _GPU in getattr(leaf, "device", "")]
+    gpu = bool(tf_runtime.gpus() and (on_gpu or not arrays))
+    if wanted == WARM or not (wanted or gpu):
+        return call, wanted
+    if not (size := int(multiple * tf_runtime.cache_bytes(gpu))):
+        if wanted:
+            pytest.skip(_NO_SIZE)
+        return call, UNKNOWN
+    moved = on_gpu if gpu else arrays
+    sets = -(-size // max(1, sum(map(_nbytes, moved))))
+    if isinstance(call, partial) and sets <= most:
+        copies = [call, *(_with_copies(call, moved) for _ in range(sets - 1))]
+        return map(partial.__call__, itertools.cycle(copies)).__next__, COLD
+    if not wanted:
+        return call, WARM
+    step = call if isinstance(call, PreparedStep) else PreparedStep(lambda: call)
+    flush = tf_runtime.flushing(size, gpu)
+
+    def bind() -> Call:
+        bound = step.bind()
+        flush()
+        return bound
+
+    return PreparedStep(bind, step.clear), COLD
+
+
+def _arguments(call: Step) -> tuple[Any, ...]:
+    return (*call.args, *call.keywords.values()) if isinstance(call, partial) else ()
+
+
+def _leaves(part: Any) -> list[Any]:
+    tf = tf_runtime.tensorflow()
+    leaves: list[Any] = [part] if tf is None else tf.nest.flatten(part)
+    return leaves
+
+
+def _nbytes(leaf: Any) -> int:
+    """Return the bytes of an array or a tensor; 0 for all else, such as a variable, which a step may change."""
+    tf = tf_runtime.tensorflow()
+    if tf is not None and isinstance(leaf, tf.Tensor):
+        return tf_runtime.tensor_bytes(leaf)
+    return leaf.nbytes if isinstance(leaf, np.ndarray) else 0
+
+
+def _with_copies(call: partial[Any], moved: Sequence[Any]) -> partial[Any]:
+    """Return the call with copies of these of its arrays and tensors; one that is passed twice stays the same twice."""
+    copies = {id(leaf): tf_runtime.copied(leaf) for leaf in moved}
+
+    def copy(part: Any) -> Any:
+        leaves, tf = _leaves(part), tf_runtime.tensorflow()
+        if copies.keys().isdisjoint(map(id, leaves)):
+            return part
+        changed = [copies.get(id(leaf), leaf) for leaf in leaves]
+        return changed[0] if tf is None else tf.nest.pack_sequence_as(part, changed)
+
+    return partial(call.func, *map(copy, call.args), **{name: copy(part) for name, part in call.keywords.items()})
+
+
 # The ``bench`` fixture: it hands the step of a benchmark to the launch that the process was forked for
 
 
@@ -291,6 +377,8 @@ class Bench(ABC, Generic[Request]):
         Use it for steps that happen once: to build, trace, load or convert a model, or to run a first epoch.
         Arguments, keywords and errors are those of ``bench``.
         """
+        if keywords.get(CACHE):
+            self.refuse(f"bench.once: {CACHE}= has no effect on a step that runs once; leave it out")
         self.facts[ONCE] = True
         self(step, *arguments, **keywords)
 
@@ -367,6 +455,17 @@ class Bench(ABC, Generic[Request]):
         """
         self.refuse("it loops by itself and only reports a time, so there is no step to run here")
 
+    def in_cache(self, call: Step, cold: tuple[float, int]) -> Step:
+        """Return the step with calls that find the cache as the benchmark asks for, or as by default; note which.
+
+        Args:
+            cold: See `in_cache`.
+        """
+        call, state = in_cache(call, self.facts.get(CACHE), *cold)
+        if state:
+            self.facts[CACHE] = state
+        return call
+
     def block(self, call: Step) -> Block:
         """Return a block of this step."""
         if isinstance(call, PreparedStep):
@@ -396,6 +495,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             return
         first = self._first_call(block)
         self._note_peak()
+        call = self.in_cache(call, self.request.cold)
+        block = self.block(call)
         isolation.keep_freed_memory()
         waiting: float | None
         began, ready = time.perf_counter_ns(), ReadyTime()

@@ -254,6 +254,8 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
 
 STEP = "step"
 """The name of the marks in a profile."""
+_UNWATCHED_SECONDS = 0.01
+"""A step that repeats for its energy waits for the device once in so many seconds."""
 
 
 class ProfilingLaunch(Bench[protocol.ProfileCase]):
@@ -265,11 +267,14 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
     def serve(self, call: Step) -> None:
         block = self.block(call)
         if self.facts.get(ONCE):
+            self._repeat(block, 0.0, 1.0)
             self._profile_once(block)
             return
         call()
         block.wait()
+        block = self.block(self.in_cache(call, self.request.cold))
         iteration, _ = warm_up(block, *self.request.warmup)
+        self._repeat(block, self.request.energy, iteration)
         fewest, most = self.request.steps
         # Readers of a profile leave out its first step.
         wanted = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))
@@ -280,6 +285,19 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
                     step()
                     block.wait()
         self.channel.send(protocol.Profiled())
+
+    def _repeat(self, block: Block, seconds: float, iteration: float) -> None:
+        """Repeat the step between two messages, if asked to, while the controller reads the GPUs' counters of energy."""
+        if not self.request.energy:
+            return
+        self.channel.send(protocol.Reached())
+        self.channel.receive(protocol.Begin)
+        at_once = max(1, round(_UNWATCHED_SECONDS / (iteration + (block.untimed or 0))))
+        calls, began = 0, time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            block(at_once)
+            calls += at_once
+        self.channel.send(protocol.Sampled(calls, time.perf_counter() - began, 0, {}, {}))
 
     def _profile_once(self, block: Block) -> None:
         """Profile the only call as the second step. Readers leave out the first, which is empty."""

@@ -7,6 +7,7 @@ No other module uses private parts of TensorFlow.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import importlib.util
@@ -210,6 +211,53 @@ def tensor_bytes(tensor: Any) -> int:
         return int(tensor.shape.num_elements()) * int(tensor.dtype.size) if hasattr(tensor, "numpy") else 0
     except (TypeError, ValueError):
         return 0
+
+
+_L2 = 38
+"""CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE."""
+
+
+def cache_bytes(on_gpu: bool, processors: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Return the size of the largest L2 of TensorFlow's GPUs, or of the last cache of this process's processors.
+
+    It is 0 where the system does not report it.
+    """
+    if not on_gpu:
+        cpu = min(os.sched_getaffinity(0))
+        files = processors.glob(f"cpu{cpu}/cache/index*/size")
+        return max((int(file.read_text().strip().removesuffix("K")) << 10 for file in files), default=0)
+    size, device = ctypes.c_int(), ctypes.c_int()
+    sizes = [0]
+    with contextlib.suppress(OSError):  # no driver of NVIDIA
+        cuda = ctypes.CDLL("libcuda.so.1")  # TensorFlow has initialised it
+        for ordinal in range(len(gpus())):
+            if cuda.cuDeviceGet(ctypes.byref(device), ordinal) == 0:
+                sizes.append(0 if cuda.cuDeviceGetAttribute(ctypes.byref(size), _L2, device) else size.value)
+    return max(sizes)
+
+
+def copied(part: Any) -> Any:
+    """Return a copy of a tensor, on its device, or of an array."""
+    if isinstance(part, np.ndarray):
+        return part.copy()
+    tf = required()
+    with tf.device(part.device):
+        return tf.constant(part.numpy())  # an identity would share its buffer
+
+
+def flushing(size: int, on_gpu: bool) -> Callable[[], object]:
+    """Return a function that writes a buffer of this many bytes, and waits until that is done."""
+    if not on_gpu:
+        buffer = np.zeros(size // 8 + 1)
+        return lambda: np.add(buffer, 1, out=buffer)  # a fill would bypass the caches
+    tf, synchronise = required(), required().test.experimental.sync_devices
+
+    def flush() -> None:
+        with tf.device("GPU:0"):
+            tf.fill([size // 4 + 1], 1.0)
+        synchronise()
+
+    return flush
 
 
 class Part(NamedTuple):

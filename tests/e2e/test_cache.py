@@ -1,0 +1,43 @@
+"""A cold cache is measurably slower than a warm one, by copies of the arguments and by flushes; and two sides have the same."""
+
+import pytest
+
+from tests.e2e.project import Project
+
+READS = """
+    import tensorflow as tf
+    from tfbench import Axis, Level, across
+
+    CACHE = Axis("cache", Level("warm"), Level("cold"))
+    add_up = tf.function(lambda x: tf.reduce_sum(x), jit_compile=False)
+
+    @across(CACHE)
+    def test_argument(bench, variant):
+        bench(add_up, tf.ones([1 << 20]), cache=variant["cache"])
+
+    @across(CACHE)
+    def test_closure(bench, variant):
+        x = tf.ones([1 << 20])
+        bench(lambda: add_up(x), cache=variant["cache"])
+
+    @across(CACHE)
+    def test_usual(bench, variant):
+        bench(add_up, tf.ones([1 << 20]))
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.tensorflow
+def test_a_read_that_fits_into_the_cache_is_slower_where_the_cache_is_cold(project: Project):
+    project.write(READS)
+    done = project.run()
+    assert done.code == 0, done.output
+    cold = {
+        row["case"].partition("::")[2]: row for row in done.report["variant_results"] if row["case"] != row["reference"]
+    }
+    for workload in ("test_argument", "test_closure"):
+        row = cold[f"{workload}[cache=cold]"]
+        assert row["ratio"]["low"] > 1.05, row
+        assert row["facts"]["cache"] == "cold"
+    assert "cache" not in cold["test_usual[cache=cold]"]["facts"]
+    assert done.reason("test_argument[cache=cold]").endswith("; cold cache")

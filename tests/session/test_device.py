@@ -1,0 +1,99 @@
+"""Device time and energy of both sides: a whole session whose driver and processes follow a script."""
+
+import sys
+from contextlib import closing
+
+import pytest
+
+from tests.fakes import worker
+from tests.fakes.nvml import UUIDS, Device, library
+from tests.fakes.suites import one_file
+from tfbench.model import Case, Outcome
+from tfbench.policy import preset
+from tfbench.race.process_launcher import Processors
+from tfbench.ruling import grave
+from tfbench.session.request import RunRequest
+from tfbench.session.session import Session
+
+NAME = "t.py::test_a"
+CASE = Case(NAME, "test_a", NAME)
+POLICY = preset("quick")
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """Returns a function that measures the case on a GPU that takes 1 J per reading, and returns the rows of its metrics."""
+
+    def run(policy=POLICY, script=None, energy=True, **changes):
+        joules = [1000 * reading for reading in range(1000)] if energy else None
+        monkeypatch.setitem(sys.modules, "pynvml", library(Device(UUIDS[1], energy=joules)))
+        script = {"seconds": 1e-4, "kernel": 800} if script is None else script
+        executable = worker.install(tmp_path, cases={NAME: script})
+        request = RunRequest(
+            tmp_path, one_file(tmp_path), policy, Processors((0,), (0,)), executable, tmp_path / "data", (), device="gpu",
+            gpus=("0",), suite_cases=(CASE,), collected=frozenset({NAME}), **changes,
+        )  # fmt: skip
+        with closing(Session.assemble(request, [CASE])) as session:
+            result = session.runs.result(CASE)
+        return result, {row.metric: row for row in result.rows}
+
+    return run
+
+
+def test_without_another_side_both_are_reported(measured):
+    result, rows = measured()
+    found, energy = rows["device_time"], rows["energy"]
+    assert (found.outcome, found.unit, found.launches) == (Outcome.NEW, "s", 1)
+    assert found.values == (None, pytest.approx(800e-6))
+    assert (energy.outcome, energy.unit) == (Outcome.NEW, "J")
+    assert energy.values[1] == pytest.approx(0.01, rel=0.5)  # 100 calls between two or three readings
+    assert result.variant_result.facts["device_share"] == pytest.approx(800 / 900)
+    assert not result.why
+
+
+def test_the_same_on_both_sides_is_unchanged_with_an_interval(measured):
+    _, rows = measured(against="self")
+    found = rows["device_time"]
+    assert (found.outcome, found.launches) == (Outcome.UNCHANGED, POLICY.device_launches)
+    assert found.ratio.low < 1 < found.ratio.high
+    assert found.values == (pytest.approx(800e-6), pytest.approx(800e-6))
+    assert "800 µs before, 800 µs now (interval" in found.reason.message
+
+
+def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
+    result, rows = measured(against="env:KERNEL=400")
+    found = rows["device_time"]
+    assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, "not-gated")
+    assert found.reason.message.startswith("reported, and gated under --gate-device only: 400 µs before, 800 µs now")
+    assert found.ratio.low > 1.5
+    for strict in (False, True):
+        assert "device_time" not in [row.metric for row in grave(result.rows, strict)]
+
+    result, rows = measured(against="env:KERNEL=400", policy=POLICY.with_device_gate(0.05))
+    found = rows["device_time"]
+    assert found.outcome is Outcome.REGRESSED
+    assert found.reason.message.endswith("found twice")
+    assert found in result.failures
+
+
+def test_less_device_time_is_improved(measured):
+    _, rows = measured(against="env:KERNEL=800", script={"seconds": 1e-4, "kernel": 400})
+    assert rows["device_time"].outcome is Outcome.IMPROVED
+
+
+def test_a_driver_without_a_counter_of_energy_leaves_device_time(measured):
+    _, rows = measured(energy=False)
+    assert "device_time" in rows
+    assert "energy" not in rows
+
+
+def test_a_profile_that_was_not_taken_costs_no_verdict(measured):
+    result, rows = measured(script={"seconds": 1e-4}, against="self")
+    assert rows.keys().isdisjoint({"device_time", "energy"})
+    assert rows["time"].outcome is Outcome.UNCHANGED
+    assert result.why[0].startswith("profile: not taken: the profiler wrote no file")
+
+
+def test_a_host_bound_case_is_noted_with_a_side_as_well(measured):
+    result, _ = measured(against="env:KERNEL=100", script={"seconds": 1e-4, "kernel": 100})
+    assert result.why == ("host-bound: the device works in 11% of a step",)
