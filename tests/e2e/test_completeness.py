@@ -243,7 +243,7 @@ def test_a_plugin_that_measuring_processes_lack_is_named_with_the_fix(project):
     project.write("def test_mine(bench, theirs): bench(sum, theirs)\nasync def test_async(bench): bench(sum, [1])\n")
     project.write("", "conftest.py")  # its folder is then importable
     done = project.run("-p", "their_plugin", "-p", "no:randomly")
-    fix = "name the plugin's module in the conftest.py of the root"
+    fix = "name the plugin's entry point or module in the conftest.py of the root"
     assert done.reason("test_mine").startswith("fixture 'theirs' not found; "), done.output
     assert fix in done.reason("test_mine")
     assert fix in done.reason("test_async")

@@ -29,7 +29,7 @@ STATS = (
 CALLS = "a race calls the function many times and in several processes, so a test must not count its calls"
 """What a failed assertion after the calls may be about."""
 PLUGINS = (
-    "measuring processes load no plugins of pytest: name the plugin, as its entry point is called, in the conftest.py of "
+    "measuring processes load no plugins of pytest: name the plugin's entry point or module in the conftest.py of "
     'the root, such as pytest_plugins = ["pytest_mock", "asyncio"]'
 )
 """What to do about a fixture of another plugin, and about an async function."""
