@@ -128,7 +128,7 @@ SLOW = """
     @no_leak
     def test_second(bench):
         def step():
-            time.sleep(1)
+            time.sleep(0.4)
             kept.append(np.ones(64_000))
             return kept[-1]
 
@@ -141,7 +141,7 @@ SLOW = """
         values = np.ones((2, 8)), np.ones((2, 1))  # fit itself keeps 1 kB of each call, and traces three functions
 
         def step():
-            for _ in range(100):
+            for _ in range(40):
                 model.train_on_batch(*values)
             return model.weights[0]
 

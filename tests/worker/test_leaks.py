@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -120,3 +121,16 @@ def test_the_lines_that_allocate_most_are_named(found):
     (place, size), *_ = found["sites"]["sites"].items()
     assert place.startswith("<string>:")
     assert size == pytest.approx(1 << 19, rel=0.1)
+
+
+def test_calls_that_are_slow_while_allocations_are_recorded_are_few():
+    kept, calls = [], []
+
+    def step():
+        calls.append(1)
+        time.sleep(0.05)
+        kept.append(bytearray(100_000))
+
+    (place,) = Leaks()._sites(step, 10, 0.12)
+    assert place.startswith("test_leaks.py:")
+    assert 2 <= len(calls) <= 3

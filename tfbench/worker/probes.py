@@ -23,6 +23,7 @@ import math
 import os
 import re
 import sys
+import time
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -295,7 +296,7 @@ class Leaks(Probe):
         self._found = {kind: value for kind, value in known if not math.isnan(value)}
         memory = (self._found.get(kind, 0.0) for kind in ("bytes", "objects"))
         if request.limits and any(grown > limit for grown, limit in zip(memory, request.limits, strict=True)):
-            self._found["sites"] = self._sites(call, min(calls, _TEN))
+            self._found["sites"] = self._sites(call, min(calls, _TEN), request.seconds[1])
         self._found["calls"] = calls * windows
 
     def _traced(self, name: str, graph: object, seconds: float) -> None:
@@ -313,14 +314,17 @@ class Leaks(Probe):
             row[3:5] = [len(os.listdir(folder)) for folder in _FOLDERS]
         row[5] = self._traces
 
-    def _sites(self, call: Callable[[], object], calls: int) -> dict[str, float]:
+    def _sites(self, call: Callable[[], object], calls: int, seconds: float) -> dict[str, float]:
         """Return the lines of code whose memory grows most -> bytes per call.
 
-        A line is the innermost one outside of installed packages, or else the innermost one.
+        Recorded calls may take thirty times as long, so there are fewer of them than ``calls`` if they would take more than
+        these ``seconds``. A line is the innermost one outside of installed packages, or else the innermost one.
         """
         tracemalloc.start(_FRAMES)
         try:
+            began = time.monotonic()
             call()
+            calls = max(1, min(calls, int(seconds / (time.monotonic() - began + 1e-9))))
             gc.collect()
             before = tracemalloc.take_snapshot()
             for _ in range(calls):
