@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from tfbench.worker.probes import Leaks
+
 STEPS = """
     import itertools, json, os, resource, sys, threading, time
     import numpy as np
