@@ -13,8 +13,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from tfbench.doctor.calibration import RACED, SAVED, CalibrationTrial, Journal, slowdown_text
-from tfbench.doctor.calibration import tally
+from tfbench.doctor.calibration import RACED, SAVED, CalibrationTrial, Journal, slowdown_text, tally
 
 FOLDER = Path(__file__).parent
 INK, ACCENT, GREY = "#1f2933", "#c2410c", "#9aa5b1"

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
+from tfbench.model import short_name
 from tfbench.policy import preset
 from tfbench.profiles.folders import named
 from tfbench.race.launch import Entrant
@@ -83,7 +84,7 @@ def _read(console: Console, arguments: argparse.Namespace) -> int:
         if BASELINE in found.profiles:
             console.print(attributed(found.attribution, found.why))
         for side, tables in found.profiles.items():
-            title = f"{kept.case.rpartition('::')[2]}, {side}: {kept.sides[side]}"
+            title = f"{short_name(kept.case)}, {side}: {kept.sides[side]}"
             console.print(sections(title, tables))
         console.print(Text(f"\ncomplete tables: {kept.folder}\n"))
     console.print(command("tensorboard", "--logdir", arguments.profile))

@@ -436,7 +436,7 @@ def jobs_of(parts: Sequence[tuple[tuple[str, ...], float]], make: Callable[..., 
     """Yield the job of each part of a suite.
 
     Args:
-        make: Makes a job from its own fields; those that all jobs share are given.
+        make: Makes a job from the fields that differ between jobs.
         when: Time of the plan, which begins the identity of each job in a history.
 
     Raises:

@@ -99,7 +99,7 @@ class Case:
     def named(cls, name: str) -> Case:
         """Return a case of which only the name is known."""
         function = name.partition("[")[0]
-        return cls(name, function.rpartition("::")[2], function)
+        return cls(name, short_name(function), function)
 
     @property
     def levels(self) -> dict[str, str]:

@@ -184,15 +184,16 @@ class Display:
     def __init__(self, reporter: Any) -> None:
         self._reporter = reporter
         self._file = _duplicate(reporter._tw._file) if reporter else None
-        self._logged: set[str] | None = None if reporter and reporter.isatty else set()
+        self._is_terminal = bool(reporter and reporter.isatty)
+        self._logged = set[str]()
         self._live: Live | None = None
         self._began = time.monotonic()
 
     def __call__(self, progress: RunProgress) -> None:
         if self._file is None:
             return
-        if self._logged is not None:
-            self._log(self._file, progress, self._logged)
+        if not self._is_terminal:
+            self._log(self._file, progress)
             return
         if self._live is None:
             # pytest would capture a newline of the reporter. Without a current file it prints the file name again.
@@ -203,11 +204,11 @@ class Display:
             self._live.start()
         self._live.update(self._line(progress), refresh=True)
 
-    def _log(self, file: IO[str], progress: RunProgress, logged: set[str]) -> None:
+    def _log(self, file: IO[str], progress: RunProgress) -> None:
         race = progress.race
-        if race is None or not race.is_long or progress.text in logged:
+        if race is None or not race.is_long or progress.text in self._logged:
             return
-        logged.add(progress.text)
+        self._logged.add(progress.text)
         each = race.wall_seconds / len(race.all_launches)
         name = short_name(progress.text)
         file.write(f"\n{harmless(name)}: a launch takes {each:.0f} s, so this race may take {race.limit:.0f} s\n")

@@ -85,7 +85,7 @@ class OpenLaunch(Protocol):
 
     @property
     def clocks(self) -> Mapping[int, tuple[float, ...]]:
-        """Entrant -> mean clock of the GPU in each of its rounds, MHz. Without those that it was not read for."""
+        """Entrant -> mean clock of the GPU in each of its rounds, MHz. An entrant whose clock was not read is absent."""
 
     def kill(self) -> None:
         """End all processes at once. It never raises."""

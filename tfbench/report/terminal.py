@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import TIME, Case, Outcome, Ratio, ReasonCode, Report, VariantResult
+from tfbench.model import TIME, Case, Outcome, Ratio, ReasonCode, Report, VariantResult, short_name
 from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
 from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, break_name, table
 from tfbench.report.summary import (
@@ -294,7 +294,7 @@ def _costs(report: Report) -> list[str]:
     lines = [f"time: {', '.join(words)}"]
     if total > _LONG_SECONDS and len(report.seconds_by_case) > 1:
         cases = _dearest(report.seconds_by_case)[:_COSTLY_CASES]
-        costs = [f"{name.rpartition('::')[2]} {report.seconds_by_case[name]:.0f} s" for name in cases]
+        costs = [f"{short_name(name)} {report.seconds_by_case[name]:.0f} s" for name in cases]
         lines.append(f"most expensive cases: {', '.join(costs)}")
     return lines
 
