@@ -150,11 +150,11 @@ def test_an_entrant_that_breaks_is_named_with_its_reason(launcher, at, does, err
     assert raced(opened, [entrants[0], replace(entrants[1], case=case(FINE))])  # the zygotes still work
 
 
-def prepared(launcher, entrants, **how):
+def prepared(launcher, entrants, order=(0, 1), **how):
     """Returns what the preparation of one launch ends in, by entrant."""
     launch = launcher.open(entrants, 0)
     try:
-        return launch.prepare((0, 1), **how)
+        return launch.prepare(order, **how)
     finally:
         launch.kill()
 
@@ -732,12 +732,8 @@ def test_sides_that_hang_share_one_time_limit(launcher):
     """A step that never returns on either side costs one wait, not one for each process."""
     hangs = {"at": "meeting", "does": "hang", "meets": 2}
     opened, entrants = launcher(hangs, IMPATIENT, fine=hangs)
-    launch = opened.open(entrants, 0)
     began = time.monotonic()
-    try:
-        found = launch.prepare((0, 1))
-    finally:
-        launch.kill()
+    found = prepared(opened, entrants)
     assert all(isinstance(one, WorkerHung) for one in found.values())
     assert time.monotonic() - began < 1.8 * IMPATIENT.setup_seconds
 
@@ -746,12 +742,8 @@ def test_a_side_that_hangs_ends_a_launch_whose_sides_prepare_one_after_the_other
     hangs = {"at": "set-up", "does": "hang"}
     opened, entrants = launcher(hangs, IMPATIENT, fine=hangs)
     entrants = [replace(entrant, case=replace(entrant.case, alone=True)) for entrant in entrants]
-    launch = opened.open(entrants, 0)
     began = time.monotonic()
-    try:
-        found = launch.prepare((1, 0))
-    finally:
-        launch.kill()
+    found = prepared(opened, entrants, (1, 0))
     assert list(found) == [1]
     assert isinstance(found[1], WorkerHung)
     assert time.monotonic() - began < 1.8 * IMPATIENT.setup_seconds
