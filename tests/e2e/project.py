@@ -29,6 +29,14 @@ class Done:
     output: str
     report: dict = field(default_factory=dict)
 
+    @property
+    def sound(self) -> bool:
+        """Whether the run passed, or did not only because a busy machine left cases undecided."""
+        undecided = {"not-decided", "not-confirmed", "disturbed", "tail-not-decided"}
+        rows = [row for row in self.report.get("verdicts", []) if row["outcome"] == "inconclusive"]
+        noisy = bool(rows) and all(row["reason"]["code"] in undecided for row in rows)
+        return self.code == 0 or (self.code == 1 and noisy and "\ninconclusive: " in self.output)
+
     def outcomes(self) -> dict[str, str]:
         """Case (without its file) -> outcome of its time."""
         rows = self.report["verdicts"]

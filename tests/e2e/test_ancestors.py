@@ -14,13 +14,14 @@ BENCHMARK = """
 
     {before}
     import tensorflow as tf
+    from tests.fakes.steps import taking
 
     PIDS = pathlib.Path("pids")
 
     def test_add(bench):
         with PIDS.open("a") as file:
             file.write(f"{{os.getppid()}} {{pathlib.Path(f'/proc/{{os.getppid()}}/stat').read_text().split()[3]}}\\n")
-        bench(tf.add, tf.ones([8]), tf.ones([8]))
+        bench(taking(bench, 1e-5))
 """
 
 

@@ -1,5 +1,7 @@
 """Start one measuring process per side instead of six and time fewer rounds, for tests that are not about small differences.
 
+A step with a real clock can end as undecided then: such tests script the clock, or ask whether the run is `Done.sound`.
+
 Ancestors are forks of a process with TensorFlow, see `tests.fakes.preloaded`.
 
 As a plugin: ``pytest -p tests.fakes.cheap``. As a program in place of ``tfbench``: ``python -m tests.fakes.cheap gate …``.
