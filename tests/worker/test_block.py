@@ -129,6 +129,23 @@ def test_warm_up_gives_up_at_its_limit():
     assert clock.now * 1e-9 < 0.5
 
 
+def test_a_long_step_is_called_once_to_be_warm_and_once_after_a_rest(monkeypatch):
+    clock, calls = Clock(), []
+
+    def step():
+        calls.append(clock.now)
+        clock.now += 2_000_000_000
+
+    monkeypatch.setattr(block_module.time, "sleep", lambda seconds: None)
+    block = Block(step, None, clock)
+    iteration, waiting = warm_up(block, 0.03, 0.5, 0.02)
+    assert iteration == pytest.approx(2.0)
+    assert waiting > 1  # it uses no processor
+    assert len(calls) == 1
+    assert waits_ahead(block, 0.03, iteration) is None
+    assert len(calls) == 2
+
+
 def test_spins_take_about_as_long_as_asked():
     turns = spins_for(2e6, time.perf_counter_ns)
     took = []

@@ -506,7 +506,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         by_system = self.clock is time.perf_counter_ns and untimed is None
         ahead = not on_device and works_on()
         may_wait = not on_device and by_system and waited > _WAITS
-        paced = waits_ahead(block, self.request.warmup[0]) if may_wait else None
+        paced = waits_ahead(block, self.request.warmup[0], iteration) if may_wait else None
         if ahead or paced:
             iteration = paced or pace(block, self.request.warmup[0])
         by_processor = by_system and len(self.request.cpus) == 1 and not on_device

@@ -295,15 +295,17 @@ def gc_disabled() -> Iterator[None]:
 def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[float, float]:
     """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
 
-    Two windows take ``seconds``. A step that takes longer than ``limit`` runs once. Returns the median seconds of an iteration in the last window, and the median of the
-    time in which the process did not run, as a fraction of its processor time.
+    Two windows take ``seconds``. A step that takes longer than ``limit`` runs once. Returns the median seconds of an iteration
+    in the last window, and the median of the time in which the process did not run, as a fraction of its processor time.
 
     Raises:
         BenchmarkError: The clock stands still or goes back.
     """
     clock = block.clock
-    began = clock()
-    size = _block_size(block, limit)
+    began, used = clock(), time.process_time_ns()
+    size, taken = _block_size(block, limit)
+    if taken > limit * 1e9:
+        return taken * 1e-9, taken / max(1, time.process_time_ns() - used) - 1
     previous = math.inf
     waiting: list[float] = []
     while True:
@@ -364,7 +366,7 @@ def works_on() -> bool:
     return time.process_time_ns() - used > _BUSY * _REST * 1e9
 
 
-def waits_ahead(block: Block, seconds: float) -> float | None:
+def waits_ahead(block: Block, seconds: float, iteration: float = 0.0) -> float | None:
     """Return the seconds of a call in succession, if calls after a rest are faster because their waits have gone on.
 
     Otherwise the answer is ``None``.
@@ -373,15 +375,17 @@ def waits_ahead(block: Block, seconds: float) -> float | None:
 
     Args:
         seconds: Of calls in succession to compare with. The rests take at most five times as long, or as long as a call.
+        iteration: Seconds of a call in succession, as the warm-up found. One as long as ``seconds`` is not measured again.
     """
-    before = pace(block, seconds)
+    before = iteration if iteration > seconds else pace(block, seconds)
     calls = max(1, min(_RESTED, int(seconds / before)))
     rested = 0
     for _ in range(calls):
         time.sleep(before)
         began, ended = block(1)
         rested += ended - began
-    return before if rested * 1e-9 < _FASTER * calls * min(before, pace(block, seconds)) else None
+    limit = rested * 1e-9 / (_FASTER * calls)
+    return before if limit < before and limit < pace(block, seconds) else None
 
 
 def pace(block: Block, seconds: float) -> float:
@@ -398,19 +402,20 @@ def pace(block: Block, seconds: float) -> float:
     return fmean(times) * 1e-9
 
 
-def _block_size(block: Block, limit: float) -> int:
-    """Return the iterations that take about 0.1 ms.
+def _block_size(block: Block, limit: float) -> tuple[int, float]:
+    """Return the iterations that take about 0.1 ms, and the nanoseconds of one, or 0 if none had to run.
 
     Raises:
         BenchmarkError: The clock goes back, or stands still for ``limit`` seconds of the system's clock.
     """
     if block.untimed is not None:
-        return 1
+        return 1, 0.0
     calls, began = 1, time.monotonic()
     while True:
         first, last = block(calls)
         if last > first:
-            return max(1, int(1e5 * calls / (last - first)))
+            taken = (last - first) / calls
+            return max(1, int(1e5 / taken)), taken
         if last < first or time.monotonic() - began > limit:
             raise BenchmarkError(_NO_CLOCK)
         calls *= 2  # a coarse clock needs more calls
