@@ -9,11 +9,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tfbench import ruling  # noqa: E402
 from tfbench.fleet import jobs  # noqa: E402
 from tfbench.report import json_format  # noqa: E402
 from tfbench.storage import baselines, history  # noqa: E402
 
-FORMATS = {"report": json_format, "job": jobs, "baseline": baselines, "history": history}
+FORMATS = {"report": json_format, "job": jobs, "baseline": baselines, "history": history, "accepted": ruling}
 TARGET = ROOT / "tfbench" / "schemas"
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import datetime
 import enum
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from tfbench.errors import UsageError
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import TIME, Outcome, ReasonCode, Report, Verdict
+from tfbench.model import JSON, TIME, Outcome, ReasonCode, Report, Verdict
+from tfbench.model.formats import Amount, FormError, Name, Text, convert, json_schema
 from tfbench.model.words import counted
 from tfbench.policy import Policy
 from tfbench.untrusted import brief, plural
@@ -243,29 +245,25 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
 # Accepted regressions
 
 
-_KEYS: dict[str, Any] = {
-    "case": str,
-    "metric": str,
-    "up_to": (int, float),
-    "gone": bool,
-    "reason": str,
-    "until": datetime.date,
-}
-
-
 @dataclass(frozen=True)
 class Entry:
-    """One accepted regression."""
+    """One accepted regression, as files have it."""
 
-    case: str
-    reason: str
+    case: Name
+    reason: Annotated[Text, Meta(min_length=1)]
     until: datetime.date
     """The last day on which it is valid."""
-    metric: str = TIME
-    up_to: float = math.inf
-    """The largest accepted ratio of times, or the largest accepted value of another metric."""
+    metric: Name = TIME
+    up_to: Amount | None = None
+    """The largest accepted ratio of times, or the largest accepted value of another metric, where ``None`` accepts any."""
     gone: bool = False
     """Whether the entry accepts that the case is missing, and nothing else."""
+
+    def __post_init__(self) -> None:
+        if self.gone and (self.metric != TIME or self.up_to is not None):
+            raise ValueError("gone excludes metric and up_to")
+        if not self.gone and self.metric == TIME and self.up_to is None:
+            raise ValueError("up_to, the largest accepted ratio, is missing; write for example up_to = 1.08")
 
     def covers(self, verdict: Verdict) -> bool:
         """Return whether this entry accepts the verdict, without regard to its expiry date."""
@@ -277,7 +275,7 @@ class Entry:
             return False
         ratio = verdict.ratio.center if verdict.ratio else None
         value = verdict.values[1] if verdict.values else ratio
-        return self.up_to == math.inf or (value is not None and value <= self.up_to)
+        return self.up_to is None or (value is not None and value <= self.up_to)
 
 
 @dataclass(frozen=True)
@@ -290,8 +288,25 @@ class Accepted:
     """Expired and unused entries, one sentence each. They fail the gate until they are removed."""
 
 
-def entries(content: Mapping[str, Any], name: str) -> list[Entry]:
-    """Parse and check the content of a file.
+@dataclass(frozen=True)
+class Acceptances:
+    """A file of accepted regressions."""
+
+    accept: tuple[Entry, ...]
+
+    def __post_init__(self) -> None:
+        keys = Counter((entry.case, entry.metric, entry.gone) for entry in self.accept)
+        if twice := next((key[0] for key, times in keys.items() if times > 1), ""):
+            raise ValueError(f"{brief(twice)} is there twice; keep one of the two")
+
+
+def schema() -> JSON:
+    """Return the JSON Schema of files of accepted regressions."""
+    return json_schema("tfbench-accepted/1", "Accepted regressions, as people write them in TOML.", Acceptances)
+
+
+def acceptances(content: Mapping[str, Any], name: str) -> Acceptances:
+    """Check the content of a file that people write, which has no unknown key.
 
     Raises:
         UsageError: An entry is invalid; the message has its number.
@@ -299,38 +314,32 @@ def entries(content: Mapping[str, Any], name: str) -> list[Entry]:
     rows = content.get("accept", [])
     if set(content) - {"accept"} or not isinstance(rows, list):
         raise UsageError(f"{brief(name)}: only [[accept]] tables are allowed")
-    found = [_entry(row, f"{brief(name)}, entry {number}") for number, row in enumerate(rows, 1)]
-    keys = Counter((one.case, one.metric, one.gone) for one in found)
-    if twice := next((key[0] for key, times in keys.items() if times > 1), ""):
-        raise UsageError(f"{brief(name)} has {brief(twice)} twice; keep one of the two")
-    return found
+    accepted = [_entry(row, f"{brief(name)}, entry {number}") for number, row in enumerate(rows, 1)]
+    try:
+        return Acceptances(tuple(accepted))
+    except ValueError as error:
+        raise UsageError(f"{brief(name)}: {error}") from None
 
 
 def _entry(row: Any, where: str) -> Entry:
     if not isinstance(row, dict):
         raise UsageError(f"{where} is not a table")
-    for key, value in row.items():
-        if key not in _KEYS:
-            raise UsageError(f"{where} has the unknown key {brief(repr(key))}; valid keys: {', '.join(_KEYS)}")
-        wrong = (isinstance(value, bool) and _KEYS[key] is not bool) or isinstance(value, datetime.datetime)
-        if key == "up_to" and not wrong and isinstance(value, (int, float)):
-            wrong = not 0 <= value < math.inf  # an infinite one would accept everything
-        if wrong or not isinstance(value, _KEYS[key]):
-            raise UsageError(f"{where}: {key} = {brief(repr(value), 80)} is invalid{_FIXES.get(key, '')}")
-    for key in ("case", "reason", "until"):
-        if not row.get(key):
-            raise UsageError(f"{where} lacks {key!r}{_FIXES[key]}")
-    if row.get("gone") and {"metric", "up_to"} & set(row):
-        raise UsageError(f"{where}: gone excludes metric and up_to")
-    if not row.get("gone") and row.get("metric", TIME) == TIME and "up_to" not in row:
-        raise UsageError(f"{where} lacks 'up_to', the largest accepted ratio; write for example up_to = 1.08")
-    return Entry(**row)
+    valid = [field.name for field in fields(Entry)]
+    if unknown := [key for key in row if key not in valid]:
+        raise UsageError(f"{where} has the unknown key {brief(repr(unknown[0]))}; valid keys: {', '.join(valid)}")
+    if missing := [key for key in _FIXES if not row.get(key)]:
+        raise UsageError(f"{where} lacks {missing[0]!r}; {_FIXES[missing[0]]}")
+    try:
+        return convert(Entry, row)
+    except FormError as error:
+        fix = f"; {_FIXES[error.place]}" if error.place in _FIXES else ""
+        raise UsageError(f"{where}: {error if error.place else error.what}{fix}") from None
 
 
 _FIXES = {
-    "until": "; write the last valid day, for example until = 2027-01-31",
-    "reason": "; state why the regression is accepted",
-    "case": "; write the full name from the report",
+    "case": "write the full name from the report",
+    "reason": "state why the regression is accepted",
+    "until": "write the last valid day, for example until = 2027-01-31",
 }
 
 

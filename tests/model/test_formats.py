@@ -1,5 +1,6 @@
 """File formats: their published schemas follow from the classes, and errors name the place."""
 
+import datetime
 import json
 import runpy
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from tfbench.fleet.jobs import FleetFolder
 from tfbench.model import Ratio
 from tfbench.model.formats import Cost, Name, Record, Seconds, convert, line, plain, read
 from tfbench.report import json_format
+from tfbench.report.artifact import as_json
+from tfbench.ruling import Entry
 from tfbench.storage.baselines import Baselines
 from tfbench.storage.history import History
 
@@ -30,7 +33,7 @@ def test_the_published_schemas_are_those_of_the_classes():
     written = runpy.run_path(str(ROOT / "docs" / "schemas.py"))["texts"]()
     assert {path: path.read_text() for path in SCHEMAS.iterdir()} == written
     identities = {json.loads(text)["$id"] for text in written.values()}
-    assert identities == {f"urn:tfbench-{name}:1" for name in ("report", "job", "baseline", "history")}
+    assert identities == {f"urn:tfbench-{name}:1" for name in ("report", "job", "baseline", "history", "accepted")}
 
 
 def files(folder):
@@ -42,6 +45,7 @@ def files(folder):
     yield "report", json_format.render(REPORT)
     yield "baseline", Baselines(folder / "baselines").save("first", BASELINE).read_text()
     yield "job", FleetFolder(folder / "fleet").job_file(1).read_text()
+    yield "accepted", as_json([Entry("b/test_x.py::test_x", "agreed", datetime.date(2027, 1, 31), up_to=1.1)])
     yield from (("history", text) for text in lines)
 
 

@@ -120,7 +120,7 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class _FormError(ValueError):
+class FormError(ValueError):
     """Parsed JSON has another form at a place, ``""`` for the top."""
 
     def __init__(self, place: str, what: str) -> None:
@@ -140,13 +140,13 @@ def convert(kind: type[Typed], content: Any) -> Typed:
         raise _placed(error) from None
 
 
-def _placed(error: Exception) -> _FormError:
+def _placed(error: Exception) -> FormError:
     what, _, place = str(error).partition(" - at `")  # msgspec's own form; it names the top by no place
     place = place.replace("`", "").replace("key in $", "a key of $").replace("$.", "").removeprefix("$")
     inner = error.__cause__
-    if isinstance(inner, _FormError):  # of free JSON
-        return _FormError(".".join(part for part in (place, inner.place) if part), inner.what)
-    return _FormError(place, what)
+    if isinstance(inner, FormError):  # of free JSON
+        return FormError(".".join(part for part in (place, inner.place) if part), inner.what)
+    return FormError(place, what)
 
 
 def plain(value: Any) -> Any:

@@ -10,8 +10,6 @@ flagged itself.
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import json
 import os
 import re
@@ -27,8 +25,9 @@ from typing import IO
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import DATA_FOLDER, read_at_most, read_text
 from tfbench.model import Report
+from tfbench.model.formats import convert, plain
 from tfbench.report import json_format
-from tfbench.ruling import Entry, entries
+from tfbench.ruling import Acceptances, Entry, acceptances
 from tfbench.untrusted import brief, described
 
 if sys.version_info >= (3, 11):
@@ -91,14 +90,14 @@ def _texts(path: Path, entries: Sequence[_Entry]) -> dict[str, str]:
     if not 1 <= len(entries) <= FILES:
         raise ReportError(f"{brief(path)} has {len(entries)} files; a run hands on 1 to {FILES}")
     found: dict[str, str] = {}
-    for name, plain, opened in entries:
+    for name, is_plain, opened in entries:
         if not _NAME.fullmatch(name):
             raise ReportError(
                 f"{brief(path)} has a file named {brief(repr(name))}; expected a name such as report-1.json"
             )
         if name in found:
             raise ReportError(f"{brief(path)} has {name} twice")
-        if not plain:
+        if not is_plain:
             raise ReportError(f"{brief(path)}: {name} is not a plain file")
         found[name] = _text(name, opened)
         if sum(map(len, found.values())) > ALL_BYTES:
@@ -173,26 +172,19 @@ def load_accepted(path: Path) -> list[Entry]:
         content = tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:  # the parser has errors beside its own, such as of a date
         raise UsageError(f"{brief(path)} is not TOML: {brief(error)}") from None
-    return entries(content, str(path))
+    return list(acceptances(content, str(path)).accept)
 
 
 def as_json(accepted: Sequence[Entry]) -> str:
-    """Format accepted regressions as JSON, for an artifact. Like their file, it has no key with the default value."""
-    defaults = {field.name: field.default for field in dataclasses.fields(Entry)}
-    rows = [
-        {key: value for key, value in vars(one).items() if value != defaults[key]} | {"until": str(one.until)}
-        for one in accepted
-    ]
-    return json.dumps({"accept": rows}, indent=1) + "\n"
+    """Format accepted regressions as JSON, for an artifact."""
+    return json.dumps(plain(Acceptances(tuple(accepted))), indent=1) + "\n"
 
 
 def _of_json(text: str) -> list[Entry]:
-    content = json_format.load(text, ACCEPTED)
     try:
-        rows = [{**row, "until": datetime.date.fromisoformat(row["until"])} for row in content["accept"]]
-        return entries({"accept": rows}, ACCEPTED)
-    except (TypeError, KeyError, ValueError, UsageError) as error:
-        raise ReportError(f"{ACCEPTED} is invalid: {brief(error)}") from None
+        return list(convert(Acceptances, json_format.load(text, ACCEPTED)).accept)
+    except ValueError as error:
+        raise ReportError(f"{ACCEPTED} is invalid: {error}") from None
 
 
 # Tell which files of a pull request are part of the gate, so that a reader does not trust a gate that it has changed
