@@ -4,7 +4,7 @@
 # make test-all  the same and all other tests, with TensorFlow and with faults
 # make test-rest  what test-all has beyond test
 # make chaos   create the environment, inject faults into real processes, load, kill and fuzz; at most 15 minutes
-# make coverage  run all tests and measure branch coverage, child processes included
+# make coverage  run the tests that measure no time, and measure branch coverage, child processes included
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy
 # make docs    create the environment and build the documentation into build/site; fails on a broken link
@@ -99,7 +99,7 @@ coverage: $(READY)
 	$(info tfbench: running all tests under coverage)
 	@rm -rf .coverage.d && mkdir .coverage.d
 	@TFBENCH_TRACED_WORKERS=1 COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage run \
-		--source=$(CURDIR)/tfbench -m pytest $(PARALLEL) -m "not chaos" $(ARGS)
+		--source=$(CURDIR)/tfbench -m pytest $(PARALLEL) -m "not chaos and not alone" $(ARGS)
 	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -W ignore -m coverage combine --quiet 2> /dev/null
 	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage report
 
