@@ -117,7 +117,7 @@ def content_of(path: Path) -> dict[str, Any]:
 def of_report(path: str, report: Report) -> ResultFile:
     """Convert a report, which has medians and no raw times."""
     side = report.sides.get("contender", {})
-    found = {one.case.name: Timing(one.median_seconds) for one in report.variant_results}
+    found = {result.case.name: Timing(result.median_seconds) for result in report.variant_results}
     return ResultFile(
         path, f"tfbench report, {STATISTICS if found else RATIOS}", "", found,
         _machine(side.get("machine", {}), side.get("python", "")),
@@ -402,7 +402,8 @@ def of_times(file: ResultFile) -> Report:
         policy={"name": file.kind},
         sides={"contender": {"spec": file.path, "machine": dict(file.machine), "packages": dict(file.environment)}},
         verdicts=tuple(
-            Verdict(one.case, Outcome.NEW, measured, launches=one.launches, rounds=one.rounds) for one in results
+            Verdict(result.case, Outcome.NEW, measured, launches=result.launches, rounds=result.rounds)
+            for result in results
         ),
         variant_results=tuple(results),
         rounds=tuple(StoredRounds.of_sample(sample, "contender") for sample in samples.values()),
@@ -564,7 +565,10 @@ def _moved(verdict: Verdict | None) -> bool:
 
 
 def _by_case(report: Report) -> dict[str, Verdict]:
-    return {one.case.name if one.metric == TIME else f"{one.case.name} {one.metric}": one for one in report.verdicts}
+    return {
+        verdict.case.name if verdict.metric == TIME else f"{verdict.case.name} {verdict.metric}": verdict
+        for verdict in report.verdicts
+    }
 
 
 def _cell(verdict: Verdict | None) -> str | Text:

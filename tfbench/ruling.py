@@ -143,10 +143,10 @@ def grave(verdicts: Iterable[Verdict], strict: bool = False) -> list[Verdict]:
     """
     order = list(_RESULTS)
     bad = [
-        one
-        for one in verdicts
-        if result_of(one.outcome) is not Result.PASS and one.reason.code != ReasonCode.NOT_GATED
-        if strict or one.outcome is not Outcome.INCONCLUSIVE or one.metric in DECISIVE
+        verdict
+        for verdict in verdicts
+        if result_of(verdict.outcome) is not Result.PASS and verdict.reason.code != ReasonCode.NOT_GATED
+        if strict or verdict.outcome is not Outcome.INCONCLUSIVE or verdict.metric in DECISIVE
     ]
     return sorted(bad, key=lambda one: order.index(one.outcome))
 
@@ -175,7 +175,7 @@ def rule(
     """
     agreed = {(one.case.name, one.metric) for one in accepted}
     bad = tuple(one for one in grave(report.verdicts, strict) if (one.case.name, one.metric) not in agreed)
-    timed = [one for one in report.verdicts if one.metric == TIME]
+    timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
     gated = "baseline" in report.sides or any(one.outcome is not Outcome.NEW for one in timed)
     shortage = _shortage(report, timed, gated, min_compared)
     found = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
@@ -238,7 +238,9 @@ def _skipped(report: Report) -> str:
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:
-    counts = Counter(SAME_CODE if one.reason.code == ReasonCode.SAME_CODE else str(one.outcome) for one in verdicts)
+    counts = Counter(
+        SAME_CODE if verdict.reason.code == ReasonCode.SAME_CODE else str(verdict.outcome) for verdict in verdicts
+    )
     return counted({word: counts[word] for word in (*map(str, Outcome), SAME_CODE)})
 
 

@@ -126,7 +126,9 @@ class Journal:
         """Append trials to the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(asdict(one), allow_nan=False, separators=(",", ":")) + "\n" for one in trials)
+            file.writelines(
+                json.dumps(asdict(trial), allow_nan=False, separators=(",", ":")) + "\n" for trial in trials
+            )
 
 
 def _parsed(line: str) -> CalibrationTrial:
@@ -538,7 +540,7 @@ def measured_false_alarms(folder: Path, policy: str, way: str) -> Rate | None:
         trials = Journal(folder / name).read()
     except (ReportError, OSError):
         return None
-    found = tally("", RACED, [one for one in trials if one.method == RACED]).false_alarms
+    found = tally("", RACED, [trial for trial in trials if trial.method == RACED]).false_alarms
     return found if found.trials else None
 
 

@@ -180,7 +180,7 @@ def choose(there: Sequence[Identity], names: Sequence[str], option: str = "--dev
         if len(matches) != 1:
             listed = ", ".join(f"{one.place} ({one.uuid}, {one.name})" for one in there) or "none"
             text = f"{option}{name} matches {'no' if not matches else 'more than one'} GPU here; available: {listed}"
-            divided = len(matches) > 1 and any(one.instance is not None for one in matches)
+            divided = len(matches) > 1 and any(match.instance is not None for match in matches)
             raise UsageError(f"{text}; select a part by its UUID" if divided else text)
         if matches[0] in found:
             raise UsageError(f"{option}{','.join(names)} names GPU {matches[0].place} twice")

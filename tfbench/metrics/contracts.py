@@ -194,12 +194,12 @@ def with_shares(variant_results: Sequence[VariantResult]) -> tuple[VariantResult
     A ceiling applies to cases of the same device and processors. A ceiling of operations also needs the same precision.
     """
     ceilings: defaultdict[tuple[str, ...], float] = defaultdict(float)
-    for one in variant_results:
-        kind = one.facts.get(CEILING)
-        if kind in _WORK and one.facts.get(kind):
-            key = _key(kind, one.case)
-            ceilings[key] = max(ceilings[key], one.facts[kind] / one.median_seconds)
-    return tuple(_with_share(one, ceilings) for one in variant_results)
+    for result in variant_results:
+        kind = result.facts.get(CEILING)
+        if kind in _WORK and result.facts.get(kind):
+            key = _key(kind, result.case)
+            ceilings[key] = max(ceilings[key], result.facts[kind] / result.median_seconds)
+    return tuple(_with_share(result, ceilings) for result in variant_results)
 
 
 def _key(kind: str, case: Case) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
     return [
         *graph_changes(before.executed, now.executed),
         *xla_changes(before.modules, now.modules),
-        *result_changes([one.dtype for one in before.outputs], [one.dtype for one in now.outputs]),
+        *result_changes([output.dtype for output in before.outputs], [output.dtype for output in now.outputs]),
     ]
 
 

@@ -142,12 +142,16 @@ def algorithms(kernels: Iterable[Instruction]) -> Counter[str]:
 
 def xla_casts(instructions: Iterable[Instruction]) -> Counter[str]:
     """Count conversions by their result type, such as ``to f64``."""
-    return Counter(f"to {one.element_type}" for one in instructions if one.op == "convert")
+    return Counter(f"to {instruction.element_type}" for instruction in instructions if instruction.op == "convert")
 
 
 def xla_float64(instructions: Iterable[Instruction]) -> Counter[str]:
     """Count the instructions with a float64 result by opcode."""
-    return Counter(one.op for one in instructions if one.element_type == "f64" and one.op not in _NO_KERNEL)
+    return Counter(
+        instruction.op
+        for instruction in instructions
+        if instruction.element_type == "f64" and instruction.op not in _NO_KERNEL
+    )
 
 
 def temporary_bytes(assignments: Sequence[str]) -> int | None:

@@ -213,7 +213,7 @@ def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSk
     Raises:
         ValueError: The sketches of an output have different lengths.
     """
-    if structure := _other_outputs([one.name for one in mine], [one.name for one in theirs]):
+    if structure := _other_outputs([one.name for one in mine], [output.name for output in theirs]):
         return [Difference(LARGEST, structure=structure)]
     found = []
     for new, old in zip(mine, theirs, strict=True):

@@ -331,7 +331,10 @@ def scope_of(item: pytest.Function) -> str:
         own = os.path.samefile(inspect.getsourcefile(plain) or "", item.path)
         if getattr(item.function, DIGEST, "") or not own or plain.__qualname__ != f"{place}{item.originalname}":
             return ""  # it stands for code elsewhere
-        parts = [_used(plain, suite, renamed=True), *sorted(_used(inspect.unwrap(one), suite) for one in fixtures)]
+        parts = [
+            _used(plain, suite, renamed=True),
+            *sorted(_used(inspect.unwrap(fixture), suite) for fixture in fixtures),
+        ]
     except (OSError, TypeError, AttributeError, SyntaxError, RecursionError):
         return ""
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]

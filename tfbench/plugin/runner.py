@@ -141,7 +141,7 @@ def table_groups(config: pytest.Config, groups: Sequence[Any]) -> list[Any]:
     given = config.invocation_params.args
     if any(word.startswith(f"--benchmark-{name}") for word in given for name in _TABLE_OPTIONS):
         return list(groups)
-    kept = [(name, [one for one in rows if "tfbench" not in one["extra_info"]]) for name, rows in groups]
+    kept = [(name, [row for row in rows if "tfbench" not in row["extra_info"]]) for name, rows in groups]
     return [(name, rows) for name, rows in kept if rows]
 
 

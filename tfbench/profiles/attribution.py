@@ -466,7 +466,7 @@ def _groups(before: StepBreakdown, now: StepBreakdown) -> list[_Group]:
         if key in left and (found := _FUSED.match(key.kind)) is not None:
             base = found["base"]
             parts = [one for one in left if one in more and (one.kind == base or _FUSIBLE.match(one.kind))]
-            if any(one.kind == base for one in parts):
+            if any(part.kind == base for part in parts):
                 groups.append(_Group(tuple(parts), (key,), "fused"))
                 left = [one for one in left if one is not key and one not in parts]
     return [*groups, *(_Group((key,)) for key in left)]

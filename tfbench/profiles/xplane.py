@@ -186,11 +186,11 @@ def _plane(plane: Any) -> Plane:
     lines = []
     for line in plane.lines:
         events = []
-        for one in line.events:
-            name, short, always = kinds.get(one.metadata_id, ("", "", {}))
+        for event in line.events:
+            name, short, always = kinds.get(event.metadata_id, ("", "", {}))
             if not name.startswith(_NOISE):
-                start = line.timestamp_ns * 1000 + one.offset_ps
-                events.append(Event(name, short, start, start + one.duration_ps, {**always, **stats(one)}))
+                start = line.timestamp_ns * 1000 + event.offset_ps
+                events.append(Event(name, short, start, start + event.duration_ps, {**always, **stats(event)}))
         lines.append(Line(line.display_name or line.name, nested(events)))
     return Plane(plane.name, lines, stats(plane))
 

@@ -83,8 +83,8 @@ def _pairs(units: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 def _grouped(processors: Sequence[Processor], key: Callable[[Processor], str]) -> dict[str, list[Processor]]:
     groups: dict[str, list[Processor]] = {}
-    for one in processors:
-        groups.setdefault(key(one), []).append(one)
+    for processor in processors:
+        groups.setdefault(key(processor), []).append(processor)
     return groups
 
 

@@ -64,7 +64,9 @@ def files_of(path: Path) -> dict[str, str]:
     try:
         if path.is_dir():
             entries = sorted(path.iterdir())
-            return _texts(path, [(one.name, stat.S_ISREG(one.lstat().st_mode), _opener(one)) for one in entries])
+            return _texts(
+                path, [(entry.name, stat.S_ISREG(entry.lstat().st_mode), _opener(entry)) for entry in entries]
+            )
         return {path.name: _text(path.name, _opener(path))}
     except OSError as error:
         raise ReportError(f"{brief(path)} cannot be read: {brief(error.strerror or error)}") from None

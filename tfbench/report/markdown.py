@@ -125,7 +125,7 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
     for group in (*_OPEN, Group.INCONCLUSIVE, Group.IMPROVEMENTS):
         if findings := summary.findings[group]:
             open_ = group in _OPEN
-            rows = [_row(one, again=open_) for one in findings]
+            rows = [_row(finding, again=open_) for finding in findings]
             yield (
                 f"{group.heading.capitalize()} ({len(findings)})" if open_ else f"{len(findings)} {group.heading}",
                 rows,
@@ -133,7 +133,7 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
             )
     if lines := differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
-    named = {one.case.name for findings in summary.findings.values() for one in findings}
+    named = {finding.case.name for findings in summary.findings.values() for finding in findings}
     rest = [one for one in report_times(report.verdicts) if one.case.name not in named]
     rows = [
         f"- {code(one.case.name)}: {one.outcome}{f', {plain(times(one.ratio))}' if one.ratio else ''}" for one in rest
@@ -143,7 +143,7 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
     if report.skips:
         yield (
             f"{len(report.skips)} skipped",
-            [f"- {code(one.case.name)}: {plain(one.reason)}" for one in report.skips],
+            [f"- {code(skip.case.name)}: {plain(skip.reason)}" for skip in report.skips],
             False,
         )
 
@@ -266,14 +266,18 @@ def render_comment(report: Report, decision: GateDecision, link: str = "", run: 
     if verdicts := ruling.verdicts:
         parts += [_table(verdicts), _next_steps(report, verdicts), _why(report, verdicts)]
     if problems:
-        parts.append("\n".join(["Accepted regressions to remove:", "", *(f"- {plain(one)}" for one in problems)]))
+        parts.append(
+            "\n".join(["Accepted regressions to remove:", "", *(f"- {plain(problem)}" for problem in problems)])
+        )
     if agreed:
         rows = [
             f"- {code(verdict.case.name)}, until {plain(str(entry.until))}: {plain(entry.reason)}"
             for verdict, entry in agreed[:_ROWS]
         ]
         parts.append(folded(f"{len(agreed)} accepted", "\n".join(rows + _and_more(agreed))))
-    if better := [one for one in report.verdicts if one.outcome is Outcome.IMPROVED and one.metric == TIME]:
+    if better := [
+        verdict for verdict in report.verdicts if verdict.outcome is Outcome.IMPROVED and verdict.metric == TIME
+    ]:
         parts.append(folded(f"{len(better)} faster", _table(better)))
     if lines := differences(report.sides):
         parts.append(folded("differences between the sides", "\n".join(f"- {plain(line)}" for line in lines)))
@@ -324,9 +328,9 @@ def _own_files(run: GithubRun) -> str:
 
 def _table(verdicts: Sequence[Verdict]) -> str:
     lines = ["| verdict | case | metric | ratio | why |", "| --- | --- | --- | --- | --- |"]
-    for one in verdicts[:_ROWS]:
-        texts = (one.metric, times(one.ratio) if one.ratio else "", explanation(one))
-        lines.append(f"| {' | '.join([str(one.outcome), code(one.case.name), *map(plain, texts)])} |")
+    for verdict in verdicts[:_ROWS]:
+        texts = (verdict.metric, times(verdict.ratio) if verdict.ratio else "", explanation(verdict))
+        lines.append(f"| {' | '.join([str(verdict.outcome), code(verdict.case.name), *map(plain, texts)])} |")
     return "\n".join(lines + _and_more(verdicts))
 
 
@@ -336,7 +340,7 @@ def _and_more(rows: Sequence[object]) -> list[str]:
 
 def _why(report: Report, verdicts: Sequence[Verdict]) -> str:
     """List the causes of each regression, from profiles."""
-    cases = dict.fromkeys(one.case.name for one in verdicts if one.outcome is Outcome.REGRESSED)
+    cases = dict.fromkeys(verdict.case.name for verdict in verdicts if verdict.outcome is Outcome.REGRESSED)
     blocks = [
         "\n".join([f"- {code(case)}", *(f"  - {plain(line)}" for line in why)])
         for case in cases
@@ -348,13 +352,13 @@ def _why(report: Report, verdicts: Sequence[Verdict]) -> str:
 def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
     """Say how to go on. A command is shown only where each of its parts is of a form that can do no harm."""
     side = report.sides.get("baseline", {})
-    cases = [one.case.name for one in verdicts if one.outcome is not Outcome.MISSING]
+    cases = [verdict.case.name for verdict in verdicts if verdict.outcome is not Outcome.MISSING]
     if not side or not cases:
         return ""
     accept = ""
     if any(verdict.outcome is Outcome.REGRESSED for verdict in verdicts):
         accept = " If it is intended, add it to the file of accepted regressions, with a reason and an end."
-    again = command_for(report, next(one for one in verdicts if one.case.name == cases[0]), shared=True)
+    again = command_for(report, next(verdict for verdict in verdicts if verdict.case.name == cases[0]), shared=True)
     if not again:
         return f"To reproduce it, race the case against the other side with `pytest --benchmark --against`.{accept}"
     if "saved" in side:

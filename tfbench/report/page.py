@@ -234,22 +234,26 @@ class DataGrid:
 
 def roofline(results: Sequence[VariantResult]) -> Chart | None:
     """Return the chart; ``None`` without ceilings, or without a case that states both its operations and bytes."""
-    cases = [one for one in results if one.facts.get("flops") and one.facts.get("bytes") and "ceiling" not in one.facts]
+    cases = [
+        result
+        for result in results
+        if result.facts.get("flops") and result.facts.get("bytes") and "ceiling" not in result.facts
+    ]
     bandwidth = 0.0
     peaks: dict[str, float] = defaultdict(float)  # of several ceilings of one precision and device, the highest
-    for one in results:
-        kind = one.facts.get("ceiling")
-        height = one.facts.get(kind, 0.0) / one.median_seconds if kind in ("flops", "bytes") else 0.0
+    for result in results:
+        kind = result.facts.get("ceiling")
+        height = result.facts.get(kind, 0.0) / result.median_seconds if kind in ("flops", "bytes") else 0.0
         if kind == "bytes":
             bandwidth = max(bandwidth, height)
         elif height:
-            levels = (one.case.levels.get("precision", "float32"), one.case.levels.get("device", ""))
+            levels = (result.case.levels.get("precision", "float32"), result.case.levels.get("device", ""))
             name = ", ".join(filter(None, levels))
             peaks[name] = max(peaks[name], height)
     if not cases or not bandwidth or not peaks:
         return None
-    intensities = [one.facts["flops"] / one.facts["bytes"] for one in cases]
-    reached = [one.facts["flops"] / one.median_seconds for one in cases]
+    intensities = [case.facts["flops"] / case.facts["bytes"] for case in cases]
+    reached = [case.facts["flops"] / case.median_seconds for case in cases]
     knees = {name: peak / bandwidth for name, peak in peaks.items()}
     low, high = min(*intensities, *knees.values()) / 4, max(*intensities, *knees.values()) * 4
     colours = ("second", "bad", "open", "quiet")
@@ -258,7 +262,7 @@ def roofline(results: Sequence[VariantResult]) -> Chart | None:
         Series(f"ceiling, {name}", (low, knees[name], high), (low * bandwidth, peak, peak), "line", colours[place % 4])
         for place, (name, peak) in enumerate(sorted(peaks.items(), key=lambda item: -item[1]))
     ]
-    points = Series("cases", intensities, reached, labels=[one.case.short_name for one in cases])
+    points = Series("cases", intensities, reached, labels=[case.case.short_name for case in cases])
     caption = (
         "Operations per second of each case over its operations per byte. The lines are the ceilings that the same run "
         "measured: memory on the left, arithmetic on the right. A point far below its line leaves time unused."

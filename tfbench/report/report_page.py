@@ -76,7 +76,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
     """
     context = context or PageContext()
     summary = summarize(report, shared=context.shared, strict=context.strict)
-    others = [one for one in report.verdicts if one.metric != TIME]
+    others = [verdict for verdict in report.verdicts if verdict.metric != TIME]
     changed = [one for one in others if one.outcome not in _QUIET]
     names, cases = _case_details(report, summary, context.shared)
     found = [one.case.name for group in summary.findings.values() for one in group]
@@ -180,9 +180,9 @@ def _skipped(report: Report) -> Iterator[str]:
 def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[str], list[JSON]]:
     """Return the names of all cases, and what the page shows of each."""
     rows: dict[str, list[Verdict]] = defaultdict(list)
-    for one in report.verdicts:
-        rows[one.case.name].append(one)
-    results = {one.case.name for one in report.variant_results}
+    for verdict in report.verdicts:
+        rows[verdict.case.name].append(verdict)
+    results = {result.case.name for result in report.variant_results}
     rounds = by_side(report.rounds)
     profiles: dict[str, list[JSON]] = defaultdict(list)
     for profile in report.profiles:
@@ -266,8 +266,8 @@ def _ratios(report: Report, summary: Summary) -> Chart | None:
     for outcome, group in groupby(ranked, lambda item: item[1][0].outcome):
         ranks, pairs = zip(*group, strict=True)
         labels, ratios = [one.case.short_name for one, _ in pairs], [ratio for _, ratio in pairs]
-        ends = [max(one.low, 1e-9) for one in ratios], [one.high for one in ratios]
-        centers, colour = [one.center for one in ratios], _COLOURS.get(outcome, "quiet")
+        ends = [max(ratio.low, 1e-9) for ratio in ratios], [ratio.high for ratio in ratios]
+        centers, colour = [ratio.center for ratio in ratios], _COLOURS.get(outcome, "quiet")
         series.append(Series(str(outcome), ranks, centers, "points", colour, *ends, labels=labels))
     low, high = summary.limits
     caption = (
@@ -281,9 +281,9 @@ def _ratios(report: Report, summary: Summary) -> Chart | None:
 
 def _bounds(ratios: Sequence[Ratio], limits: tuple[float, float]) -> tuple[float, float]:
     """Return the ends of the axis of ratios: an interval that is far wider than the others would flatten them all."""
-    low, high = min(one.center for one in ratios), max(one.center for one in ratios)
+    low, high = min(ratio.center for ratio in ratios), max(ratio.center for ratio in ratios)
     margin = max(limits[1] ** 2, (high / low) ** 0.5)
-    ends = [end for one in ratios for end in (one.low, one.high) if low / margin <= end <= high * margin]
+    ends = [end for ratio in ratios for end in (ratio.low, ratio.high) if low / margin <= end <= high * margin]
     return min(low, limits[0], *ends) / limits[1] ** 0.5, max(high, limits[1], *ends) * limits[1] ** 0.5
 
 
@@ -292,17 +292,17 @@ def _variants(report: Report) -> DataGrid | None:
     results = report.variant_results or _contenders(report)
     if not results:
         return None
-    compared = any(one.ratio for one in results)
+    compared = any(result.ratio for result in results)
     columns = [("workload", "choice"), ("variant", "case"), ("time", "share"), ("median", "seconds")]
     columns += [("ratio to reference", "interval"), ("verdict", "outcome")] if compared else []
     longest: dict[str, float] = defaultdict(float)
-    for one in results:
-        longest[one.case.group] = max(longest[one.case.group], one.median_seconds)
+    for result in results:
+        longest[result.case.group] = max(longest[result.case.group], result.median_seconds)
     rows = []
-    for one in sorted(results, key=lambda one: (one.case.group, one.case.name != one.reference)):
-        group, median = one.case.group, one.median_seconds
-        ratio = (_ends(one.ratio), _AS_VARIANT.get(one.outcome, str(one.outcome))) if compared else ()
-        rows.append([group.rpartition("::")[2], one.case.name, median / longest[group], median, *ratio])
+    for result in sorted(results, key=lambda result: (result.case.group, result.case.name != result.reference)):
+        group, median = result.case.group, result.median_seconds
+        ratio = (_ends(result.ratio), _AS_VARIANT.get(result.outcome, str(result.outcome))) if compared else ()
+        rows.append([group.rpartition("::")[2], result.case.name, median / longest[group], median, *ratio])
     return DataGrid("All variants. The bars of a workload have the same scale.", columns, rows)
 
 
@@ -326,8 +326,8 @@ def _metrics(caption: str, rows: Sequence[Verdict], *, named: bool = False) -> D
     """Return verdicts as a table, with the names of their cases where they are of several."""
     columns = (("case", "case"), ("metric", "text"), ("verdict", "outcome"), ("old", "number"), ("new", "number"), ("unit", "unit"), ("why", "text"))  # fmt: skip
     cells = [
-        (one.case.name, one.metric, one.outcome, *(one.values or (None, None)), one.unit, explanation(one))
-        for one in rows
+        (row.case.name, row.metric, row.outcome, *(row.values or (None, None)), row.unit, explanation(row))
+        for row in rows
     ]
     first = 0 if named else 1
     return DataGrid(caption, columns[first:], [row[first:] for row in cells])

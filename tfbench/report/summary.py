@@ -298,7 +298,9 @@ class Summary:
     def reach(self) -> float:
         """The largest ratio of drawn intervals, which all drawings share, so that they can be compared at a glance."""
         ratios = [row.ratio for found in self.findings.values() for one in found if (row := one.timed).metric == TIME]
-        centers = [max(one.center, 1 / one.center) for one in ratios if one and 1 / _REACH < one.center < _REACH]
+        centers = [
+            max(ratio.center, 1 / ratio.center) for ratio in ratios if ratio and 1 / _REACH < ratio.center < _REACH
+        ]
         return max([*centers, self.limits[1]]) * self.limits[1] ** 2
 
 
@@ -311,7 +313,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     """
     ruling = rule(report, strict=strict, part=True)
     minimum = minimum_effect(report.policy)
-    timed = [one for one in report.verdicts if one.metric == TIME]
+    timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
     ratios = [one.ratio for one in timed if one.ratio is not None and 0 < one.ratio.center < math.inf]
     counts = count(timed)
     if report.skips:
@@ -320,9 +322,9 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     return Summary(
         ruling=ruling,
         headline=_headline(report, ruling, counts),
-        findings={group: [one for one in findings if one.group is group] for group in Group},
+        findings={group: [finding for finding in findings if finding.group is group] for group in Group},
         counts=counts,
-        other_counts=count(one for one in report.verdicts if one.metric != TIME),
+        other_counts=count(verdict for verdict in report.verdicts if verdict.metric != TIME),
         limits=(1 / (1 + minimum), 1 + minimum),
         mean=mean_ratio(ratios),
         families=_families(timed),
@@ -338,7 +340,7 @@ def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
 
 def _failures(ruling: Ruling) -> str:
     """Count what fails the run where no time does, such as ``1 contract broken``."""
-    failing = [one for one in ruling.verdicts if fails(one)]
+    failing = [verdict for verdict in ruling.verdicts if fails(verdict)]
     if any(one.metric == TIME for one in failing):
         return ""
     kinds = Counter(
@@ -370,7 +372,7 @@ def minimum_effect(policy: Mapping[str, Any]) -> float:
 def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
     """Count verdicts by outcome, the gravest first."""
     order = sorted(Outcome, key=lambda one: list(Group).index(_GROUPS[one]) if one in _GROUPS else len(Group))
-    counts = Counter(_MEASURED.get(one.reason.code, str(one.outcome)) for one in verdicts)
+    counts = Counter(_MEASURED.get(verdict.reason.code, str(verdict.outcome)) for verdict in verdicts)
     return {word: counts[word] for word in (*map(str, order), *_MEASURED.values()) if word in counts}
 
 
@@ -384,7 +386,7 @@ def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]
         if one.outcome in _GROUPS:
             rows.setdefault(one.case.name, []).append(one)
     rounds = by_side(report.rounds)
-    medians = {one.case.name: one.median_seconds for one in report.variant_results}
+    medians = {result.case.name: result.median_seconds for result in report.variant_results}
     order = list(Group)
 
     def gravity(verdict: Verdict) -> tuple[int, bool, float]:
@@ -417,7 +419,7 @@ def skips_by_reason(report: Report) -> dict[str, list[Case]]:
 
 def report_times(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return the verdicts on time."""
-    return [one for one in verdicts if one.metric == TIME]
+    return [verdict for verdict in verdicts if verdict.metric == TIME]
 
 
 def _over(verdict: Verdict, minimum: float) -> float:

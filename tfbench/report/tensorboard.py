@@ -72,10 +72,10 @@ def _numbers(report: Report) -> Iterator[tuple[str, str, float]]:
     """Yield case, name and value of every finite number that a report states about a case."""
     for row in report.verdicts:
         yield from ((row.case.name, name, value) for name, value in _of_verdict(row))
-    for one in report.variant_results:
-        if report.sides.get("baseline") is None and one.ratio is not None:
-            yield one.case.name, "ratio_to_reference", one.ratio.center
-        yield one.case.name, "median_seconds", one.median_seconds
+    for result in report.variant_results:
+        if report.sides.get("baseline") is None and result.ratio is not None:
+            yield result.case.name, "ratio_to_reference", result.ratio.center
+        yield result.case.name, "median_seconds", result.median_seconds
 
 
 def _of_verdict(row: Verdict) -> Iterator[tuple[str, float]]:

@@ -61,8 +61,8 @@ def variant_tables(results: Sequence[VariantResult], width: int) -> list[Rendera
     """Return a table for each workload, with its whole name if several share one. Wider terminals get more columns."""
     extra = [column for column, least in _EXTRA if width >= least]
     groups: dict[str, list[VariantResult]] = defaultdict(list)
-    for one in results:
-        groups[one.case.group].append(one)
+    for result in results:
+        groups[result.case.group].append(result)
     titles = Counter(map(_title, groups))
     return [
         _variant_results(_title(group) if titles[_title(group)] == 1 else group, rows, extra)
@@ -161,7 +161,7 @@ def render(
     parts += variant_tables(report.variant_results, width)
     reach = summary.reach
     for group, findings in summary.findings.items():
-        findings = [replace(one, again=here(one.again)) for one in findings]
+        findings = [replace(finding, again=here(finding.again)) for finding in findings]
         parts += _group(group, findings, summary, width, reach)
     parts += _own_thresholds(report)
     parts += _skipped(report)
@@ -214,7 +214,7 @@ def _group(
     for one in findings:
         if one.verdict.reason.code == ReasonCode.NOT_MEASURED:
             unmeasured[one.verdict.reason.message].append(one.case.short_name)
-    shown = [one for one in findings if len(unmeasured.get(one.verdict.reason.message, ())) <= _UNMEASURED]
+    shown = [finding for finding in findings if len(unmeasured.get(finding.verdict.reason.message, ())) <= _UNMEASURED]
     for one in shown[: _MOST[group]]:
         made += _finding(one, summary.limits, width, reach)
     for why, names in unmeasured.items():
@@ -254,9 +254,9 @@ def _comparison(one: CaseFinding, ratio: Ratio, limits: tuple[float, float], wid
 def _own_thresholds(report: Report) -> list[RenderableType]:
     """Return the cases whose thresholds are not the policy's, a line for each pair of thresholds."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for one in report.verdicts:
-        if one.metric == TIME and one.case.thresholds:
-            groups[thresholds(dict(one.case.thresholds))].append(one.case.short_name)
+    for verdict in report.verdicts:
+        if verdict.metric == TIME and verdict.case.thresholds:
+            groups[thresholds(dict(verdict.case.thresholds))].append(verdict.case.short_name)
     return [Text(f"own thresholds, {words}: {some(names, _OWN)}", "dim") for words, names in groups.items()]
 
 

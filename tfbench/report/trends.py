@@ -173,8 +173,8 @@ def environment_changes(points: Sequence[SeriesPoint]) -> list[str]:
     """Name changes of version and machine among successive runs, which may explain a change of level."""
     found = []
     for what, values in (
-        ("version", [one.run.side for one in points]),
-        ("machine", [one.run.machine for one in points]),
+        ("version", [point.run.side for point in points]),
+        ("machine", [point.run.machine for point in points]),
     ):
         if len(set(values)) > 1:
             found.append(f"the {what} changed: {' → '.join(_without_repeats(values))}")

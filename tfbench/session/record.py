@@ -92,9 +92,13 @@ class RunRecorder:
         measured = self._measured(measurements, CANDIDATES + baseline if baseline else "")
         environment = measured.context.environment
         verdicts = {
-            one.case.name: one.verdict for one in measurements.results if one.verdict and one.case.name in samples
+            result.case.name: result.verdict
+            for result in measurements.results
+            if result.verdict and result.case.name in samples
         }
-        raced = {one.case.name for one in measurements.results if one.baseline is not None and measurements.anchor}
+        raced = {
+            result.case.name for result in measurements.results if result.baseline is not None and measurements.anchor
+        }
         ratios = {name: one.ratio for name, one in verdicts.items() if name in raced and one.ratio is not None}
         path = self.history.record(
             SessionRecord(
@@ -136,7 +140,11 @@ class RunRecorder:
             policy=self._request.policy.name,
             way=measurements.way,
         )
-        values = {one.case.name: one.metric_values for one in measurements.results if one.metric_values is not None}
+        values = {
+            result.case.name: result.metric_values
+            for result in measurements.results
+            if result.metric_values is not None
+        }
         return Baseline(context, measurements.samples, values)
 
 

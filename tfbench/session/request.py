@@ -194,7 +194,7 @@ def missing(
     ours = [case for case in gone if case.name in asked and (shard is None or shard.has(case))]
     return [
         Verdict(case, Outcome.MISSING, deselected if case.name in request.collected else _gone(case, asked, deleted))
-        for case in sorted(ours, key=lambda one: one.name)
+        for case in sorted(ours, key=lambda known: known.name)
     ]
 
 

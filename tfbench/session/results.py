@@ -628,7 +628,7 @@ class MetricChecker:
         differences = parity.sketched_differences(sketch, baseline.sketch) if sketch and baseline.sketch else []
         if mine.difference is not None:
             # On two sides, a variant has the same precision and the same outputs.
-            if not any(one.structure for one in differences):
+            if not any(difference.structure for difference in differences):
                 old = baseline.numbers.get(PARITY)
                 row = parity.evaluate(case, old, mine.difference, "the reference variant", policy)
                 return row, max(scattered.values(), default=0.0)

@@ -188,7 +188,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     Raises:
         SideError: The code is in no git checkout, so a change of it would go unnoticed.
     """
-    places = [[one.name, one.executable, str(one.root), dict(one.env), list(one.unset)] for one in sides]
+    places = [[side.name, side.executable, str(side.root), dict(side.env), list(side.unset)] for side in sides]
     options = [
         request.slowdown,
         request.changed_only,

@@ -88,7 +88,11 @@ class SuiteGate:
         Raises:
             KeyboardInterrupt: The user pressed Ctrl-C while the cases were raced again.
         """
-        raced = [one for one in results if one.baseline is not None and one.verdict is not None and one.verdict.ratio]
+        raced = [
+            result
+            for result in results
+            if result.baseline is not None and result.verdict is not None and result.verdict.ratio
+        ]
         try:
             self.verdict = self._judge(raced)
         except Exception as error:

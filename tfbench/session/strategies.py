@@ -238,11 +238,11 @@ class SavedTimeFilter:
         self._live = live
         self._unmade = unmade
         self._records = [
-            one
-            for one in records
-            if one.context.session != saved.context.session
-            and (one.context.policy, one.context.way) == (policy.name, VARIANTS)
-            and not differences(one.context.environment)
+            record
+            for record in records
+            if record.context.session != saved.context.session
+            and (record.context.policy, record.context.way) == (policy.name, VARIANTS)
+            and not differences(record.context.environment)
         ]
 
     def settle(self, results: Sequence[CaseResult]) -> tuple[list[CaseResult], list[CaseResult]]:
@@ -280,10 +280,10 @@ class SavedTimeFilter:
             return Verdict(case, outcome, reason, launches=len(sample.runs), wall_seconds=wall_seconds)
         before = self.saved.samples[case.name]
         own, others = [before.floors], list[tuple[float, ...]]()
-        for one in self._records:
-            floors = one.floors_of_same_code(case.name)
-            if floors and one.sources.get(case.name) == case.source:
-                same_code = one.context.tree and one.context.tree == self.saved.tree
+        for record in self._records:
+            floors = record.floors_of_same_code(case.name)
+            if floors and record.sources.get(case.name) == case.source:
+                same_code = record.context.tree and record.context.tree == self.saved.tree
                 (own if same_code else others).append(floors)
         policy = policy_of(self._policy, case, before.case)
         decision = decide_on_saved(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)

@@ -263,7 +263,7 @@ def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThr
     least = half_widths([(point.low, point.high) for point in window]) / 2 if series.metric == RATIO else 0.0
     # Later runs may show that the level hardly changed.
     fence = max(least, policy.history_effect) / 2
-    found = [one for one in change_points(values, policy, least) if abs(one.effect) >= fence]
+    found = [point for point in change_points(values, policy, least) if abs(point.effect) >= fence]
     changes = tuple(
         replace(one, **{name: getattr(one, name) + start for name in ("index", "low", "high", "found")})
         for one in found

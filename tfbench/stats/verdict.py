@@ -485,7 +485,9 @@ def mean_ratio(ratios: Sequence[Ratio], confidence: float = 0.95) -> Ratio | Non
         ratios: One per case, each with an interval at its own confidence.
         confidence: That of the mean's interval.
     """
-    used = [one for one in ratios if 0 < one.low <= one.center <= one.high < math.inf and 0 < one.confidence < 1]
+    used = [
+        ratio for ratio in ratios if 0 < ratio.low <= ratio.center <= ratio.high < math.inf and 0 < ratio.confidence < 1
+    ]
     if len(used) < FEWEST_CASES:
         return None
     center = np.log([one.center for one in used])

@@ -207,9 +207,9 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     every = versions
     if not all_releases and len({(one.major, one.minor) for one in map(Version, versions)}) > 2:
         versions = last_patches(versions)
-    places = [every.index(one) for one in versions]
+    places = [every.index(version) for version in versions]
     skipped = [False, *(place - before > 1 for before, place in itertools.pairwise(places))]
-    specs = ["+".join([f"{package}=={one}", *common]) for one in versions]
+    specs = ["+".join([f"{package}=={version}", *common]) for version in versions]
     return [Point(*point) for point in zip(versions, specs, [""] * len(versions), skipped, strict=True)]
 
 

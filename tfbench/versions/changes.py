@@ -83,7 +83,7 @@ def difference(
     Raises:
         SideError: A process does not start.
     """
-    entrants = [replace(one, case=replace(one.case, thresholds=())) for one in sides]  # the policy has the threshold
+    entrants = [replace(side, case=replace(side.case, thresholds=())) for side in sides]  # the policy has the threshold
     if metric in COUNTED:
         launcher.start_pairs(entrants, [0])
         return counted(Prober(launcher, policy), policy, metric, *entrants)
@@ -127,7 +127,7 @@ def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: E
     launches = list(prober.probe([before] * each + [now] * each))
     if failures := {index // each: one for index, one in enumerate(launches) if isinstance(one, Exception)}:
         return Difference(None, "", failures=failures)
-    values = [catalog.read(one) for one in launches if not isinstance(one, Exception)]
+    values = [catalog.read(launch) for launch in launches if not isinstance(launch, Exception)]
     verdict = next(
         (one for one in _judged(now.case, values[:each], values[each:], policy) if one.metric == metric), None
     )

@@ -150,7 +150,7 @@ def sides_of(labels: Sequence[str], make: Callable[[str, str], Side]) -> list[Si
     ``make`` gets a specification and a name, and raises `SideError` if the side cannot be created.
     """
     first = make(labels[0], labels[0])
-    others = [replace(first, name=one) if one == "self" else make(one, one) for one in labels[1:]]
+    others = [replace(first, name=label) if label == "self" else make(label, label) for label in labels[1:]]
     return [first, *others]
 
 
@@ -472,7 +472,7 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
     }
     if index:
         found |= {word: str(outcomes.count(one)) for word, one in _WORDS.items()}
-        found["inconclusive"] = str(sum(one not in _WORDS.values() for one in outcomes))
+        found["inconclusive"] = str(sum(outcome not in _WORDS.values() for outcome in outcomes))
     ratios = [b.ratio.center for _, b in both if b.ratio]
     called = [(a.facts.get("first_call"), b.facts.get("first_call")) for a, b in both]
     first = [mine / reference for reference, mine in called if reference and mine]

@@ -332,7 +332,7 @@ def bug_report(
     (other, own), (ratio, launches), here = sides, found, machine()
     packages = [side.get("packages", {}) for side in sides.values()]
     rows = [("Python", *(str(side.get("python", "")) for side in sides.values()))]
-    rows += [(name, *(one.get(name, "-") for one in packages)) for name in sorted({*packages[0], *packages[1]})]
+    rows += [(name, *(package.get(name, "-") for package in packages)) for name in sorted({*packages[0], *packages[1]})]
     several = _versions_of(packages)
     names = [
         " and ".join(f"{product} {versions[side]}" for product, versions in several.items() if versions[side])

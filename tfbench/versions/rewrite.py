@@ -519,11 +519,13 @@ class _Rewriter(ast.NodeTransformer):
             binding = resolve(self._module, func)
             if isinstance(binding, Imported) and (binding.top, binding.attribute) == (TFBENCH, "Level"):
                 kept = {*self._flattened.helpers, None}  # None: a dictionary of keywords
-                node.keywords = [one for one in node.keywords if one.arg in kept and one.arg not in _DROPPED]
+                node.keywords = [
+                    keyword for keyword in node.keywords if keyword.arg in kept and keyword.arg not in _DROPPED
+                ]
             base = resolve(self._module, func.value) if isinstance(func, ast.Attribute) else None
             if isinstance(base, Imported) and base.top == PYTEST and name_of(func) == "skip":
                 node.func = ast.parse("sys.exit", mode="eval").body
-                node.args = [self.visit(one) for one in node.args]
+                node.args = [self.visit(argument) for argument in node.args]
                 return node
         return self.generic_visit(node)
 
@@ -542,8 +544,8 @@ class _Rewriter(ast.NodeTransformer):
         for statement in body if not isinstance(node, ast.Lambda) else ():
             names |= set(bound_names(statement))  # type: ignore[arg-type]
         declared = {name for one in ast.walk(node) if isinstance(one, ast.Global) for name in one.names}
-        arguments.defaults = [self.visit(one) for one in arguments.defaults]
-        arguments.kw_defaults = [one and self.visit(one) for one in arguments.kw_defaults]
+        arguments.defaults = [self.visit(default) for default in arguments.defaults]
+        arguments.kw_defaults = [default and self.visit(default) for default in arguments.kw_defaults]
         if not isinstance(node, ast.Lambda):
             node.decorator_list = [self.visit(one) for one in node.decorator_list]
             for one in (*every, *filter(None, (arguments.vararg, arguments.kwarg))):
