@@ -91,7 +91,7 @@ class ResultFile:
     @property
     def cases(self) -> set[str]:
         """Names of all cases, with times or without."""
-        return {*self.times, *(one.case.name for one in (self.report.verdicts if self.report else ()))}
+        return {*self.times, *(result.case.name for result in (self.report.verdicts if self.report else ()))}
 
 
 def read(path: Path) -> ResultFile:
@@ -176,7 +176,7 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
         "processor": cpu.get("brand_raw") or cpu.get("brand") or info.get("processor", ""),
         "processors": cpu.get("count", ""),
     }
-    kind = f"pytest-benchmark, {RAW if any(one.launches for one in found.values()) else STATISTICS}"
+    kind = f"pytest-benchmark, {RAW if any(timing.launches for timing in found.values()) else STATISTICS}"
     saved = a_text(content.get("datetime", ""), "datetime")
     return ResultFile(path, kind, saved, found, _machine(machine, info.get("python_version", "")))
 
@@ -189,7 +189,7 @@ def _of_asv(path: str, content: JSON) -> ResultFile:
         "system": params.get("os", ""), "architecture": params.get("arch", ""), "processor": params.get("cpu", ""),
         "processors": params.get("num_cpu", ""),
     }  # fmt: skip
-    kind = f"asv, {RAW if any(one.launches for one in found.values()) else STATISTICS}"
+    kind = f"asv, {RAW if any(timing.launches for timing in found.values()) else STATISTICS}"
     packages = {str(name): str(version) for name, version in an_object(content.get("requirements") or {}, "").items()}
     # asv gives the path of an interpreter or a version, and only a version can be compared.
     python = str(content.get("python") or "")
@@ -280,7 +280,7 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
 
     Failed benchmarks have no times. Raises ValueError or KeyError if asv did not write the content.
     """
-    columns = [a_text(one, "a column") for one in a_list(content[COLUMNS], COLUMNS)]
+    columns = [a_text(column, "a column") for column in a_list(content[COLUMNS], COLUMNS)]
     found: dict[str, Timing] = {}
     others: list[str] = []
     left_out: list[str] = []
@@ -309,11 +309,11 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
 
 
 def _cases(name: str, params: Any) -> list[str]:
-    levels = [a_list(one, name) for one in a_list(params or [], name)]
+    levels = [a_list(parameter, name) for parameter in a_list(params or [], name)]
     if (number := math.prod(map(len, levels))) > _MOST:
         raise ValueError(f"{brief(name)} has {number} parameters, more than {_MOST}")
     chosen = [", ".join(str(level) for level in some) for some in product(*levels)]
-    return [f"{name}[{one}]" for one in chosen] if levels else [name]
+    return [f"{name}[{parameter}]" for parameter in chosen] if levels else [name]
 
 
 def _timing(case: str, seconds: Any, raw: Any) -> Timing:
@@ -371,7 +371,7 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
         notes.append(
             f"Times of {timed[-1].path} ({timed[-1].kind}{', ' + timed[-1].saved if timed[-1].saved else ''})."
         )
-        notes += [f"{brief(one.path)}: {why}" for one in timed for why in one.left_out]
+        notes += [f"{brief(file.path)}: {why}" for file in timed for why in file.left_out]
         if len(timed) > 1:
             versions = _side_by_side(timed)
     else:
@@ -412,7 +412,7 @@ def of_times(file: ResultFile) -> Report:
 
 def _side_by_side(files: Sequence[ResultFile]) -> VersionTimes:
     first = files[0].times
-    names = [name for name in first if any(name in one.times for one in files[1:])]
+    names = [name for name in first if any(name in file.times for file in files[1:])]
     if not names:
         raise ReportError(f"{brief(files[0].path)} and {brief(files[1].path)} have no case in common")
 
@@ -420,8 +420,8 @@ def _side_by_side(files: Sequence[ResultFile]) -> VersionTimes:
         return file.times[name].median / first[name].median if name in file.times else None
 
     return VersionTimes(
-        [Path(one.path).stem for one in files],
-        {name: [ratio(name, one) for one in files] for name in names},
+        [Path(file.path).stem for file in files],
+        {name: [ratio(name, file) for file in files] for name in names},
         _NOT_RACED,
     )
 

@@ -148,7 +148,7 @@ def grave(verdicts: Iterable[Verdict], strict: bool = False) -> list[Verdict]:
         if result_of(verdict.outcome) is not Result.PASS and verdict.reason.code != ReasonCode.NOT_GATED
         if strict or verdict.outcome is not Outcome.INCONCLUSIVE or verdict.metric in DECISIVE
     ]
-    return sorted(bad, key=lambda one: order.index(one.outcome))
+    return sorted(bad, key=lambda verdict: order.index(verdict.outcome))
 
 
 def rule(
@@ -173,10 +173,12 @@ def rule(
         part: Rule on a shard, or on a file that does not tell which cases were due, by its own rows. Otherwise either is
             an error.
     """
-    agreed = {(one.case.name, one.metric) for one in accepted}
-    bad = tuple(one for one in grave(report.verdicts, strict) if (one.case.name, one.metric) not in agreed)
+    agreed = {(verdict.case.name, verdict.metric) for verdict in accepted}
+    bad = tuple(
+        verdict for verdict in grave(report.verdicts, strict) if (verdict.case.name, verdict.metric) not in agreed
+    )
     timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
-    gated = "baseline" in report.sides or any(one.outcome is not Outcome.NEW for one in timed)
+    gated = "baseline" in report.sides or any(verdict.outcome is not Outcome.NEW for verdict in timed)
     shortage = _shortage(report, timed, gated, min_compared)
     found = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
     for one in bad[:1]:
@@ -187,7 +189,7 @@ def rule(
     if shortage and not found:
         found.append((Result.INCOMPARABLE if gated else Result.NOT_GATED, "", shortage))
     found.append((Result.PASS, _counts(timed) + _skipped(report), _first_time(timed) if gated else ""))
-    result, counts, reason = min(found, key=lambda one: _SEVERITY.index(one[0]))
+    result, counts, reason = min(found, key=lambda pair: _SEVERITY.index(pair[0]))
     if problems and result is not Result.REGRESSED:
         result, more = Result.ERROR, plural(len(problems), "expired or unused acceptance")
         reason = f"{reason}; {more}" if reason else more
@@ -206,12 +208,12 @@ def _gap(report: Report, part: bool) -> str:
 
 def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compared: float) -> str:
     """Return why too few cases were compared, ``""`` if enough were."""
-    decided = sum(one.outcome in _DECIDED for one in timed)
-    same = sum(one.reason.code == ReasonCode.SAME_CODE for one in timed)
+    decided = sum(verdict.outcome in _DECIDED for verdict in timed)
+    same = sum(verdict.reason.code == ReasonCode.SAME_CODE for verdict in timed)
     if gated and _first_time(timed):
         return ""
     if not decided:
-        measured = sum(one.outcome not in (Outcome.MISSING, Outcome.ERROR) for one in timed)
+        measured = sum(verdict.outcome not in (Outcome.MISSING, Outcome.ERROR) for verdict in timed)
         cases = f"{plural(measured, 'case')} measured, none compared" if measured else "no case was measured"
         return f"{cases}{_skipped(report)}" + ("" if gated else ": run with --baseline NAME or --against SPEC")
     if decided + same < min_compared * (len(report.due) - len(_added(timed))):
@@ -222,9 +224,9 @@ def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compare
 
 def _added(timed: Sequence[Verdict]) -> list[Verdict]:
     """Return the cases that the other side does not have, unless it has one that is missing here: that may be a renamed one."""
-    if any(one.outcome is Outcome.MISSING for one in timed):
+    if any(verdict.outcome is Outcome.MISSING for verdict in timed):
         return []
-    return [one for one in timed if one.outcome is Outcome.NEW and one.reason.code == ReasonCode.ADDED]
+    return [verdict for verdict in timed if verdict.outcome is Outcome.NEW and verdict.reason.code == ReasonCode.ADDED]
 
 
 def _first_time(timed: Sequence[Verdict]) -> str:

@@ -160,8 +160,14 @@ def parse_json(text: str, *, constants: bool = False) -> Any:
 def _depth(content: Any) -> int:
     """Count the levels of nested lists and objects, up to one more than `DEEPEST`."""
     level, depth = [content], 0
-    while depth <= DEEPEST and (level := [one for one in level if isinstance(one, (dict, list))]):
-        level = [child for one in level for child in (one.values() if isinstance(one, dict) else one)]
+    while depth <= DEEPEST and (
+        level := [child_value for child_value in level if isinstance(child_value, (dict, list))]
+    ):
+        level = [
+            child
+            for parent_value in level
+            for child in (parent_value.values() if isinstance(parent_value, dict) else parent_value)
+        ]
         depth += 1
     return depth
 
@@ -203,9 +209,9 @@ def times(value: Sequence[Any], what: str) -> tuple[float, ...]:
     if not value:
         raise ValueError(f"{brief(what)} has no usable times")
     low, high = TIMES
-    for one in value:
-        if isinstance(one, bool) or not isinstance(one, (int, float)) or not low <= one <= high:
-            raise ValueError(f"{brief(what)} has no usable times: {_shown(one)}")
+    for element in value:
+        if isinstance(element, bool) or not isinstance(element, (int, float)) or not low <= element <= high:
+            raise ValueError(f"{brief(what)} has no usable times: {_shown(element)}")
     return tuple(map(float, value))
 
 

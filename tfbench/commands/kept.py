@@ -87,7 +87,9 @@ def _list(store: BaselineStore, console: Console) -> None:
             continue
         environment, cases = baseline.environment, str(len(baseline.samples))
         commit = f"{environment.commit[:_COMMIT] or '-'}{' + changes' if environment.dirty else ''}"
-        tensorflow = next((environment.packages[one] for one in TENSORFLOWS if one in environment.packages), "-")
+        tensorflow = next(
+            (environment.packages[package] for package in TENSORFLOWS if package in environment.packages), "-"
+        )
         reason = baseline.accepted[-1].reason if baseline.accepted else ""
         saved = baseline.saved[:_MINUTES].replace("T", " ")
         add_row(made, name, saved, cases, baseline.context.policy or "-", commit, tensorflow, reason)
@@ -148,17 +150,24 @@ def run_envs(arguments: argparse.Namespace) -> int:
     environments = Environments(kept())
     console = Screen(soft_wrap=True)
     if arguments.action == "prune":
-        sizes = {one.folder: one.bytes for one in environments.every()}
+        sizes = {environment.folder: environment.bytes for environment in environments.every()}
         removed = environments.prune(arguments.days)
-        freed = size(sum(sizes[one.folder] for one in removed))
+        freed = size(sum(sizes[environment.folder] for environment in removed))
         console.print(f"{len(removed)} removed, {freed} freed; {len(sizes) - len(removed)} left in {kept()}")
         return 0
     made = table(str(kept()))
     made.add_column("asked for")
     add_columns(made, "Python", "packages", "size", "last used")
-    for one in environments.every():
-        days = (time.time() - one.used) / _DAY
+    for environment in environments.every():
+        days = (time.time() - environment.used) / _DAY
         used = "today" if days < 1 else f"{plural(round(days), 'day')} ago"
-        add_row(made, ", ".join(one.request), one.python, str(len(one.packages)), size(one.bytes), used)
+        add_row(
+            made,
+            ", ".join(environment.request),
+            environment.python,
+            str(len(environment.packages)),
+            size(environment.bytes),
+            used,
+        )
     console.print(made if made.row_count else f"no environments in {kept()}")
     return 0

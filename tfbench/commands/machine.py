@@ -221,7 +221,7 @@ def _determinism(arguments: argparse.Namespace, policy: Policy, console: Screen)
         )  # fmt: skip
     for line in calibration.exactness(found, number):
         console.print(line)
-    return int(any(one.demoted for one in found))
+    return int(any(probed.demoted for probed in found))
 
 
 def _fractions(text: str) -> tuple[float, ...]:

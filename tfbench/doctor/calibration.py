@@ -738,10 +738,10 @@ def _exactness(case: Case, metric_values: Sequence[MetricValues], policy: Policy
 def exactness(found: Sequence[Exactness], launches: int) -> list[str]:
     """Describe the metrics that are not exact, a line each, and then how many are."""
     lines = []
-    for one in found:
-        lines += [f"{one.case.short_name}: skipped, {one.skipped}"] if one.skipped else []
-        lines += [f"{one.case.short_name}: {metric} is not exact: {how}" for metric, how in one.demoted.items()]
-    probed = [one for one in found if one.launches]
-    metrics, demoted = sum(one.metrics for one in probed), sum(len(one.demoted) for one in probed)
+    for case in found:
+        lines += [f"{case.case.short_name}: skipped, {case.skipped}"] if case.skipped else []
+        lines += [f"{case.case.short_name}: {metric} is not exact: {how}" for metric, how in case.demoted.items()]
+    probed = [case for case in found if case.launches]
+    metrics, demoted = sum(case.metrics for case in probed), sum(len(case.demoted) for case in probed)
     exact = f"{metrics - demoted} of {metrics} exact metrics"
     return [*lines, f"{exact} are the same in {launches} launches of {len(probed)} cases"]

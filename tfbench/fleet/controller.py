@@ -105,7 +105,7 @@ def merge(folder: FleetFolder, lost: Mapping[int, str], progress: Callable[[int]
     merger = Merger(rounds=plan.cases <= ROUNDS)
     done = 0
     # The first report tells what all others must have, so the lost ones come last.
-    for index in (one for one in range(1, plan.jobs + 1) if one not in lost):
+    for index in (number for number in range(1, plan.jobs + 1) if number not in lost):
         job, path = folder.job(index), folder.report(index)
         if job.suite != plan.suite or job.of != plan.jobs:
             raise JobError(f"{folder.job_file(index)} belongs to another plan than {folder.plan_file}")

@@ -232,7 +232,7 @@ class SlurmEngine:
             raise EngineError(f"sbatch returned {brief(repr(array))} instead of the number of a job")
         self._arrays.add(array)
         self._tasks.update({(array, str(task)): job.index for task, job in enumerate(jobs)})
-        write_whole(self._folder / "arrays.txt", "".join(f"{one}\n" for one in sorted(self._arrays)))
+        write_whole(self._folder / "arrays.txt", "".join(f"{array}\n" for array in sorted(self._arrays)))
 
     def poll(self) -> Mapping[int, State]:
         found: dict[int, State] = dict.fromkeys(self._tasks.values(), State.ENDED)
@@ -356,12 +356,12 @@ class RayEngine:
         self._task = ray.remote(run_job)
 
     def _started(self, nodes: int) -> Any:
-        one = {"num_cpus": 1, "resources": {self._resource: 1}, "object_store_memory": 100 << 20}
-        head = {**one, "include_dashboard": False}
+        resources = {"num_cpus": 1, "resources": {self._resource: 1}, "object_store_memory": 100 << 20}
+        head = {**resources, "include_dashboard": False}
         cluster_utils: Any = importlib.import_module("ray.cluster_utils")
         cluster = cluster_utils.Cluster(initialize_head=True, connect=False, head_node_args=head)
         for _ in range(nodes - 1):
-            cluster.add_node(wait=False, **one)
+            cluster.add_node(wait=False, **resources)
         cluster.wait_for_nodes()
         return cluster
 

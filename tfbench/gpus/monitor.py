@@ -160,12 +160,12 @@ def disturbance(
     # A clock that differs from earlier launches: a power cap, another power state, or a changed setting. Two launches
     # in a row at the same clock count, whatever the clock was before: a GPU that warms up settles at a lower clock,
     # which affects both sides of a race alike.
-    clocks, clock = [one.sm_clock for one in earlier if one.sm_clock], window.sm_clock
+    clocks, clock = [reading.sm_clock for reading in earlier if reading.sm_clock], window.sm_clock
     if not clocks or not clock:
         return ""
     usual = median(clocks)
     known = [usual, last.sm_clock] if last is not None and last.sm_clock else [usual]
-    if any(abs(clock / one - 1) <= policy.gpu_clock_drift for one in known):
+    if any(abs(clock / clock_before - 1) <= policy.gpu_clock_drift for clock_before in known):
         return ""
     return (
         f"the GPU ran at {clock:.0f} MHz, and at {usual:.0f} MHz in other launches: "

@@ -245,7 +245,7 @@ class Nvml:
             whole = [self._identity(index) for index in range(int(self._nvml.nvmlDeviceGetCount()))]
         except self._errors as error:
             raise GpuError(f"NVML cannot list the GPUs: {error}") from None
-        return [one for gpu in whole for one in (self._parts(gpu) if gpu.mig else [gpu])]
+        return [part for gpu in whole for part in (self._parts(gpu) if gpu.mig else [gpu])]
 
     def _parts(self, gpu: Identity) -> list[Identity]:
         """Return the parts of a GPU in MIG mode, or the GPU itself if it has none yet."""

@@ -176,9 +176,9 @@ def choose(there: Sequence[Identity], names: Sequence[str], option: str = "--dev
     """
     found: list[Identity] = []
     for name in names:
-        matches = [one for one in there if name == str(one.index) or (not name.isdigit() and one.uuid.startswith(name))]
+        matches = [gpu for gpu in there if name == str(gpu.index) or (not name.isdigit() and gpu.uuid.startswith(name))]
         if len(matches) != 1:
-            listed = ", ".join(f"{one.place} ({one.uuid}, {one.name})" for one in there) or "none"
+            listed = ", ".join(f"{gpu.place} ({gpu.uuid}, {gpu.name})" for gpu in there) or "none"
             text = f"{option}{name} matches {'no' if not matches else 'more than one'} GPU here; available: {listed}"
             divided = len(matches) > 1 and any(match.instance is not None for match in matches)
             raise UsageError(f"{text}; select a part by its UUID" if divided else text)
@@ -190,12 +190,12 @@ def choose(there: Sequence[Identity], names: Sequence[str], option: str = "--dev
 
 def environment(chosen: Sequence[Identity]) -> dict[str, str]:
     """Return the environment of processes that see only these GPUs."""
-    return {_ORDER: "PCI_BUS_ID", VISIBLE: ",".join(one.uuid for one in chosen)}
+    return {_ORDER: "PCI_BUS_ID", VISIBLE: ",".join(gpu.uuid for gpu in chosen)}
 
 
 def doubtful_order(there: Sequence[Identity], names: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return a note if CUDA may count the GPUs in another order than the PCI bus, ``""`` if it cannot matter."""
-    unlike = len({one.name for one in there}) > 1 and any(name.isdigit() for name in names)
+    unlike = len({gpu.name for gpu in there}) > 1 and any(name.isdigit() for name in names)
     if not unlike or environment.get(_ORDER) == "PCI_BUS_ID":
         return ""
     return (

@@ -142,7 +142,7 @@ def parity(limit: float, found: Difference | str) -> ContractResult:
 
 def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verdict:
     """Make a claim's row of the report. Its name contains the other variant if the case has several such claims."""
-    several = sum(one.name == claim.name for one in case.claims) > 1
+    several = sum(stated.name == claim.name for stated in case.claims) > 1
     return row(case, f"{claim.name} {claim.other}" if several else claim.name, contract_result)
 
 
@@ -207,15 +207,15 @@ def _key(kind: str, case: Case) -> tuple[str, ...]:
     return (kind, levels["device"], case.cpus, *([levels["precision"]] if kind == "flops" else []))
 
 
-def _with_share(one: VariantResult, ceilings: Mapping[tuple[str, ...], float]) -> VariantResult:
-    if CEILING in one.facts:
-        return one
+def _with_share(result: VariantResult, ceilings: Mapping[tuple[str, ...], float]) -> VariantResult:
+    if CEILING in result.facts:
+        return result
     seconds = {
-        kind: one.facts[kind] / ceilings[key]
+        kind: result.facts[kind] / ceilings[key]
         for kind in _WORK
-        if one.facts.get(kind) and (key := _key(kind, one.case)) in ceilings
+        if result.facts.get(kind) and (key := _key(kind, result.case)) in ceilings
     }
     if not seconds:
-        return one
+        return result
     longest, bound = max((value, kind) for kind, value in seconds.items())
-    return replace(one, facts={**one.facts, "share": longest / one.median_seconds, "bound": bound})
+    return replace(result, facts={**result.facts, "share": longest / result.median_seconds, "bound": bound})

@@ -159,7 +159,7 @@ Facts = Sequence[JSON]
 
 def peaks(facts: Facts) -> list[float]:
     """List the peak host memory of each launch that reports it, bytes."""
-    return [float(one[PEAK_HOST_MEMORY]) for one in facts if PEAK_HOST_MEMORY in one]
+    return [float(values[PEAK_HOST_MEMORY]) for values in facts if PEAK_HOST_MEMORY in values]
 
 
 def memory(
@@ -183,7 +183,7 @@ def on_device(
     """
     rows = []
     for metric in ON_DEVICE.items():
-        old, new = ([float(one[metric[0]]) for one in facts if one.get(metric[0])] for facts in (before, now))
+        old, new = ([float(values[metric[0]]) for values in facts if values.get(metric[0])] for facts in (before, now))
         limits = Limits(policy.device, policy.device_launches)
         row = sampled(case, metric, old, new, limits, policy, cases, pairs)
         if row and not policy.device_gated and row.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.NEW):
@@ -295,7 +295,7 @@ def _parts(before: Facts, now: Facts) -> Reason:
     """Return a note on the parts of the first call, in seconds."""
 
     def seconds(facts: Facts, part: str) -> float:
-        return median(float(one.get(FIRST_CALL_PARTS, {}).get(part, 0)) for one in facts)
+        return median(float(values.get(FIRST_CALL_PARTS, {}).get(part, 0)) for values in facts)
 
     parts = {part: (seconds(before, part), seconds(now, part)) for part in ("trace", "compile", "execute")}
     return because(Note.FIRST_CALL_PARTS, **parts)

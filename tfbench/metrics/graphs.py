@@ -47,7 +47,7 @@ def fused_ops(nodes: Nodes) -> Counter[str]:
 def casts(nodes: Nodes) -> Counter[str]:
     """Count casts by their types, such as ``float32 to float64``."""
     types = (node.get("types", {}) for node in nodes if node["op"] in ("Cast", "_MklCast"))
-    return Counter(f"{one.get('SrcT', '?')} to {one.get('DstT', '?')}" for one in types)
+    return Counter(f"{cast.get('SrcT', '?')} to {cast.get('DstT', '?')}" for cast in types)
 
 
 def float64_ops(nodes: Nodes) -> Counter[str]:
@@ -118,9 +118,16 @@ def kernels(module: Sequence[Instruction]) -> list[Instruction]:
     """Select the instructions of a module that run individually, without those inside fusions and reductions."""
     # The computation of a parallel call on a CPU runs by itself; those of fusions, reductions and sorts are inlined.
     inner = {
-        found["name"] for one in module if one.op not in ("call", "async-start") for found in _CALLED.finditer(one.rest)
+        found["name"]
+        for instruction in module
+        if instruction.op not in ("call", "async-start")
+        for found in _CALLED.finditer(instruction.rest)
     }
-    return [one for one in module if one.computation not in inner and one.op not in _NO_KERNEL]
+    return [
+        instruction
+        for instruction in module
+        if instruction.computation not in inner and instruction.op not in _NO_KERNEL
+    ]
 
 
 def called(kernel: Instruction) -> str:
@@ -221,8 +228,8 @@ def graph_changes(before: Nodes, now: Nodes) -> list[Change]:
         lost, gained = _leading(key, old, gone), _leading(key, new, came)
         gone -= set(lost)
         came -= set(gained)
-        parts = _counted(fusion(new[one]) for one in (*gained, key))
-        whole = _counted(fusion(old[one]) for one in (*lost, key))
+        parts = _counted(fusion(new[label]) for label in (*gained, key))
+        whole = _counted(fusion(old[label]) for label in (*lost, key))
         verb = "are" if lost else "is"
         if len(gained) > len(lost) and was.get("fused"):
             what = "fused apart"
@@ -240,7 +247,7 @@ def graph_changes(before: Nodes, now: Nodes) -> list[Change]:
         for text, count in sorted(texts.items())
     ]
     changes += [Change(GRAPH, "folded", f"{named(folded)} into constants")] if folded else []
-    less, more = (Counter(_label(side[one]) for one in keys) for side, keys in ((old, gone), (new, came)))
+    less, more = (Counter(_label(side[key]) for key in keys) for side, keys in ((old, gone), (new, came)))
     for what, labels in (("removed", less - more), ("added", more - less)):  # an op with another name is neither
         changes += [Change(GRAPH, what, named(labels))] if labels else []
     return changes
@@ -305,9 +312,9 @@ def _kernels(text: str) -> Counter[str]:
     """Count the kernels of a module by description; a fusion is described by its instructions."""
     inside: dict[str, Counter[str]] = {}
     module = instructions(text)
-    for one in module:
-        if one.op not in _PARTS:
-            inside.setdefault(one.computation, Counter())[one.op] += 1
+    for instruction in module:
+        if instruction.op not in _PARTS:
+            inside.setdefault(instruction.computation, Counter())[instruction.op] += 1
     found: Counter[str] = Counter()
     for kernel in kernels(module):
         parts = inside.get(called(kernel), Counter()) if kernel.op == "fusion" else Counter()

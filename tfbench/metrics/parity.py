@@ -121,7 +121,7 @@ def compare(result: Sequence[Output], reference: Sequence[Output]) -> Difference
     if a number is NaN or infinite on one side only, and if the shapes or the numbers of outputs differ. Types and
     containers may differ, since variants have other precisions and interfaces on purpose.
     """
-    names = [one.name for one in result], [one.name for one in reference]
+    names = [output.name for output in result], [output.name for output in reference]
     if len(result) != len(reference) and (structure := _other_outputs(*names)):
         return Difference(LARGEST, structure=structure)
     found = [Difference(0.0)]
@@ -129,7 +129,7 @@ def compare(result: Sequence[Output], reference: Sequence[Output]) -> Difference
         structure = _other_shape(mine.name, mine.array.shape, theirs.array.shape)
         error = LARGEST if structure else min(_error(mine.array, theirs.array), LARGEST)
         found.append(Difference(error, mine.name, structure))
-    return max(found, key=lambda one: one.error)
+    return max(found, key=lambda difference: difference.error)
 
 
 def _other_outputs(mine: Sequence[str], theirs: Sequence[str]) -> str:
@@ -213,7 +213,7 @@ def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSk
     Raises:
         ValueError: The sketches of an output have different lengths.
     """
-    if structure := _other_outputs([one.name for one in mine], [output.name for output in theirs]):
+    if structure := _other_outputs([output.name for output in mine], [output.name for output in theirs]):
         return [Difference(LARGEST, structure=structure)]
     found = []
     for new, old in zip(mine, theirs, strict=True):
@@ -244,17 +244,17 @@ def scatter(launches: Sequence[Sequence[OutputSketch]]) -> dict[str, float]:
     first, *others = launches
     found: dict[str, float] = {}
     for other in others:
-        for one in sketched_differences(other, first) if other and first else ():
-            found[one.output] = max(one.error, found.get(one.output, 0.0))
+        for difference in sketched_differences(other, first) if other and first else ():
+            found[difference.output] = max(difference.error, found.get(difference.output, 0.0))
     return found
 
 
 def largest(differences: Sequence[Difference], scattered: Mapping[str, float], policy: Policy) -> Difference:
     """Return the largest difference that launches of one side do not show as well, or else the largest one."""
 
-    def rank(one: Difference) -> tuple[bool, float]:
-        noise = policy.parity_growth * scattered_by(one, scattered)
-        return one.error > max(policy.parity_floor, noise), one.error
+    def rank(difference: Difference) -> tuple[bool, float]:
+        noise = policy.parity_growth * scattered_by(difference, scattered)
+        return difference.error > max(policy.parity_floor, noise), difference.error
 
     return max(differences, key=rank, default=Difference(0.0))
 

@@ -235,7 +235,7 @@ class StoredRounds:
         middle = median(sample.seconds)
         every = -(-len(sample.seconds) // MOST)
         kept = [run.seconds[::every] for run in sample.runs]
-        steps = [round(math.log(one / middle) / STEP) for run in kept for one in run]
+        steps = [round(math.log(second / middle) / STEP) for run in kept for second in run]
         codes = array("H", (_zigzag(max(-_REACH, min(_REACH, step))) for step in steps))
         planes = bytes(code & 255 for code in codes) + bytes(code >> 8 for code in codes)
         text = base64.b64encode(zlib.compress(planes)).decode()
@@ -283,8 +283,8 @@ def _zigzag(step: int) -> int:
 def by_side(rounds: Sequence[StoredRounds]) -> dict[str, dict[str, StoredRounds]]:
     """Map the name of a case to its rounds by side."""
     found: dict[str, dict[str, StoredRounds]] = {}
-    for one in rounds:
-        found.setdefault(one.case, {})[one.side] = one
+    for row in rounds:
+        found.setdefault(row.case, {})[row.side] = row
     return found
 
 

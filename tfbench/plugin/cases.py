@@ -193,7 +193,7 @@ class Pattern:
         """
         wanted = re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in self.text), re.DOTALL)
         whole = name, name.partition("[")[0]
-        return any(wanted.fullmatch(one) for name in whole for one in (name, name.partition("::")[2]))
+        return any(wanted.fullmatch(text) for name in whole for text in (name, name.partition("::")[2]))
 
 
 def parse_patterns(lines: Sequence[str]) -> list[Pattern]:
@@ -321,7 +321,7 @@ def scope_of(item: pytest.Function) -> str:
     of these files. An import of another file counts by its text and the file's place. The function's name does not count.
     """
     place = f"{item.cls.__qualname__}." if item.cls else ""
-    fixtures = {one.func for found in item._fixtureinfo.name2fixturedefs.values() for one in found}
+    fixtures = {definition.func for found in item._fixtureinfo.name2fixturedefs.values() for definition in found}
     config, root = item.config, str(item.config.rootpath)
     paths = (os.path.normpath(os.path.join(root, path)) for path in config.getini("tfbench_paths"))
     folders = tuple(path for path in paths if path != root and is_below(path, root))
@@ -466,18 +466,18 @@ def _bound(node: ast.stmt) -> Iterator[str]:
         yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
     elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
+        yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
 
 
 def _names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement uses, the arguments of functions included: they may be fixtures."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            yield one.id
-        elif isinstance(one, ast.Attribute):
-            yield one.attr if one.attr in _DYNAMIC else _dotted(one)
-        elif isinstance(one, ast.arg):
-            yield one.arg
+    for inner_node in ast.walk(node):
+        if isinstance(inner_node, ast.Name):
+            yield inner_node.id
+        elif isinstance(inner_node, ast.Attribute):
+            yield inner_node.attr if inner_node.attr in _DYNAMIC else _dotted(inner_node)
+        elif isinstance(inner_node, ast.arg):
+            yield inner_node.arg
 
 
 def _dotted(node: ast.expr) -> str:
@@ -501,7 +501,7 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
         base = getattr(node, "module", "") or ""
         found = {base, *(f"{base}.{name}" if base else name for name in named)}
         files = (vars(sys.modules[name]).get("__file__") for name in found if name in sys.modules)
-        places = sorted(_place(one, root) for one in files if isinstance(one, str) and not is_installed(one))
+        places = sorted(_place(file, root) for file in files if isinstance(file, str) and not is_installed(file))
         return f"{text} from {places}"
     return text
 
@@ -529,6 +529,6 @@ class _Unnamed(ast.NodeTransformer):
         fields = {key: getattr(node, key) for key in node._fields if hasattr(node, key)}
         fields |= {
             "name": "" if last else node.name,
-            "body": node.body if last else [inner.visit(one) for one in node.body],
+            "body": node.body if last else [inner.visit(statement) for statement in node.body],
         }
         return type(node)(**fields)

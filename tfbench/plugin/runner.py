@@ -339,7 +339,7 @@ class ReportFiles:
         return [f"report written: {path}" for path in self._paths.values()]
 
     def _html(self, report: Report, strict: bool) -> str:
-        way = "sides" if any(one.side == "baseline" for one in report.rounds) else "variants"
+        way = "sides" if any(row.side == "baseline" for row in report.rounds) else "variants"
         rate = measured_false_alarms(
             Layout.of(self._config.rootpath).calibration, str(report.policy.get("name", "")), way
         )

@@ -139,7 +139,7 @@ def memory_lines(before: PythonProfile, now: PythonProfile) -> list[str]:
     """Describe which keepers of memory grew, the one that grew most first, and the Python objects that came with it."""
     sizes = {name: now.memory.get(name, 0.0) - before.memory.get(name, 0.0) for name in KEEPERS}
     lines = []
-    for name, size in sorted(sizes.items(), key=lambda one: -one[1]):
+    for name, size in sorted(sizes.items(), key=lambda pair: -pair[1]):
         if size >= 1 << 20:  # an arena of the allocator
             was, became = (side.memory.get(name, 0.0) / (1 << 20) for side in (before, now))
             lines.append(f"memory {KEEPERS[name]}: {became:.0f} MiB gained instead of {was:.0f} MiB")
@@ -218,20 +218,24 @@ class StepBreakdown:
         self._slices = step_slices
         self.seconds = _mean(step_slices)
         """Mean per step."""
-        self.parts = {key: self._part(key) for key in dict.fromkeys(key for one in step_slices for key in one.spans)}
+        self.parts = {
+            key: self._part(key) for key in dict.fromkeys(key for step_slice in step_slices for key in step_slice.spans)
+        }
 
     def _part(self, key: Key) -> Part:
         names: dict[str, float] = defaultdict(float)
-        for one in self._slices:
-            for name, seconds in one.names.get(key, {}).items():
+        for step_slice in self._slices:
+            for name, seconds in step_slice.names.get(key, {}).items():
                 names[name] += seconds
-        calls = fmean(one.counts.get(key, 0.0) for one in self._slices)
+        calls = fmean(step_slice.counts.get(key, 0.0) for step_slice in self._slices)
         return Part(self.covered([key]), calls, tuple(sorted(names, key=lambda name: -names[name])))
 
     def covered(self, keys: Iterable[Key]) -> float:
         """Return the mean seconds per step in which at least one of these kinds ran."""
         wanted = list(keys)
-        return fmean(length([span for key in wanted for span in one.spans.get(key, [])]) for one in self._slices)
+        return fmean(
+            length([span for key in wanted for span in step_slice.spans.get(key, [])]) for step_slice in self._slices
+        )
 
     def spent(self, category: TimeCategory) -> float:
         """Return the mean seconds per step of a category. `OTHER` is the time that no other category covers."""
@@ -287,7 +291,7 @@ def _work(space: Space, data: Input) -> Iterator[tuple[Key, str, Span, float]]:
             if event.end == event.start or (named := read(event)) is None:
                 continue
             # The events of a stage of the input account for all work inside them.
-            if plane.name.startswith(HOST) and any(data.covers(one) for one in (event, *event.above)):
+            if plane.name.startswith(HOST) and any(data.covers(data_slice) for data_slice in (event, *event.above)):
                 continue
             key, name = named
             spans = [(event.start, ends_of_ops.get(event, event.end))]
@@ -426,7 +430,7 @@ def attribute(before: StepBreakdown, now: StepBreakdown, smallest: float) -> Att
         now=now.seconds,
         causes=tuple(sorted(causes, key=lambda cause: -cause.grew)),
         explained=together / slowdown if causes else 0.0,
-        spent=tuple(sorted(spent, key=lambda one: one[1] - one[2])),
+        spent=tuple(sorted(spent, key=lambda span: span[1] - span[2])),
     )
 
 
@@ -465,8 +469,12 @@ def _groups(before: StepBreakdown, now: StepBreakdown) -> list[_Group]:
     for key in fewer:
         if key in left and (found := _FUSED.match(key.kind)) is not None:
             base = found["base"]
-            parts = [one for one in left if one in more and (one.kind == base or _FUSIBLE.match(one.kind))]
+            parts = [
+                key_left
+                for key_left in left
+                if key_left in more and (key_left.kind == base or _FUSIBLE.match(key_left.kind))
+            ]
             if any(part.kind == base for part in parts):
                 groups.append(_Group(tuple(parts), (key,), "fused"))
-                left = [one for one in left if one is not key and one not in parts]
+                left = [key_left for key_left in left if key_left is not key and key_left not in parts]
     return [*groups, *(_Group((key,)) for key in left)]

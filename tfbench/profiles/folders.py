@@ -193,10 +193,10 @@ def named(folder: Path, name: str) -> list[Kept]:
         raise UsageError(f"{folder} is not a folder: create profiles with `{how}`")
     kept = [_read(about) for about in sorted(folder.glob(f"*/{ABOUT}"))]
     wanted = name.strip("…").replace("...", "")
-    exact = [one for one in kept if one.case == name or one.case.endswith(f"::{name}")]
-    found = exact or [one for one in kept if wanted in one.case]
+    exact = [folder for folder in kept if folder.case == name or folder.case.endswith(f"::{name}")]
+    found = exact or [folder for folder in kept if wanted in folder.case]
     if not found:
-        there = some([short_name(one.case) for one in kept], 5) or "none"
+        there = some([short_name(folder.case) for folder in kept], 5) or "none"
         raise UsageError(f"{folder} has no profile of {name!r}; available: {there}")
     return found
 

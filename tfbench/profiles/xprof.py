@@ -94,7 +94,7 @@ class Answers:
     def grids(self, tool: str) -> list[Grid]:
         """Return the tables of a tool, like `content`."""
         content = self.content(tool)
-        return [Grid.of(one) for one in (content if isinstance(content, list) else [content])]
+        return [Grid.of(table) for table in (content if isinstance(content, list) else [content])]
 
     def content(self, tool: str) -> Any:
         """Return the JSON of a tool.

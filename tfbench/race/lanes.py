@@ -67,7 +67,7 @@ def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:
     cores = list(_grouped(processors, _core).values())
     caches: dict[str, list[tuple[int, ...]]] = {}
     for core in cores[1:]:
-        caches.setdefault(core[0].cache, []).append(tuple(one.number for one in core[:2]))
+        caches.setdefault(core[0].cache, []).append(tuple(processor.number for processor in core[:2]))
     by_cache = [units if all(len(unit) == 2 for unit in units) else _pairs(units) for units in caches.values()]
     longest = max(map(len, by_cache), default=0)
     return [units[index] for index in range(longest) for units in by_cache if index < len(units)]
@@ -103,7 +103,9 @@ def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tup
     chosen: list[tuple[int, ...]] = places(processors)[:count]
     if len(chosen) < count:
         # Forced: each lane has one core, and none is left for the controller.
-        chosen = [tuple(one.number for one in core[:1]) for core in _grouped(processors, _core).values()][:count]
+        chosen = [tuple(processor.number for processor in core[:1]) for core in _grouped(processors, _core).values()][
+            :count
+        ]
     if len(chosen) < count:
         raise UsageError(
             f"--lanes {count}: the processors of this run have {len(chosen)} cores, one for each lane at least"

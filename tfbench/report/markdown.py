@@ -134,9 +134,10 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
     if lines := differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
     named = {finding.case.name for findings in summary.findings.values() for finding in findings}
-    rest = [one for one in report_times(report.verdicts) if one.case.name not in named]
+    rest = [verdict for verdict in report_times(report.verdicts) if verdict.case.name not in named]
     rows = [
-        f"- {code(one.case.name)}: {one.outcome}{f', {plain(times(one.ratio))}' if one.ratio else ''}" for one in rest
+        f"- {code(verdict.case.name)}: {verdict.outcome}{f', {plain(times(verdict.ratio))}' if verdict.ratio else ''}"
+        for verdict in rest
     ]
     if rows:
         yield f"{len(rows)} without a change", rows, False
@@ -148,14 +149,17 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
         )
 
 
-def _row(one: CaseFinding, *, again: bool) -> str:
-    timed = [one.sides("→"), times(one.timed.ratio)] if one.timed.ratio else []
+def _row(finding: CaseFinding, *, again: bool) -> str:
+    timed = [finding.sides("→"), times(finding.timed.ratio)] if finding.timed.ratio else []
     ratio = "".join(f", {plain(words)}" for words in timed if words)
-    tail = calls_that_differ(one.timed)
-    details = [*([tail] if tail else []), *one.why]
-    lines = [f"- {code(one.case.name)}: {plain(one.what)}{ratio}", *(f"  - {plain(detail)}" for detail in details)]
-    if again and one.command:
-        lines.append(f"  - race it again: {verbatim(one.command)}")
+    tail = calls_that_differ(finding.timed)
+    details = [*([tail] if tail else []), *finding.why]
+    lines = [
+        f"- {code(finding.case.name)}: {plain(finding.what)}{ratio}",
+        *(f"  - {plain(detail)}" for detail in details),
+    ]
+    if again and finding.command:
+        lines.append(f"  - race it again: {verbatim(finding.command)}")
     return "\n".join(lines)
 
 
@@ -219,17 +223,17 @@ def _bytes(text: str) -> int:
     return len(text.encode())
 
 
-def _brief_row(one: CaseFinding) -> str:
-    timed = [f"ratio {times(one.timed.ratio)}", one.sides()] if one.timed.ratio else []
-    what = ", ".join(filter(None, (one.what, *timed)))
+def _brief_row(finding: CaseFinding) -> str:
+    timed = [f"ratio {times(finding.timed.ratio)}", finding.sides()] if finding.timed.ratio else []
+    what = ", ".join(filter(None, (finding.what, *timed)))
     lines = [
-        f"- {brief(one.case.name, 2 * _FIELD)}: {what}",
-        f"  reason: {brief(one.verdict.reason.message, _FIELD)}",
+        f"- {brief(finding.case.name, 2 * _FIELD)}: {what}",
+        f"  reason: {brief(finding.verdict.reason.message, _FIELD)}",
     ]
-    if one.group in (Group.REGRESSIONS, Group.IMPROVEMENTS) and one.causes:
-        lines.append(f"  cause: {brief(one.causes[0], _FIELD)}")
-    if 0 < len(one.command) <= _COMMAND and one.group in (Group.REGRESSIONS, Group.ERRORS):
-        lines.append(f"  reproduce: {one.command}")
+    if finding.group in (Group.REGRESSIONS, Group.IMPROVEMENTS) and finding.causes:
+        lines.append(f"  cause: {brief(finding.causes[0], _FIELD)}")
+    if 0 < len(finding.command) <= _COMMAND and finding.group in (Group.REGRESSIONS, Group.ERRORS):
+        lines.append(f"  reproduce: {finding.command}")
     return "\n".join(lines)
 
 

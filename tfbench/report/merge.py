@@ -94,7 +94,7 @@ class Merger:
             ("sides", _sides(reference, known=known), _sides(report, known=known)),
         ):
             if mine != other:
-                values = " and ".join(textwrap.shorten(str(one), 60, placeholder="…") for one in (mine, other))
+                values = " and ".join(textwrap.shorten(str(side), 60, placeholder="…") for side in (mine, other))
                 raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ, {values}")
         if why := unlike_code((first_name, reference), (name, report)):
             raise ReportError(f"{first_name} and {name} are not of one run: {why}")
@@ -122,7 +122,7 @@ class Merger:
         Every shard collects all modules, so each may have the same row about a module. The most severe one is kept.
         """
         rows: list[Verdict | Skip] = [*report.verdicts, *report.skips]
-        for row in (one for one in rows if one.case.name not in mine):
+        for row in (verdict for verdict in rows if verdict.case.name not in mine):
             known = self._common.get(row.case.name)
             if known is None or _severity(row) > _severity(known[1]):
                 self._common[row.case.name] = name, row
@@ -130,7 +130,7 @@ class Merger:
             report,
             verdicts=tuple(row for row in report.verdicts if row.case.name in mine),
             skips=tuple(row for row in report.skips if row.case.name in mine),
-            due=tuple(one for one in report.due if one in mine),
+            due=tuple(name for name in report.due if name in mine),
         )
 
     def add_lost(self, name: str, shard: JSON, why: str) -> None:

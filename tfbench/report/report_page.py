@@ -77,10 +77,10 @@ def render(report: Report, context: PageContext | None = None) -> str:
     context = context or PageContext()
     summary = summarize(report, shared=context.shared, strict=context.strict)
     others = [verdict for verdict in report.verdicts if verdict.metric != TIME]
-    changed = [one for one in others if one.outcome not in _QUIET]
+    changed = [verdict for verdict in others if verdict.outcome not in _QUIET]
     names, cases = _case_details(report, summary, context.shared)
-    found = [one.case.name for group in summary.findings.values() for one in group]
-    raced = {one.case for one in report.rounds}
+    found = [finding.case.name for group in summary.findings.values() for finding in group]
+    raced = {row.case for row in report.rounds}
     first = next((name for name in (*found, *names) if name in raced), names[0] if names else "")
     # Section -> its title, its data, and what it needs where it has none.
     parts: dict[str, tuple[str, object, str]] = {
@@ -91,7 +91,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
         "metrics": ("Other metrics", others and _metrics("Changes of other metrics, and of the graphs.", changed, named=True), ""),
         "roofline": ("Roofline", roofline(report.variant_results), "needs cases with flops and bytes, and the ceilings of the machine (test_ceilings)."),
         "versions": ("Side by side", _versions(context.versions), ""),
-        "cases": ("All cases", _all_cases(report, summary, Counter(one.case.name for one in changed)), ""),
+        "cases": ("All cases", _all_cases(report, summary, Counter(verdict.case.name for verdict in changed)), ""),
     }  # fmt: skip
     absent = [f"{title}: {need}" for title, content, need in parts.values() if need and not content]
     if names and not report.rounds:
@@ -163,7 +163,7 @@ def _side(side: JSON) -> str:
         *(f"{name} {packages[name]}" for name in compared[:4]),
         machine.get("gpus") or machine.get("processor"),
     ]
-    return ", ".join(str(one) for one in known if one) or "unknown"
+    return ", ".join(str(text) for text in known if text) or "unknown"
 
 
 def _skipped(report: Report) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[
     profiles: dict[str, list[JSON]] = defaultdict(list)
     for profile in report.profiles:
         profiles[profile["case"]].append(_profile(profile))
-    causes = {one.case.name: one.causes for found in summary.findings.values() for one in found}
+    causes = {finding.case.name: finding.causes for found in summary.findings.values() for finding in found}
     names = list(dict.fromkeys((*rows, *results, *rounds)))
     cases = []
     for name in names:
@@ -201,7 +201,7 @@ def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[
             side: {"median": one.median_seconds, "launches": one.launches, "every": one.every, "steps": one.steps}
             for side, one in stored.items()
         }
-        metrics = [one for one in rows.get(name, ()) if one.metric != TIME]
+        metrics = [verdict for verdict in rows.get(name, ()) if verdict.metric != TIME]
         grids = [_metrics("Metrics other than time, with the differences of the graphs.", metrics)] if metrics else []
         cases.append({"facts": facts, "rounds": sides, "grids": grids, "profiles": profiles.get(name, ())})
     return names, cases
@@ -209,15 +209,21 @@ def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[
 
 def _timing(rows: Sequence[Verdict]) -> Iterator[tuple[str, str, str]]:
     """Yield name, text and style of the facts on the time of a case."""
-    for one in report_times(rows)[:1]:
-        yield "verdict", str(one.outcome), f"outcome {one.outcome}"
-        yield "reason", explanation(one), ""
-        if one.ratio:
-            yield "ratio", times(one.ratio), ""
-        if one.launches:
+    for verdict in report_times(rows)[:1]:
+        yield "verdict", str(verdict.outcome), f"outcome {verdict.outcome}"
+        yield "reason", explanation(verdict), ""
+        if verdict.ratio:
+            yield "ratio", times(verdict.ratio), ""
+        if verdict.launches:
             yield (
                 "evidence",
-                ", ".join((plural(one.launches, "launch"), plural(one.rounds, "round"), duration(one.wall_seconds))),
+                ", ".join(
+                    (
+                        plural(verdict.launches, "launch"),
+                        plural(verdict.rounds, "round"),
+                        duration(verdict.wall_seconds),
+                    )
+                ),
                 "",
             )
 
@@ -229,7 +235,7 @@ def _profile(profile: JSON) -> JSON:
         if isinstance(section, dict):
             parts.append(("title", str(section.get("title", ""))))
             parts += [("text", str(note)) for note in section.get("notes") or []]
-            parts += [("grid", grid) for one in section.get("tables") or [] if (grid := _grid(one)) is not None]
+            parts += [("grid", grid) for table in section.get("tables") or [] if (grid := _grid(table)) is not None]
     if folder := profile.get("folder"):
         parts.append(("text", f"complete tables: {folder}"))
     return {"title": f"Profile of the {profile.get('side', '')}", "parts": parts}
@@ -238,7 +244,7 @@ def _profile(profile: JSON) -> JSON:
 def _grid(table: Any) -> DataGrid | None:
     kinds = {"s": "seconds", "B": "number", "1": "number", "count": "number"}
     try:
-        columns = [(str(one["name"]), kinds.get(str(one["unit"]), "text")) for one in table["columns"]]
+        columns = [(str(column["name"]), kinds.get(str(column["unit"]), "text")) for column in table["columns"]]
         rows = [[_cell(value) for value in row][: len(columns)] for row in table["rows"][:_ROWS]]
         return DataGrid(str(table["title"]), columns, rows, page=_ROWS)
     except (KeyError, TypeError):
@@ -256,7 +262,9 @@ def _cell(value: Any) -> str | float | None:
 
 def _ratios(report: Report, summary: Summary) -> Chart | None:
     usable = [
-        (one, one.ratio) for one in report_times(report.verdicts) if one.ratio and 0 < one.ratio.center < math.inf
+        (verdict, verdict.ratio)
+        for verdict in report_times(report.verdicts)
+        if verdict.ratio and 0 < verdict.ratio.center < math.inf
     ]
     if not usable:
         return None
@@ -311,10 +319,16 @@ def _contenders(report: Report) -> list[VariantResult]:
     rounds = by_side(report.rounds)
     return [
         VariantResult(
-            one.case, "", rounds[one.case.name]["contender"].median_seconds, None, None, one.launches, one.rounds
+            verdict.case,
+            "",
+            rounds[verdict.case.name]["contender"].median_seconds,
+            None,
+            None,
+            verdict.launches,
+            verdict.rounds,
         )
-        for one in report_times(report.verdicts)
-        if one.case.variant and "contender" in rounds.get(one.case.name, {})
+        for verdict in report_times(report.verdicts)
+        if verdict.case.variant and "contender" in rounds.get(verdict.case.name, {})
     ]
 
 
@@ -342,8 +356,8 @@ def _versions(versions: VersionTimes | None) -> DataGrid | None:
 
 def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> DataGrid:
     medians: dict[str, dict[str, float]] = defaultdict(dict)
-    for one in report.rounds:
-        medians[one.case][one.side] = one.median_seconds
+    for row in report.rounds:
+        medians[row.case][row.side] = row.median_seconds
     for result in report.variant_results:
         medians[result.case.name].setdefault("contender", result.median_seconds)
     columns = (

@@ -40,10 +40,10 @@ class VersionTimes:
             yield [name, *("-" if ratio is None else f"{ratio:.3f}" for ratio in ratios)]
 
 
-def approximate(one: CaseFinding) -> str:
+def approximate(finding: CaseFinding) -> str:
     """Format the new time of a case, with a tilde if it is an estimate."""
-    assert one.new is not None
-    return f"{'~' if one.estimated else ''}{one.shown(one.new)}"
+    assert finding.new is not None
+    return f"{'~' if finding.estimated else ''}{finding.shown(finding.new)}"
 
 
 def calls_that_differ(verdict: Verdict) -> str:
@@ -297,7 +297,9 @@ class Summary:
     @property
     def reach(self) -> float:
         """The largest ratio of drawn intervals, which all drawings share, so that they can be compared at a glance."""
-        ratios = [row.ratio for found in self.findings.values() for one in found if (row := one.timed).metric == TIME]
+        ratios = [
+            row.ratio for found in self.findings.values() for finding in found if (row := finding.timed).metric == TIME
+        ]
         centers = [
             max(ratio.center, 1 / ratio.center) for ratio in ratios if ratio and 1 / _REACH < ratio.center < _REACH
         ]
@@ -314,7 +316,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     ruling = rule(report, strict=strict, part=True)
     minimum = minimum_effect(report.policy)
     timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
-    ratios = [one.ratio for one in timed if one.ratio is not None and 0 < one.ratio.center < math.inf]
+    ratios = [verdict.ratio for verdict in timed if verdict.ratio is not None and 0 < verdict.ratio.center < math.inf]
     counts = count(timed)
     if report.skips:
         counts["skipped"] = len(report.skips)
@@ -329,7 +331,9 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
         mean=mean_ratio(ratios),
         families=_families(timed),
         compared=len(ratios),
-        could_hide=max((_hidden(one.ratio) for one in timed if one.outcome is Outcome.INCONCLUSIVE), default=0.0),
+        could_hide=max(
+            (_hidden(verdict.ratio) for verdict in timed if verdict.outcome is Outcome.INCONCLUSIVE), default=0.0
+        ),
     )
 
 
@@ -341,12 +345,12 @@ def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
 def _failures(ruling: Ruling) -> str:
     """Count what fails the run where no time does, such as ``1 contract broken``."""
     failing = [verdict for verdict in ruling.verdicts if fails(verdict)]
-    if any(one.metric == TIME for one in failing):
+    if any(verdict.metric == TIME for verdict in failing):
         return ""
     kinds = Counter(
-        f"{'contract' if one.metric.startswith(CONTRACT) else one.metric} "
-        f"{'broken' if one.reason.code == ReasonCode.CONTRACT_BROKEN else one.outcome}"
-        for one in failing
+        f"{'contract' if verdict.metric.startswith(CONTRACT) else verdict.metric} "
+        f"{'broken' if verdict.reason.code == ReasonCode.CONTRACT_BROKEN else verdict.outcome}"
+        for verdict in failing
     )
     return counted(kinds)
 
@@ -354,9 +358,9 @@ def _failures(ruling: Ruling) -> str:
 def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:
     """Return the means of the workloads whose interval excludes 1."""
     ratios: dict[str, list[Ratio]] = {}
-    for one in timed:
-        if one.ratio is not None:
-            ratios.setdefault(one.case.workload, []).append(one.ratio)
+    for verdict in timed:
+        if verdict.ratio is not None:
+            ratios.setdefault(verdict.case.workload, []).append(verdict.ratio)
     means = {name: mean for name, some in ratios.items() if (mean := mean_ratio(some)) is not None}
     changed = {name: mean for name, mean in means.items() if mean.low > 1 or mean.high < 1}
     return dict(sorted(changed.items(), key=lambda item: -item[1].center))
@@ -371,7 +375,9 @@ def minimum_effect(policy: Mapping[str, Any]) -> float:
 
 def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
     """Count verdicts by outcome, the gravest first."""
-    order = sorted(Outcome, key=lambda one: list(Group).index(_GROUPS[one]) if one in _GROUPS else len(Group))
+    order = sorted(
+        Outcome, key=lambda outcome: list(Group).index(_GROUPS[outcome]) if outcome in _GROUPS else len(Group)
+    )
     counts = Counter(_MEASURED.get(verdict.reason.code, str(verdict.outcome)) for verdict in verdicts)
     return {word: counts[word] for word in (*map(str, order), *_MEASURED.values()) if word in counts}
 
@@ -395,18 +401,18 @@ def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]
     found = []
     for name, some in rows.items():
         some.sort(key=gravity)
-        if not any(one.outcome in _DECISIVE or one.metric == TIME for one in some):
+        if not any(verdict.outcome in _DECISIVE or verdict.metric == TIME for verdict in some):
             continue
         sides = rounds.get(name, {})
         old, new = (sides[side].median_seconds if side in sides else None for side in ("baseline", "contender"))
-        ratio = next((one.ratio for one in report_times(some)), None)
+        ratio = next((verdict.ratio for verdict in report_times(some)), None)
         old, new, estimated = consistent(old, new if new is not None else medians.get(name), ratio)
         causes, unexplained = _causes(report, some)
         again = command_words(report, some[0], shared=shared)
         found.append(
             CaseFinding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, unexplained, again)
         )
-    return sorted(found, key=lambda one: gravity(one.verdict))
+    return sorted(found, key=lambda finding: gravity(finding.verdict))
 
 
 def skips_by_reason(report: Report) -> dict[str, list[Case]]:

@@ -92,7 +92,7 @@ def _variant_results(title: str, results: list[VariantResult], columns: Iterable
     add_columns(made, "median", "ratio to reference", "launches", right=True)
     extra = [column for column in columns if any(column[0] in result.facts for result in results)]
     add_columns(made, *(heading for _, heading, _ in extra), right=True)
-    work = next((one for one in _WORK if any(one[0] in result.facts for result in results)), None)
+    work = next((kind for kind in _WORK if any(kind[0] in result.facts for result in results)), None)
     if work:
         add_columns(made, "rate", right=True)
     references = {result.case.name: result.median_seconds for result in results}
@@ -225,28 +225,28 @@ def _group(
     return [*made, Text()]
 
 
-def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: float) -> list[RenderableType]:
-    verdict = one.verdict
-    head = Text("  ").append(one.case.short_name, COLOURS[verdict.outcome])
-    head.append(f"  {one.what}")
+def _finding(finding: CaseFinding, limits: tuple[float, float], width: int, reach: float) -> list[RenderableType]:
+    verdict = finding.verdict
+    head = Text("  ").append(finding.case.short_name, COLOURS[verdict.outcome])
+    head.append(f"  {finding.what}")
     lines: list[RenderableType] = [head]
-    timed = one.timed
+    timed = finding.timed
     if timed.ratio is not None:
-        lines.append(_comparison(one, timed.ratio, limits, width, reach))
-    elif one.new is not None and verdict.outcome is not Outcome.ERROR:
-        lines.append(Text(f"{_INDENT}{one.shown(one.new)} now"))
+        lines.append(_comparison(finding, timed.ratio, limits, width, reach))
+    elif finding.new is not None and verdict.outcome is not Outcome.ERROR:
+        lines.append(Text(f"{_INDENT}{finding.shown(finding.new)} now"))
     lines += [Text(f"{_INDENT}{rates(*both, unit)}") for unit, both in list(timed.rates.items())[:1]]
     if tail := calls_that_differ(timed):
         lines.append(_hanging(tail, width))
-    lines += [_hanging(line, width) for line in one.why]
-    if one.again:
-        lines.append(_command(one.again, width))
+    lines += [_hanging(line, width) for line in finding.why]
+    if finding.again:
+        lines.append(_command(finding.again, width))
     return lines
 
 
-def _comparison(one: CaseFinding, ratio: Ratio, limits: tuple[float, float], width: int, reach: float) -> Text:
+def _comparison(finding: CaseFinding, ratio: Ratio, limits: tuple[float, float], width: int, reach: float) -> Text:
     """Return old and new time, the ratio with its interval, and the interval as a bar where the line has room."""
-    line = Text(f"{_INDENT}{'  '.join(filter(None, (one.sides(), times(ratio))))}")
+    line = Text(f"{_INDENT}{'  '.join(filter(None, (finding.sides(), times(ratio))))}")
     room = min(30, width - line.cell_len - 2)
     return line.append(f"  {bar(ratio, limits, reach, room)}", "dim") if room >= 12 else line
 

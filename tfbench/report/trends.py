@@ -72,7 +72,7 @@ def describe(trend: Trend) -> str:
     if trend.state is TrendState.DRIFT:
         assert trend.drift is not None
         steps = (
-            f"in steps of at most {change(max(one.effect for one in trend.changes))}"
+            f"in steps of at most {change(max(step.effect for step in trend.changes))}"
             if trend.changes
             else "without a step"
         )
@@ -140,7 +140,7 @@ def _plot(trend: Trend, width: int) -> Text:
     values = [point.value for point in points]
     low, high = _bounds(values)
     reference = median(math.log(point.value) for point in trend.points[trend.start :][:8] or trend.points[-1:])
-    starts = {one.index - offset for one in trend.changes}
+    starts = {step.index - offset for step in trend.changes}
     rows = []
     for row in range(_PLOT_ROWS - 1, -1, -1):
         at = low + (high - low) * row / (_PLOT_ROWS - 1)
@@ -160,11 +160,11 @@ def _plot(trend: Trend, width: int) -> Text:
 def _changes(trend: Trend) -> RenderableType:
     made = table("changes")
     add_columns(made, "first run", "commit", "change", "first run between", fold=True)
-    for one in trend.changes:
-        before, last = (trend.points[max(0, at)] for at in (one.low - 1, one.high))
-        effect = f"{change(one.effect)} ({change(one.effect - one.margin)} to {change(one.effect + one.margin)})"
-        notes = environment_changes(trend.points[max(0, one.low - 1) : one.high + 1])
-        at = trend.points[one.index]
+    for step in trend.changes:
+        before, last = (trend.points[max(0, at)] for at in (step.low - 1, step.high))
+        effect = f"{change(step.effect)} ({change(step.effect - step.margin)} to {change(step.effect + step.margin)})"
+        notes = environment_changes(trend.points[max(0, step.low - 1) : step.high + 1])
+        at = trend.points[step.index]
         add_row(made, when(at), commit(at), effect, "; ".join([f"{commit(before)} and {commit(last)}", *notes]))
     return made
 
@@ -243,12 +243,14 @@ def render_history(cases: Iterable[Sequence[Trend]], runs: int, problems: Sequen
         followed.append(trends[0])
         contents.append([_series(trend, sessions) for trend in trends])
     numbers = {session: place for place, session in enumerate(sorted(sessions))}
-    for one in (one for content in contents for one in content):
-        one["runs"] = [numbers[session] for session in one["runs"]]
+    for series in (series for content in contents for series in content):
+        series["runs"] = [numbers[session] for session in series["runs"]]
     points = [sessions[session] for session in sorted(sessions)]
     names = [trend.series.case for trend in followed]
     gravest = min(followed, key=lambda trend: list(TrendState).index(trend.state), default=None)
-    shown = case_data(names, [{"series": one} for one in contents], gravest.series.case if gravest else "")
+    shown = case_data(
+        names, [{"series": content} for content in contents], gravest.series.case if gravest else ""
+    )
     changes = _changes_grid(followed)
     counts = Counter(trend.state for trend in followed)
     subtitle = counted({str(state): counts[state] for state in TrendState})
@@ -270,9 +272,9 @@ def _series(trend: Trend, sessions: dict[str, SeriesPoint]) -> JSON:
     ratio = trend.series.metric == RATIO
     widths = [_half_width(point) for point in points] if ratio else []
     changes = [
-        {"at": one.index - offset, "text": f"{change(one.effect)} with {commit(trend.points[one.index])}"}
-        for one in trend.changes
-        if one.index >= offset
+        {"at": step.index - offset, "text": f"{change(step.effect)} with {commit(trend.points[step.index])}"}
+        for step in trend.changes
+        if step.index >= offset
     ]
     return {
         "label": f"ratio to {trend.series.anchor}" if ratio else f"floor on {trend.series.machine}", "ratio": ratio,
@@ -301,10 +303,10 @@ def _columns(points: Sequence[SeriesPoint]) -> dict[str, list[str]]:
 def _changes_grid(followed: Sequence[Trend]) -> DataGrid:
     rows = []
     for trend in followed:
-        for one in trend.changes:
-            ends = [math.exp(one.effect + side * one.margin) for side in (-1, 0, 1)]
-            before, at, last = (trend.points[max(0, place)] for place in (one.low - 1, one.index, one.high))
-            notes = "; ".join(environment_changes(trend.points[max(0, one.low - 1) : one.high + 1]))
+        for step in trend.changes:
+            ends = [math.exp(step.effect + side * step.margin) for side in (-1, 0, 1)]
+            before, at, last = (trend.points[max(0, place)] for place in (step.low - 1, step.index, step.high))
+            notes = "; ".join(environment_changes(trend.points[max(0, step.low - 1) : step.high + 1]))
             rows.append([trend.series.case, ends, when(at), commit(at), f"{commit(before)} to {commit(last)}", notes])
     columns = [
         ("case", "case"), ("change", "interval"), ("run", "text"), ("commit", "text"), ("between commits", "text"), ("also changed", "text"),

@@ -191,7 +191,7 @@ class CaseRuns:
     def groups(self) -> list[tuple[Case, ...]]:
         """The groups of cases that are measured together, and have not been measured."""
         firsts = [run for run in self._runs.values() if run is run.group[0]]
-        return [tuple(one.case for one in run.group) for run in firsts if run.state is not CaseState.FINISHED]
+        return [tuple(member.case for member in run.group) for run in firsts if run.state is not CaseState.FINISHED]
 
     @property
     def final(self) -> list[CaseResult]:
@@ -266,9 +266,9 @@ class CaseRuns:
 
     def _race(self, run: _CaseRun) -> None:
         try:
-            raced = self._strategy.race(run.case, [one.case for one in run.group])
+            raced = self._strategy.race(run.case, [member.case for member in run.group])
         except Exception as error:
-            pending = [one.case for one in run.group if one.state is CaseState.PENDING]
+            pending = [member.case for member in run.group if member.state is CaseState.PENDING]
             raced = RaceResults([broken(case, error) for case in pending])
         self._keep(raced)
 
@@ -282,12 +282,12 @@ class CaseRuns:
             raced = RaceResults([broken(run.case, error)])
         joined = [
             replace(
-                one,
+                run_before,
                 sample=measured.sample,
                 variant_result=measured.variant_result,
-                metrics=(*one.metrics, *measured.metrics),
+                metrics=(*run_before.metrics, *measured.metrics),
             )
-            for one in raced.settled
+            for run_before in raced.settled
         ]
         self._keep(replace(raced, settled=joined))
 
@@ -301,7 +301,9 @@ class CaseRuns:
             raise raced.interrupt
 
     def _finish(self, run: _CaseRun) -> None:
-        measured = [one.case for one in run.group if (result := one.final) is not None and result.sample is not None]
+        measured = [
+            member.case for member in run.group if (result := member.final) is not None and result.sample is not None
+        ]
         for metric, step in self._steps.items():
             assert run.result is not None
             try:

@@ -255,9 +255,9 @@ def cache_note(sample: Sample) -> Reason | None:
 def other_work(result: CaseResult) -> Reason | None:
     """Note that the FLOPs of an item, or of a call without items, differ between the sides; ``None`` if they do not."""
     facts = [sample.runs[0].facts for sample in (result.baseline, result.sample) if sample is not None and sample.runs]
-    if len(facts) < 2 or not all(one.get("flops") for one in facts):
+    if len(facts) < 2 or not all(values.get("flops") for values in facts):
         return None
-    before, now = (one["flops"] / (one.get("items") or 1) for one in facts)
+    before, now = (values["flops"] / (values.get("items") or 1) for values in facts)
     unit = "item" if facts[0].get("items") else "call"
     return None if isclose(before, now) else because(Note.OTHER_WORK, unit=unit, before=before, now=now)
 
@@ -422,7 +422,11 @@ class MetricChecker:
         Raises:
             SideError: A zygote does not start.
         """
-        needed = {_key(one): one for entrant in entrants for one in self._with_compared(entrant)}
+        needed = {
+            _key(probed_entrant): probed_entrant
+            for entrant in entrants
+            for probed_entrant in self._with_compared(entrant)
+        }
         missing = [one for key, one in needed.items() if key not in self._probed]
         for done, (entrant, probed) in enumerate(zip(missing, self._probe(missing), strict=True), start=1):
             self._probed[_key(entrant)] = probed  # stored now, since the next may be compared with it
@@ -433,7 +437,7 @@ class MetricChecker:
         case = entrant.case
         claimed = [self._others.get((case.group, claim.levels)) for claim in self._readable(case)]
         cases = (self._references.get(case.group), *claimed, case)
-        return [Entrant(one, entrant.side) for one in cases if one is not None]
+        return [Entrant(case, entrant.side) for case in cases if case is not None]
 
     def executed(self, *entrants: Entrant) -> list[ExecutedCode | None]:
         """Return the code that each entrant executes, or ``None`` if its probing launch fails.
@@ -443,7 +447,7 @@ class MetricChecker:
         """
         self.look(entrants)
         found = [self._probed[_key(entrant)] for entrant in entrants]
-        return [one.executed if isinstance(one, _Probed) else None for one in found]
+        return [probed.executed if isinstance(probed, _Probed) else None for probed in found]
 
     def _probe(self, entrants: Sequence[Entrant]) -> Iterator[_Probed | Failure]:
         for entrant, probe_output in zip(entrants, self._prober.probe(entrants), strict=True):
@@ -503,7 +507,7 @@ class MetricChecker:
         if own_times and not case.claims:
             return result  # there is no step to read, and a probing launch would repeat the whole method
         there = baseline.entrant(case) if baseline else None
-        self.look([*(Entrant(one, side) for one in (*group, case)), *([there] if there else [])])
+        self.look([*(Entrant(member, side) for member in (*group, case)), *([there] if there else [])])
         mine = self._probed[side.name, case.name]
         if isinstance(mine, Exception):
             row = _not_probed(case, "the case", mine)

@@ -201,7 +201,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     known = {
         "the code": code_digest(request.root),
         "the other side": [request.against, request.baseline, saved, places],
-        "the packages": {side: distributions(side) for side in sorted({one.executable for one in sides})},
+        "the packages": {side: distributions(side) for side in sorted({side.executable for side in sides})},
         "the policy": request.policy.as_json(),
         "the options": [*options, str(request.profile or ""), str(request.profile_regressed or "")],
         "the cases of the suite": request.job.suite if request.job else digest(request.suite_names),

@@ -102,7 +102,9 @@ class SuiteGate:
 
     def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:
         cases = len(raced)
-        first = self._decided(raced, [one.verdict.ratio for one in raced if one.verdict and one.verdict.ratio])
+        first = self._decided(
+            raced, [result.verdict.ratio for result in raced if result.verdict and result.verdict.ratio]
+        )
         if first.mean is None:
             reason = because(ReasonCode.FEW_CASES, cases=cases, needed=FEWEST_CASES)
             return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, reason, cases)
@@ -135,7 +137,7 @@ class SuiteGate:
             mean = self._mean(ratios)
             if ratios and (mean is None or self._outcome(mean) is not Outcome.INCONCLUSIVE):
                 break
-            more = [ratio for one in raced if (ratio := self._again(one, confirms=not first)) is not None]
+            more = [ratio for result in raced if (ratio := self._again(result, confirms=not first)) is not None]
             if not more:
                 break
             ratios += more

@@ -198,8 +198,12 @@ class Counterparts:
         for case in now:
             if case.name not in before and case.scope:
                 variant = case.name.partition("[")[2]
-                same = [one for one in gone if before[one].scope == case.scope and one.partition("[")[2] == variant]
-                moved = [one for one in same if short_name(one) == case.short_name]
+                same = [
+                    name_before
+                    for name_before in gone
+                    if before[name_before].scope == case.scope and name_before.partition("[")[2] == variant
+                ]
+                moved = [name_before for name_before in same if short_name(name_before) == case.short_name]
                 if len(matches := moved or same) == 1:
                     found[case.name] = matches[0]
         uses = Counter(found.values())

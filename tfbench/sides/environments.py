@@ -160,7 +160,7 @@ def between(package: str, first: str, last: str) -> list[str]:
 
 def last_patches(versions: list[str]) -> list[str]:
     """Keep the last release of each minor version, and both ends, in the given order."""
-    kept = {(one.major, one.minor): text for text in sorted(versions, key=Version) for one in [Version(text)]}
+    kept = {(parsed.major, parsed.minor): text for text in sorted(versions, key=Version) for parsed in [Version(text)]}
     return [text for text in versions if text in (*kept.values(), versions[0], versions[-1])]
 
 
@@ -285,7 +285,9 @@ class Environments(ExitStack):
             if not refused.offline:
                 raise
             fitting = (
-                self._hold(one.folder) for one in self.every() if one.request == request and _runs(one.python, python)
+                self._hold(environment.folder)
+                for environment in self.every()
+                if environment.request == request and _runs(environment.python, python)
             )
             if held := next(filter(None, fitting), None):
                 return held
@@ -303,7 +305,9 @@ class Environments(ExitStack):
     def _resolve(self, request: tuple[str, ...], python: str) -> tuple[str, list[str]]:
         """Return the first interpreter that has wheels for everything, and every package with its version and hashes."""
         refusals = []
-        allowed = [one for one in self._interpreters if not python or _runs(version_of(one), python)]
+        allowed = [
+            interpreter for interpreter in self._interpreters if not python or _runs(version_of(interpreter), python)
+        ]
         if not allowed:
             raise SideError(f"no Python {python} on this machine; install it, for example with uv python install")
         for interpreter in allowed:
@@ -365,20 +369,22 @@ class Environments(ExitStack):
     def every(self) -> list[Environment]:
         """Return all complete environments, the last used first."""
         found = filter(None, map(self._read, self._root.glob("[0-9a-f]*")))
-        return sorted(found, key=lambda one: one.used, reverse=True)
+        return sorted(found, key=lambda environment: environment.used, reverse=True)
 
     def prune(self, days: float) -> list[Environment]:
         """Remove and return the environments unused for this many days. Those in use stay."""
         removed = []
         remove_half_dirs(self._root)
-        for one in [one for one in self.every() if time.time() - one.used >= days * 86400]:
-            with self._opened(one.folder.name) as lock:
+        for environment in [
+            environment for environment in self.every() if time.time() - environment.used >= days * 86400
+        ]:
+            with self._opened(environment.folder.name) as lock:
                 try:
                     hold(lock, wait=False)
                 except OSError:
                     continue
-                remove_dir(one.folder)
-                removed.append(one)
+                remove_dir(environment.folder)
+                removed.append(environment)
         return removed
 
     @staticmethod
@@ -411,6 +417,6 @@ def _runs(version: str, wanted: str) -> bool:
 
 def _needed(request: Sequence[str]) -> tuple[str, ...]:
     """Return what workers need beside these requirements."""
-    found = (re.fullmatch(r"tensorflow(?:-cpu)?==(\d+)\.(\d+)\S*", one) for one in request)
-    old = any(one is not None and (int(one[1]), int(one[2])) < _NUMPY_1 for one in found)
+    found = (re.fullmatch(r"tensorflow(?:-cpu)?==(\d+)\.(\d+)\S*", requirement) for requirement in request)
+    old = any(match is not None and (int(match[1]), int(match[2])) < _NUMPY_1 for match in found)
     return (*NEEDED, "numpy<2") if old else NEEDED

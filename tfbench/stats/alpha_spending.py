@@ -25,13 +25,13 @@ def policy_of(policy: Policy, *cases: Case) -> Policy:
     """
     own = [_own(policy, case) for case in cases] or [policy]
     statistic = cases[-1].statistic if cases else ""
-    effects, tolerances = zip(*(one.once_effects for one in own), strict=True)
+    effects, tolerances = zip(*(own_policy.once_effects for own_policy in own), strict=True)
     return dataclasses.replace(
         policy,
-        minimum_effect=min(one.minimum_effect for one in own),
-        tolerance=min(one.tolerance for one in own),
+        minimum_effect=min(own_policy.minimum_effect for own_policy in own),
+        tolerance=min(own_policy.tolerance for own_policy in own),
         once_effects=(min(effects), min(tolerances)),
-        screen_tolerance=min(one.screen_tolerance for one in own),
+        screen_tolerance=min(own_policy.screen_tolerance for own_policy in own),
         statistic=statistic or policy.statistic,
     )
 

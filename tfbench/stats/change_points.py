@@ -164,7 +164,7 @@ def _located(x: Array, offset: int, look: int, policy: HistoryThresholds) -> Cha
     variance = (policy.history_prior * policy.history_deviation**2 + scatter) / freedom
     inside = splits[explained >= explained[best] - _SET * variance]
     margin = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance / weight[best])
-    low, at, high = (offset + int(one) for one in (inside[0], splits[best], inside[-1]))
+    low, at, high = (offset + int(index) for index in (inside[0], splits[best], inside[-1]))
     return ChangePoint(at, low, high, look, float(right[best] - left[best]), margin)
 
 
@@ -256,7 +256,7 @@ class Trend:
 def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThresholds) -> Trend:
     """Find the changes of a series since its last accepted one."""
     points = series.points
-    restart = max((one.session for one in accepted), default="")
+    restart = max((acceptance.session for acceptance in accepted), default="")
     start = next((index for index, point in enumerate(points) if point.run.session >= restart), len(points))
     window = points[start:]
     values = np.log([point.value for point in window])
@@ -265,8 +265,8 @@ def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThr
     fence = max(least, policy.history_effect) / 2
     found = [point for point in change_points(values, policy, least) if abs(point.effect) >= fence]
     changes = tuple(
-        replace(one, **{name: getattr(one, name) + start for name in ("index", "low", "high", "found")})
-        for one in found
+        replace(point, **{name: getattr(point, name) + start for name in ("index", "low", "high", "found")})
+        for point in found
     )
     empty = Trend(series, start, changes, None, "", None, TrendState.SHORT)
     if len(window) < policy.history_before + policy.history_after:
@@ -274,11 +274,11 @@ def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThr
     marked = [index for index, point in enumerate(window[: -policy.history_after]) if point.run.releases]
     since = marked[-1] if marked else 0
     # The release's level is that of the runs around it, between the changes on either side.
-    first = max((one.index for one in found if one.index <= since), default=0)
-    last = min((one.index for one in found if one.index > since), default=len(window) - policy.history_after)
+    first = max((point.index for point in found if point.index <= since), default=0)
+    last = min((point.index for point in found if point.index > since), default=len(window) - policy.history_after)
     around = slice(max(first, since - _AROUND), max(since + 1, min(last, since + _AROUND + 1)))
     moved = drift(values, around, policy)
-    steepest = max((one.effect for one in found if one.index > since), default=0.0)
+    steepest = max((point.effect for point in found if point.index > since), default=0.0)
     drifted = moved.effect > 0 and moved.exceeds(policy.history_drift)
     if drifted and (steepest < _STEP * moved.effect or found[-1].effect < 0):
         state = TrendState.DRIFT

@@ -490,9 +490,9 @@ def mean_ratio(ratios: Sequence[Ratio], confidence: float = 0.95) -> Ratio | Non
     ]
     if len(used) < FEWEST_CASES:
         return None
-    center = np.log([one.center for one in used])
-    width = np.log([one.high for one in used]) - np.log([one.low for one in used])
-    quantile = special.ndtri(0.5 + np.array([one.confidence for one in used]) / 2)
+    center = np.log([ratio.center for ratio in used])
+    width = np.log([ratio.high for ratio in used]) - np.log([ratio.low for ratio in used])
+    quantile = special.ndtri(0.5 + np.array([ratio.confidence for ratio in used]) / 2)
     errors = width / (2 * quantile)
     variance = np.maximum(errors, max(_LEAST_SHARE * float(np.median(errors)), _TINY)) ** 2
     weights = 1 / (variance + _between(center, variance))

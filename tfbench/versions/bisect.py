@@ -176,7 +176,7 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
         UsageError: The ends are of two kinds, are equal, differ in more than a version, or no path connects them.
         SideError: A revision does not exist, or the versions cannot be read from the network.
     """
-    specs = [of_version(one) for one in (good, bad)]
+    specs = [of_version(version) for version in (good, bad)]
     ends = f"--good {good} and --bad {bad}"
     if specs[0] == specs[1]:
         raise UsageError(f"{ends} are the same; give two")
@@ -184,7 +184,7 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     common = [part for part in ours if part in theirs]
     mine, other = ("+".join(part for part in parts if part not in common) for parts in (ours, theirs))
     settings = all(SETTING.fullmatch(part) for part in filter(None, f"{mine}+{other}".split("+")))
-    names = {one.partition("==")[0] for one in (mine, other)}
+    names = {requirement.partition("==")[0] for requirement in (mine, other)}
     if settings or (len(names) == 2 and names < set(TENSORFLOWS)):
         return [Point(_setting(specs[0], common), specs[0]), Point(_setting(specs[1], common), specs[1])]
     packaged = {bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])}
@@ -205,7 +205,7 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     except InvalidVersion as wrong:
         raise UsageError(f"--good {good}, --bad {bad}: {wrong}") from None
     every = versions
-    if not all_releases and len({(one.major, one.minor) for one in map(Version, versions)}) > 2:
+    if not all_releases and len({(version.major, version.minor) for version in map(Version, versions)}) > 2:
         versions = last_patches(versions)
     places = [every.index(version) for version in versions]
     skipped = [False, *(place - before > 1 for before, place in itertools.pairwise(places))]
@@ -425,7 +425,7 @@ def terminal(result: BisectResult, points: Sequence[Point]) -> RenderableType:
     add_columns(made, "commit" if points[0].spec.startswith("git:") else "version", "verdict")
     add_columns(made, f"ratio to {points[0].label}", "launches", "time", right=True)
     add_columns(made, "", fold=True)
-    for number, step in sorted(enumerate(result.steps, 1), key=lambda one: one[1].point):
+    for number, step in sorted(enumerate(result.steps, 1), key=lambda pair: pair[1].point):
         point = points[step.point]
         add_row(made, str(number), point.label, *_cells(step), Text(point.about, "dim"))
     return Group(made, Text(answer(result, points), "bold"), *map(Text, hints(result, points)))

@@ -129,7 +129,12 @@ def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: E
         return Difference(None, "", failures=failures)
     values = [catalog.read(launch) for launch in launches if not isinstance(launch, Exception)]
     verdict = next(
-        (one for one in _judged(now.case, values[:each], values[each:], policy) if one.metric == metric), None
+        (
+            change_point
+            for change_point in _judged(now.case, values[:each], values[each:], policy)
+            if change_point.metric == metric
+        ),
+        None,
     )
     if verdict is None or verdict.outcome in (Outcome.NEW, Outcome.MISSING):
         return Difference(None, verdict.reason.message if verdict else f"neither side reports {metric}")
@@ -305,7 +310,7 @@ def candidates(good: Mapping[str, Default], bad: Mapping[str, Default]) -> list[
         elif kind.startswith("int") and value.isdigit() and int(value) > 1:
             new += [Candidate(name, "", value, str(other)) for other in (1, 2 * int(value))]
     # A switch that is on acts, and one that is off usually does not exist in effect.
-    new.sort(key=lambda one: ("cpu" not in one.name, one.now == "false"))
+    new.sort(key=lambda flag: ("cpu" not in flag.name, flag.now == "false"))
     return [*changed, *new][:MOST_DEFAULTS]
 
 

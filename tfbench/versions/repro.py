@@ -219,7 +219,9 @@ def _names(node: ast.stmt) -> list[str]:
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+    return [
+        node_of_name.id for target in targets for node_of_name in ast.walk(target) if isinstance(node_of_name, ast.Name)
+    ]
 
 
 def _without_unused(source: str, tree: ast.Module, found: Extract) -> str:

@@ -107,13 +107,17 @@ class Module:
                 if name == (alias.asname or alias.name.partition(".")[0]):
                     return self._imported(alias.name if alias.asname else name, statement)
         if isinstance(statement, ast.ImportFrom):
-            alias = next(one for one in statement.names if name == (one.asname or one.name))
+            alias = next(alias for alias in statement.names if name == (alias.asname or alias.name))
             return self._imported_from(statement, alias.name)
         return Definition(self, name, statement)
 
     def _refuse_stars(self, name: str) -> None:
         """Refuse a name that may come from ``from … import *``."""
-        stars = [one for one in self.tree.body if isinstance(one, ast.ImportFrom) and one.names[0].name == "*"]
+        stars = [
+            statement
+            for statement in self.tree.body
+            if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*"
+        ]
         if stars and not hasattr(builtins, name):
             raise UsageError(f"{self.path}:{stars[0].lineno}: import {name} by its name instead of *")
 
@@ -429,7 +433,14 @@ class Flattened:
         self._done.add(id(statement))
         for name in bound_names(statement):
             self._name((module.path, name), name)
-        original = next((one for one in module.tree.body if getattr(one, "lineno", 0) == statement.lineno), statement)
+        original = next(
+            (
+                statement_of_line
+                for statement_of_line in module.tree.body
+                if getattr(statement_of_line, "lineno", 0) == statement.lineno
+            ),
+            statement,
+        )
         comment = _comment_above(module, original)
         self.chunks.append(comment + ast.unparse(ast.fix_missing_locations(self.rewritten(module, statement))))
 
@@ -446,7 +457,7 @@ class Flattened:
 
 def _comment_above(module: Module, statement: ast.stmt) -> str:
     lines = module.text.splitlines()
-    first = min([statement.lineno, *(one.lineno for one in getattr(statement, "decorator_list", ()))]) - 1
+    first = min([statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", ()))]) - 1
     begin = first
     while begin > 0 and lines[begin - 1].startswith("#"):
         begin -= 1
@@ -539,17 +550,22 @@ class _Rewriter(ast.NodeTransformer):
     def _visit_scope(self, node: _Scope) -> ast.AST:
         arguments = node.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        names = {one.arg for one in (*every, arguments.vararg, arguments.kwarg) if one is not None}
+        names = {parameter.arg for parameter in (*every, arguments.vararg, arguments.kwarg) if parameter is not None}
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
         for statement in body if not isinstance(node, ast.Lambda) else ():
             names |= set(bound_names(statement))  # type: ignore[arg-type]
-        declared = {name for one in ast.walk(node) if isinstance(one, ast.Global) for name in one.names}
+        declared = {
+            name
+            for node_of_global in ast.walk(node)
+            if isinstance(node_of_global, ast.Global)
+            for name in node_of_global.names
+        }
         arguments.defaults = [self.visit(default) for default in arguments.defaults]
         arguments.kw_defaults = [default and self.visit(default) for default in arguments.kw_defaults]
         if not isinstance(node, ast.Lambda):
-            node.decorator_list = [self.visit(one) for one in node.decorator_list]
-            for one in (*every, *filter(None, (arguments.vararg, arguments.kwarg))):
-                one.annotation = None  # may name what the file does not have
+            node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
+            for parameter in (*every, *filter(None, (arguments.vararg, arguments.kwarg))):
+                parameter.annotation = None  # may name what the file does not have
             node.returns = None
             if not self._locals and (binding := self._module.find(node.name)) is not None:
                 assert isinstance(binding, Definition)
@@ -558,7 +574,7 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
-            node.body = [self.visit(one) for one in node.body]
+            node.body = [self.visit(inner_statement) for inner_statement in node.body]
         self._locals.pop()
         return node
 
@@ -577,8 +593,12 @@ class _Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _visit_comprehension(self, node: ast.expr) -> ast.AST:
-        stored = (one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-        self._locals.append({one.id for one in stored})
+        stored = (
+            name_node
+            for name_node in ast.walk(node)
+            if isinstance(name_node, ast.Name) and isinstance(name_node.ctx, ast.Store)
+        )
+        self._locals.append({name_node.id for name_node in stored})
         made = self.generic_visit(node)
         self._locals.pop()
         return made
@@ -600,4 +620,4 @@ class _Rewriter(ast.NodeTransformer):
 
 def _named(node: ast.AST) -> set[str]:
     """Return the names that ``:=`` binds inside."""
-    return {one.target.id for one in ast.walk(node) if isinstance(one, ast.NamedExpr)}
+    return {named.target.id for named in ast.walk(node) if isinstance(named, ast.NamedExpr)}
