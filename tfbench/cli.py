@@ -39,9 +39,9 @@ with the name of the module."""
 
 
 def _commands() -> dict[str, str]:
-    found = {command: module for module, several in _TOGETHER.items() for command in several}
+    modules = {command: module for module, several in _TOGETHER.items() for command in several}
     alone = {info.name for info in pkgutil.iter_modules(commands.__path__)} - set(_TOGETHER)
-    return dict(sorted((found | {module.replace("_", "-"): module for module in alone}).items()))
+    return dict(sorted((modules | {module.replace("_", "-"): module for module in alone}).items()))
 
 
 COMMANDS = _commands()

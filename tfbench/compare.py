@@ -117,9 +117,9 @@ def content_of(path: Path) -> dict[str, Any]:
 def of_report(path: str, report: Report) -> ResultFile:
     """Convert a report, which has medians and no raw times."""
     side = report.sides.get("contender", {})
-    found = {result.case.name: Timing(result.median_seconds) for result in report.variant_results}
+    times_by_name = {result.case.name: Timing(result.median_seconds) for result in report.variant_results}
     return ResultFile(
-        path, f"tfbench report, {STATISTICS if found else RATIOS}", "", found,
+        path, f"tfbench report, {STATISTICS if times_by_name else RATIOS}", "", times_by_name,
         _machine(side.get("machine", {}), side.get("python", "")),
         {**side.get("packages", {}), **side.get("settings", {})}, report,
     )  # fmt: skip
@@ -147,14 +147,16 @@ def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
     measured = {}
     for name, sample in saved.samples.items():
         measured[name] = Timing(median(sample.seconds), tuple(run.seconds for run in sample.runs))
-    found = saved.environment
-    machine = _machine(found.machine, found.python) | {"threads": str(found.threads)}
-    settings = {**found.packages, **found.settings}
+    saved_environment = saved.environment
+    machine = _machine(saved_environment.machine, saved_environment.python) | {
+        "threads": str(saved_environment.threads)
+    }
+    settings = {**saved_environment.packages, **saved_environment.settings}
     return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, measured, machine, settings)
 
 
 def _of_plain(path: str, content: JSON) -> ResultFile:
-    found: dict[str, Timing] = {}
+    times_by_name: dict[str, Timing] = {}
     occurrences: Counter[str] = Counter()
     for row in a_list(content["benchmarks"], "benchmarks"):
         name, stats = a_text(an_object(row, "a benchmark")["fullname"], "fullname"), an_object(row["stats"], "stats")
@@ -165,8 +167,10 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
             raise ValueError(f"{brief(name)} has a time that is not a positive number") from None
         again = occurrences[name]
         occurrences[name] += 1
-        found[f"{name} (again {again})" if again else name] = Timing(middle, (tuple(seconds),) if seconds else ())
-    if not found:
+        times_by_name[f"{name} (again {again})" if again else name] = Timing(
+            middle, (tuple(seconds),) if seconds else ()
+        )
+    if not times_by_name:
         raise ValueError("it has no benchmarks")
     info = an_object(content["machine_info"], "machine_info")
     cpu = an_object(info.get("cpu") or {}, "cpu")
@@ -176,29 +180,29 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
         "processor": cpu.get("brand_raw") or cpu.get("brand") or info.get("processor", ""),
         "processors": cpu.get("count", ""),
     }
-    kind = f"pytest-benchmark, {RAW if any(timing.launches for timing in found.values()) else STATISTICS}"
+    kind = f"pytest-benchmark, {RAW if any(timing.launches for timing in times_by_name.values()) else STATISTICS}"
     saved = a_text(content.get("datetime", ""), "datetime")
-    return ResultFile(path, kind, saved, found, _machine(machine, info.get("python_version", "")))
+    return ResultFile(path, kind, saved, times_by_name, _machine(machine, info.get("python_version", "")))
 
 
 def _of_asv(path: str, content: JSON) -> ResultFile:
-    (found, left_out), params = timings(content), an_object(content.get("params") or {}, "params")
-    if not found:
+    (times_by_name, left_out), params = timings(content), an_object(content.get("params") or {}, "params")
+    if not times_by_name:
         raise ValueError("; ".join(["it has no times of benchmarks whose names start with time_", *left_out]))
     machine = {
         "system": params.get("os", ""), "architecture": params.get("arch", ""), "processor": params.get("cpu", ""),
         "processors": params.get("num_cpu", ""),
     }  # fmt: skip
-    kind = f"asv, {RAW if any(timing.launches for timing in found.values()) else STATISTICS}"
+    kind = f"asv, {RAW if any(timing.launches for timing in times_by_name.values()) else STATISTICS}"
     packages = {str(name): str(version) for name, version in an_object(content.get("requirements") or {}, "").items()}
     # asv gives the path of an interpreter or a version, and only a version can be compared.
     python = str(content.get("python") or "")
     facts = _machine(machine, "" if "/" in python else python)
-    return ResultFile(path, kind, commit(content), found, facts, packages, left_out=left_out)
+    return ResultFile(path, kind, commit(content), times_by_name, facts, packages, left_out=left_out)
 
 
-def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:
-    named = {name: brief(found.get(name) or "") for name in ("system", "architecture", "processor", "processors")}
+def _machine(info: Mapping[str, Any], python: str) -> dict[str, str]:
+    named = {name: brief(info.get(name) or "") for name in ("system", "architecture", "processor", "processors")}
     return {name: value for name, value in {**named, PYTHON: brief(python)}.items() if value}
 
 
@@ -281,7 +285,7 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
     Failed benchmarks have no times. Raises ValueError or KeyError if asv did not write the content.
     """
     columns = [a_text(column, "a column") for column in a_list(content[COLUMNS], COLUMNS)]
-    found: dict[str, Timing] = {}
+    times_by_name: dict[str, Timing] = {}
     others: list[str] = []
     left_out: list[str] = []
     for name, row in an_object(content["results"], "results").items():
@@ -302,10 +306,10 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
             continue
         for case, seconds, raw in zip(cases, results, samples, strict=True):
             if seconds is not None:
-                found[case] = _timing(case, seconds, raw)
+                times_by_name[case] = _timing(case, seconds, raw)
     if others:
         left_out.append(f"benchmarks that are no times are left out: {some(others, _NAMED)}")
-    return found, left_out
+    return times_by_name, left_out
 
 
 def _cases(name: str, params: Any) -> list[str]:

@@ -180,16 +180,16 @@ def rule(
     timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
     gated = "baseline" in report.sides or any(verdict.outcome is not Outcome.NEW for verdict in timed)
     shortage = _shortage(report, timed, gated, min_compared)
-    found = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
+    failures = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
     for one in bad[:1]:
         worst = result_of(one.outcome)
-        found.append((worst, _counts(bad), gap or (shortage if gated and worst.test == "skipped" else "")))
+        failures.append((worst, _counts(bad), gap or (shortage if gated and worst.test == "skipped" else "")))
     if report.suite and (suite := result_of(report.suite.outcome)) is not Result.PASS:
-        found.append((suite, "", f"the suite is {report.suite.outcome}: {report.suite.reason.message}"))
-    if shortage and not found:
-        found.append((Result.INCOMPARABLE if gated else Result.NOT_GATED, "", shortage))
-    found.append((Result.PASS, _counts(timed) + _skipped(report), _first_time(timed) if gated else ""))
-    result, counts, reason = min(found, key=lambda pair: _SEVERITY.index(pair[0]))
+        failures.append((suite, "", f"the suite is {report.suite.outcome}: {report.suite.reason.message}"))
+    if shortage and not failures:
+        failures.append((Result.INCOMPARABLE if gated else Result.NOT_GATED, "", shortage))
+    failures.append((Result.PASS, _counts(timed) + _skipped(report), _first_time(timed) if gated else ""))
+    result, counts, reason = min(failures, key=lambda pair: _SEVERITY.index(pair[0]))
     if problems and result is not Result.REGRESSED:
         result, more = Result.ERROR, plural(len(problems), "expired or unused acceptance")
         reason = f"{reason}; {more}" if reason else more
@@ -389,6 +389,6 @@ def decided(
 ) -> GateDecision:
     """Decide on a report; ``today`` defaults to the date in UTC. See `rule` for ``min_compared``."""
     day = today or datetime.datetime.now(datetime.timezone.utc).date()
-    found = accept(report, accepted, day)
-    ruling = rule(report, [verdict for verdict, _ in found.verdicts], found.problems, min_compared)
-    return GateDecision(ruling, found)
+    acceptance = accept(report, accepted, day)
+    ruling = rule(report, [verdict for verdict, _ in acceptance.verdicts], acceptance.problems, min_compared)
+    return GateDecision(ruling, acceptance)

@@ -44,7 +44,7 @@ def harmless(text: str) -> str:
     shown = printable(text)
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return shown
-    return _COMMAND.sub(lambda found: f"{found[1]}: " if found[1] is not None else "## ", shown)
+    return _COMMAND.sub(lambda match: f"{match[1]}: " if match[1] is not None else "## ", shown)
 
 
 def brief(value: object, longest: int = 200) -> str:
@@ -137,11 +137,11 @@ def parse_json(text: str, *, constants: bool = False) -> Any:
         return int(word)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        content = dict(pairs)
+        if len(content) != len(pairs):
             key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
             raise ValueError(f"the key {brief(key)!r} is duplicated")
-        return found
+        return content
 
     try:
         content = json.loads(text, parse_constant=refuse, parse_float=finite, parse_int=whole, object_pairs_hook=once)

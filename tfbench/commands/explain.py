@@ -63,13 +63,13 @@ def run_explain(arguments: argparse.Namespace) -> int:
         status.update("starting a process for each side")
         setup.launcher.start_pairs((first, second), [0])
         status.update("probing")
-        found = explained(Prober(setup.launcher, setup.policy), first, second)
+        explanation = explained(Prober(setup.launcher, setup.policy), first, second)
         taken = None
         if arguments.profile:
             profiler = Profiler(setup.launcher, setup.policy)
             sides = {BASELINE: first, CONTENDER: second}
             taken = take(profiler, sides, Path(arguments.profile), setup.policy, tell=status.update)
-    console.print(changes_of(title, found.changes, found.metrics, found.notes))
+    console.print(changes_of(title, explanation.changes, explanation.metrics, explanation.notes))
     if taken is not None:
         console.print(attributed(taken.attribution, taken.why))
         console.print(Text(f"profiles: {taken.kept.folder}"))
@@ -80,10 +80,10 @@ def _read(console: Console, arguments: argparse.Namespace) -> int:
     """Print the saved profiles of all cases that the name selects."""
     for kept in named(Path(arguments.profile), arguments.case):
         with console.status("reading profiles"):
-            found = reread(kept, preset("standard"))
-        if BASELINE in found.profiles:
-            console.print(attributed(found.attribution, found.why))
-        for side, tables in found.profiles.items():
+            explanation = reread(kept, preset("standard"))
+        if BASELINE in explanation.profiles:
+            console.print(attributed(explanation.attribution, explanation.why))
+        for side, tables in explanation.profiles.items():
             title = f"{short_name(kept.case)}, {side}: {kept.sides[side]}"
             console.print(sections(title, tables))
         console.print(Text(f"\ncomplete tables: {kept.folder}\n"))

@@ -41,19 +41,19 @@ def run_init(arguments: argparse.Namespace) -> int:
     root: Path = arguments.root
     if not root.is_dir():
         raise UsageError(f"{brief(root)} is no folder; give the folder of a project")
-    found = plan(root.resolve(), minor(platform.python_version()))
-    for one in found.present:
+    setup = plan(root.resolve(), minor(platform.python_version()))
+    for one in setup.present:
         say(f"present: {one}")
-    for name, text in found.files.items():
+    for name, text in setup.files.items():
         try:
             write_whole(root / name, text, replace=False)
         except FileExistsError:
             say(f"not written: {name} exists")
         else:
             say(f"written: {name}")
-    for one in found.advice:
+    for one in setup.advice:
         say(f"to do: {one}")
-    say(_NEXT if found.files else "the project has it all: no file was written")
+    say(_NEXT if setup.files else "the project has it all: no file was written")
     return 0
 
 

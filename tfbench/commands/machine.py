@@ -65,7 +65,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     where = worker_processors(arguments.cpus)
     if arguments.lanes:
         return _measure_lanes(where, console)
-    found = machine.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
+    state = machine.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
     measured = noise.Measured()
     if not arguments.no_race:
         with progress_bar(console) as bar:
@@ -73,10 +73,10 @@ def run_doctor(arguments: argparse.Namespace) -> int:
             if bar.disable:
                 console.print(f"starting {2 * noise.PAIRS} zygotes, then racing for {arguments.seconds:g} s …")
             measured = noise.measure(
-                arguments.seconds, found, where, limits,
+                arguments.seconds, state, where, limits,
                 lambda text, done: bar.update(task, description=text, completed=done),
             )  # fmt: skip
-    findings = checks.worst_first([*checks.examine(found, limits, measured.window), *measured.findings])
+    findings = checks.worst_first([*checks.examine(state, limits, measured.window), *measured.findings])
     code = noise.exit_code(findings)
     console.print(checks.table_of(findings))
     if measured.test is not None:
@@ -215,25 +215,25 @@ def _determinism(arguments: argparse.Namespace, policy: Policy, console: Screen)
     cases = [by_name[name] for name in Selection(arguments.chosen).of(by_name)]
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
-        found = calibration.examine(
+        exactness = calibration.examine(
             collected.root, collected.suite, cases, number, policy, worker_processors(None),
             lambda case, done: bar.update(task, description=f"launch {done}, {case.short_name}"),
         )  # fmt: skip
-    for line in calibration.exactness(found, number):
+    for line in calibration.exactness(exactness, number):
         console.print(line)
-    return int(any(probed.demoted for probed in found))
+    return int(any(probed.demoted for probed in exactness))
 
 
 def _fractions(text: str) -> tuple[float, ...]:
     if text == "none":
         return ()
     try:
-        found = tuple(float(part) for part in text.split(","))
+        slowdowns = tuple(float(part) for part in text.split(","))
     except ValueError:
-        found = ()
-    if not found or not all(0 < fraction <= 10 for fraction in found):
+        slowdowns = ()
+    if not slowdowns or not all(0 < fraction <= 10 for fraction in slowdowns):
         raise UsageError(f"--slowdowns {text!r}: write fractions like 0.02,0.05, or none")
-    return found
+    return slowdowns
 
 
 WORKS, BROKEN, NO_GPU = 0, 1, 3

@@ -201,5 +201,5 @@ def run_repro(arguments: argparse.Namespace) -> int:
 
 def _label() -> str:
     """Return the TensorFlow of this environment, as a specification would name it."""
-    found = packages()
-    return next((f"{name}=={found[name]}" for name in TENSORFLOWS if name in found), "this environment")
+    names = packages()
+    return next((f"{name}=={names[name]}" for name in TENSORFLOWS if name in names), "this environment")

@@ -168,10 +168,10 @@ class Selection:
         Raises:
             UsageError: None does.
         """
-        found = [name for name in names if not self._text or self._matches(name.lower())]
-        if not found:
+        matching = [name for name in names if not self._text or self._matches(name.lower())]
+        if not matching:
             raise UsageError(f"no benchmark matches -k {self._text!r}" if self._text else "there is no benchmark")
-        return found
+        return matching
 
     def _matches(self, name: str) -> bool:
         return self._expression.evaluate(lambda part, /, **_: part.lower() in name)
@@ -540,8 +540,8 @@ def measured_false_alarms(folder: Path, policy: str, way: str) -> Rate | None:
         trials = Journal(folder / name).read()
     except (ReportError, OSError):
         return None
-    found = tally("", RACED, [trial for trial in trials if trial.method == RACED]).false_alarms
-    return found if found.trials else None
+    alarms = tally("", RACED, [trial for trial in trials if trial.method == RACED]).false_alarms
+    return alarms if alarms.trials else None
 
 
 # Print a calibration as a table
@@ -718,13 +718,13 @@ def examine(
             for case in cases:
                 report(case, first)
                 repeats = 0 if case.name in skipped else min(_AT_ONCE, launches - first)
-                for found in Prober(launcher, policy).probe([Entrant(case, side)] * repeats):
-                    if isinstance(found, BenchmarkSkipped):
-                        skipped[case.name] = str(found)
-                    elif isinstance(found, ProbeOutput):
-                        metric_values[case.name].append(read(found))
+                for output in Prober(launcher, policy).probe([Entrant(case, side)] * repeats):
+                    if isinstance(output, BenchmarkSkipped):
+                        skipped[case.name] = str(output)
+                    elif isinstance(output, ProbeOutput):
+                        metric_values[case.name].append(read(output))
                     else:
-                        raise found
+                        raise output
     return [_exactness(case, metric_values[case.name], policy, skipped.get(case.name, "")) for case in cases]
 
 
@@ -735,13 +735,13 @@ def _exactness(case: Case, metric_values: Sequence[MetricValues], policy: Policy
     return Exactness(case, len(metric_values), known, differing(metric_values, policy))
 
 
-def exactness(found: Sequence[Exactness], launches: int) -> list[str]:
+def exactness(cases: Sequence[Exactness], launches: int) -> list[str]:
     """Describe the metrics that are not exact, a line each, and then how many are."""
     lines = []
-    for case in found:
+    for case in cases:
         lines += [f"{case.case.short_name}: skipped, {case.skipped}"] if case.skipped else []
         lines += [f"{case.case.short_name}: {metric} is not exact: {how}" for metric, how in case.demoted.items()]
-    probed = [case for case in found if case.launches]
+    probed = [case for case in cases if case.launches]
     metrics, demoted = sum(case.metrics for case in probed), sum(len(case.demoted) for case in probed)
     exact = f"{metrics - demoted} of {metrics} exact metrics"
     return [*lines, f"{exact} are the same in {launches} launches of {len(probed)} cases"]

@@ -284,15 +284,15 @@ def clock(step: float, machine: Machine, limits: Limits) -> Grade:
 
 @_check("TensorFlow", "", lambda machine: machine)
 def tensorflow(_: Machine, machine: Machine, limits: Limits) -> Grade:
-    found = machine.tensorflow
-    if found is None:
+    version = machine.tensorflow
+    if version is None:
         return WARN, "not installed in the environment of tfbench", "pip install tensorflow, in this environment"
-    share = found.compiled / found.seen if found.seen else 1.0
+    share = version.compiled / version.seen if version.seen else 1.0
     if share >= limits.compiled_warn:
         return OK, "installed, and compiled to bytecode", ""
-    missing = f"{found.seen - found.compiled} of {found.seen} sampled modules have no compiled bytecode"
+    missing = f"{version.seen - version.compiled} of {version.seen} sampled modules have no compiled bytecode"
     never = "" if machine.writes_bytecode else ", and PYTHONDONTWRITEBYTECODE prevents it"
-    fix = f"python -m compileall -q -j 0 {found.path}; with uv: uv pip install --compile-bytecode"
+    fix = f"python -m compileall -q -j 0 {version.path}; with uv: uv pip install --compile-bytecode"
     return WARN, f"{missing}, so every zygote starts seconds slower{never}", fix
 
 

@@ -231,25 +231,25 @@ def text(file: Path) -> str | None:
 
 def match(file: Path, pattern: str) -> str | None:
     """Return the first group of a pattern's first match, where ``^`` matches at each line; ``None`` without one."""
-    found = re.search(pattern, text(file) or "", re.MULTILINE)
-    return found[1] if found else None
+    matched = re.search(pattern, text(file) or "", re.MULTILINE)
+    return matched[1] if matched else None
 
 
 def number(file: Path, name: str = "") -> int | None:
     """Return the integer that begins a file, or the line with this name; ``None`` if there is none."""
-    found = match(file, rf"^{name}:?\s+(\d+)" if name else r"\A(-?\d+)")
-    return None if found is None else int(found)
+    matched = match(file, rf"^{name}:?\s+(\d+)" if name else r"\A(-?\d+)")
+    return None if matched is None else int(matched)
 
 
 def processors(words: str) -> tuple[int, ...]:
     """Parse the kernel's lists of processors, such as ``0,2-3``; empty if malformed."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in words.split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
             return ()
-        found += range(int(first), int(last or first) + 1)
-    return tuple(found)
+        numbers += range(int(first), int(last or first) + 1)
+    return tuple(numbers)
 
 
 # Read the limits of this process' control groups, version 1 and 2. The tightest limit of all levels holds
@@ -273,10 +273,10 @@ def throttled_seconds(root: Path) -> float | None:
     """Return how long the kernel stopped the most throttled level; ``None`` if it does not say."""
     units = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
     stats = [level / "cpu.stat" for level in _levels(root, "cpu")]
-    found = (
+    sizes = (
         count * unit for name, unit in units.items() for stat in stats if (count := number(stat, name)) is not None
     )
-    return max(found, default=None)
+    return max(sizes, default=None)
 
 
 def _levels(root: Path, controller: str) -> Iterator[Path]:
@@ -291,7 +291,7 @@ def _levels(root: Path, controller: str) -> Iterator[Path]:
             continue
         mounts = root / "sys/fs/cgroup"
         candidates = [mounts / names, mounts / controller] if names else [mounts, mounts / "unified"]
-        mount = next((found for found in candidates if found.is_dir()), None)
+        mount = next((folder for folder in candidates if folder.is_dir()), None)
         if mount is not None:
             inner = Path(path.lstrip("/"))
             yield from (folder for part in (inner, *inner.parents) if (folder := mount / part).is_dir())
@@ -413,7 +413,7 @@ def read(
     cpu = root / _CPUS / f"cpu{worker}"
     load_average = match(root / "proc/loadavg", r"^([\d.]+)")
     switches = ((file, off, number(root / file)) for file, off in _TURBO_SWITCHES)
-    switch, off, turbo = next((found for found in switches if found[2] is not None), ("", 0, None))
+    switch, off, turbo = next((switch for switch in switches if switch[2] is not None), ("", 0, None))
     # First, before this process is a load itself.
     others, share, spin = observe(root, worker, seconds) if seconds else (None, None, None)
     return Machine(

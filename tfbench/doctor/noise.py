@@ -95,8 +95,8 @@ def detection_limit(effects: Sequence[Effect], policy: Policy, rate: float) -> D
     itself = interval(effects, case_alpha(policy, CASES), policy, shared_zygote=False)
 
     def races(slowdown: float) -> tuple[float, float]:
-        found = simulate(policy, replace(noise, effect=slowdown), SIMULATED, seed=1, cases=CASES)
-        return found.rate(Outcome.REGRESSED), found.median_launches
+        rates = simulate(policy, replace(noise, effect=slowdown), SIMULATED, seed=1, cases=CASES)
+        return rates.rate(Outcome.REGRESSED), rates.median_launches
 
     # The rate grows with the slowdown. A search by halving therefore needs 4 simulations and not 14.
     first = bisect_left(SLOWDOWNS, True, key=lambda slowdown: races(slowdown)[0] >= rate)
@@ -201,15 +201,15 @@ class SelfRace:
 
     def as_json(self) -> JSON:
         """Return the workload's object in the report of the doctor."""
-        found: JSON = {"name": self.name, "failure": self.failure or None}
+        content: JSON = {"name": self.name, "failure": self.failure or None}
         if self.launches:
-            found |= {
+            content |= {
                 "iteration_seconds": self.iteration,
                 "launch_seconds": self.launch_seconds,
                 "effects": [effect.value for effect in self.effects],
                 "pairs": [effect.pair for effect in self.effects],
             }
-        return found | (self.limit.as_json() if self.limit else {})
+        return content | (self.limit.as_json() if self.limit else {})
 
 
 @dataclass(frozen=True)
@@ -328,27 +328,27 @@ def findings_of(test: NoiseTest, limits: Limits) -> list[Finding]:
     """Return the findings of all races, the headline of the middle workload first after broken ones."""
     policy, middle = test.policy, test.middle
     broken = [f"{race.name} breaks: {race.failure}" for race in test.races if race.failure]
-    found = [Finding(NAME, State.BAD, text, _IMPORT) for text in broken]
+    findings = [Finding(NAME, State.BAD, text, _IMPORT) for text in broken]
     if middle is None or middle.limit is None:
         launches = min((len(race.launches) for race in test.races), default=0)
         text = f"the race was too short to tell: a workload had {plural(launches, 'launch')}, and {LEAST} are needed"
-        return [*found, Finding(NAME, State.UNKNOWN, text, f"give the race more time: --seconds {_enough(test)}")]
+        return [*findings, Finding(NAME, State.UNKNOWN, text, f"give the race more time: --seconds {_enough(test)}")]
     headline = _detectable(middle, middle.limit, policy)
     if _is_blind(middle.limit, limits):
         text = f"the gate would often miss a slowdown of {limits.slowdown_bad:.0%}: {headline}"
         fix = "fix the findings marked bad or warn, or measure on another machine"
-        found.append(Finding(NAME, State.BAD, text, fix))
+        findings.append(Finding(NAME, State.BAD, text, fix))
     else:
-        found.append(Finding(NAME, State.OK, headline))
+        findings.append(Finding(NAME, State.OK, headline))
     for race, limit in [(race, race.limit) for race in test.races if race.limit]:
         if race is not middle and _is_blind(limit, limits):
             text = f"{race.name}: {_detectable(race, limit, policy)}"
-            found.append(Finding(NAME, State.WARN, text, "give such cases --policy strict, or more time"))
+            findings.append(Finding(NAME, State.WARN, text, "give such cases --policy strict, or more time"))
         if classify(limit.itself.low, limit.itself.high, policy.step_time) in (Outcome.REGRESSED, Outcome.IMPROVED):
             text = f"{race.name} against itself was {change(limit.itself.center)}, ratio {times(limit.itself)}"
             fix = "run again, as this can be chance; if it stays, fix the findings above and run `tfbench calibrate`"
-            found.append(Finding(NAME, State.WARN, text, fix))
-    return found
+            findings.append(Finding(NAME, State.WARN, text, fix))
+    return findings
 
 
 def _enough(test: NoiseTest) -> int:
@@ -398,18 +398,18 @@ class Measured:
     """What the race shows, or why there was none."""
 
 
-def measure(seconds: float, found: Machine, where: Processors, limits: Limits, tell: Progress) -> Measured:
+def measure(seconds: float, state: Machine, where: Processors, limits: Limits, tell: Progress) -> Measured:
     """Race the same code against itself, unless memory is so short that the kernel could kill other processes."""
-    memory = checks.available(found, limits)
+    memory = checks.available(state, limits)
     if memory.state is State.BAD:
         text = f"not run, because the kernel could kill other processes: {memory.what}"
         return Measured(findings=[Finding(NAME, State.UNKNOWN, text)])
-    before, began = machine.counters(_ROOT, found.worker), time.perf_counter()
+    before, began = machine.counters(_ROOT, state.worker), time.perf_counter()
     try:
         test = race(seconds, preset("standard"), where, tell, time.perf_counter, random.Random())
     except TfbenchError as error:
         return Measured(findings=[finding_of(error)])
-    after, ended = machine.counters(_ROOT, found.worker), time.perf_counter()
+    after, ended = machine.counters(_ROOT, state.worker), time.perf_counter()
     tell("simulating races with this noise", seconds)
     add_detection_limits(test.races, test.policy, limits)
     return Measured(test, machine.observation_window(before, after, ended - began), findings_of(test, limits))
@@ -522,16 +522,16 @@ def simulate(
             bias = pair_bias[:, pairs[effects.shape[1] :]]
             effects = np.hstack([effects, math.log1p(model.effect) + bias + model.scatter(rng, bias)])
             levels = look_alpha(policy, cases, look), unchanged_alpha(policy, look)
-            found = np.empty(len(effects), dtype=np.int8)
+            outcomes = np.empty(len(effects), dtype=np.int8)
             for part in range(0, len(effects), _BATCH):
                 batch = slice(part, part + _BATCH)
-                found[batch] = evaluate(
+                outcomes[batch] = evaluate(
                     posterior(effects[batch], pairs, policy, shared_zygote=shared_zygote, expected=expected),
                     *levels, thresholds,
                 )  # fmt: skip
-            found[(found == _UNCHANGED) & ~balanced(effects, thresholds)] = _INCONCLUSIVE
-            codes[open_races], launches[open_races] = found, count
-            undecided = found == _INCONCLUSIVE
+            outcomes[(outcomes == _UNCHANGED) & ~balanced(effects, thresholds)] = _INCONCLUSIVE
+            codes[open_races], launches[open_races] = outcomes, count
+            undecided = outcomes == _INCONCLUSIVE
             open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
             if not len(open_races):
                 break
@@ -557,8 +557,8 @@ def evaluate(distribution: Posterior, alpha: float, alpha_unchanged: float, thre
     tails = region_tails(distribution, thresholds, max(alpha, alpha_unchanged))
     codes, probable = (classify_races(tails, level) for level in (alpha, alpha_unchanged))
     unchanged = np.where(probable == _UNCHANGED, _UNCHANGED, _INCONCLUSIVE)
-    found: Codes = np.where((codes == _REGRESSED) | (codes == _IMPROVED), codes, unchanged).astype(np.int8)
-    return found
+    final: Codes = np.where((codes == _REGRESSED) | (codes == _IMPROVED), codes, unchanged).astype(np.int8)
+    return final
 
 
 def region_tails(distribution: Posterior, thresholds: Thresholds, alpha: float) -> dict[int, Floats]:
@@ -575,13 +575,13 @@ def region_tails(distribution: Posterior, thresholds: Thresholds, alpha: float) 
     for region in regions(thresholds):
         # An interval in the region has its centre there, so most races need the tails of one region.
         races = np.flatnonzero((region.low <= center) & (center <= region.high))
-        found = np.zeros(len(center))
+        codes = np.zeros(len(center))
         for end, beyond in ((region.low, Posterior.below), (region.high, Posterior.above)):
             if 0 < end < math.inf:
-                found[races] = np.maximum(found[races], beyond(distribution.of(races), math.log(end)))
-                races = races[found[races] < alpha / 2]
+                codes[races] = np.maximum(codes[races], beyond(distribution.of(races), math.log(end)))
+                races = races[codes[races] < alpha / 2]
         tail = np.ones(len(center))
-        tail[races] = found[races]
+        tail[races] = codes[races]
         tails[OUTCOMES.index(region.outcome)] = tail
     return tails
 

@@ -284,8 +284,8 @@ class Fleet:
         outcomes = known if isinstance(known, dict) else {}
         return job, Counter({str(key): int(value) for key, value in outcomes.items() if isinstance(value, int)})
 
-    def _count(self, index: int, found: tuple[Job, Counter[str]]) -> None:
-        job, outcomes = found
+    def _count(self, index: int, ended: tuple[Job, Counter[str]]) -> None:
+        job, outcomes = ended
         self.status.done += 1
         self.status.cases_done += len(job.cases)
         self.status.seconds_done += job.seconds
@@ -306,11 +306,11 @@ def seconds_left(status: Status, slots: int, elapsed: float, done_before: float)
 
 def failed_logs(folder: FleetFolder, status: Status, lines: int = 5) -> list[str]:
     """Return the last lines of the logs of lost jobs, at most of three jobs."""
-    found = []
+    output = []
     for index in sorted(status.lost)[:3]:
         try:
             text = read_text(folder.log(index))
         except TfbenchError:
             continue
-        found += [f"job {index}: {line}" for line in text.strip().splitlines()[-lines:]]
-    return found
+        output += [f"job {index}: {line}" for line in text.strip().splitlines()[-lines:]]
+    return output

@@ -235,7 +235,7 @@ class SlurmEngine:
         write_whole(self._folder / "arrays.txt", "".join(f"{array}\n" for array in sorted(self._arrays)))
 
     def poll(self) -> Mapping[int, State]:
-        found: dict[int, State] = dict.fromkeys(self._tasks.values(), State.ENDED)
+        states: dict[int, State] = dict.fromkeys(self._tasks.values(), State.ENDED)
         arrays = sorted({array for array, _ in self._tasks})
         for line in self._queue(arrays).splitlines() if arrays else ():
             fields = line.split("|", 3)
@@ -250,9 +250,9 @@ class SlurmEngine:
             if state is State.WAITING and reason == "BeginTime":  # Slurm delays a lost node's jobs by two minutes
                 with suppress(EngineError):
                     _run("scontrol", "update", f"JobId={array}_{task}", "StartTime=now")
-            found[self._tasks[array, task]] = state
-        self._tasks = {key: job for key, job in self._tasks.items() if found[job] is not State.ENDED}
-        return found
+            states[self._tasks[array, task]] = state
+        self._tasks = {key: job for key, job in self._tasks.items() if states[job] is not State.ENDED}
+        return states
 
     def _queue(self, arrays: Sequence[str]) -> str:
         try:
@@ -382,16 +382,16 @@ class RayEngine:
             self._references[task.remote(words, str(job.log), variables)] = job.index
 
     def poll(self) -> Mapping[int, State]:
-        found = dict.fromkeys(self._references.values(), State.WAITING)
+        states = dict.fromkeys(self._references.values(), State.WAITING)
         try:
             ready, _ = self._ray.wait(list(self._references), num_returns=len(self._references), timeout=0)
             running = min(len(self._references) - len(ready), len(self._nodes()))
         except (self._error, ValueError, ConnectionError) as error:
             raise EngineAway(f"Ray does not answer: {brief(error)}") from None
         for reference in ready:
-            found[self._references.pop(reference)] = State.ENDED
-        waiting = [index for index, state in found.items() if state is State.WAITING]
-        return {**found, **dict.fromkeys(waiting[:running], State.RUNNING)}
+            states[self._references.pop(reference)] = State.ENDED
+        waiting = [index for index, state in states.items() if state is State.WAITING]
+        return {**states, **dict.fromkeys(waiting[:running], State.RUNNING)}
 
     def avoid(self, hosts: Collection[str]) -> None:
         self._avoid(hosts)

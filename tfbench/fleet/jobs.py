@@ -309,10 +309,10 @@ class FleetFolder:
 
     def job(self, index: int) -> Job:
         """Read a job. Raises as `load`, and `JobError` if the file has another job's number."""
-        found = load(self.job_file(index))
-        if found.index != index:
-            raise JobError(f"{brief(self.job_file(index))} is job {found.index}, and its name says {index}")
-        return found
+        job = load(self.job_file(index))
+        if job.index != index:
+            raise JobError(f"{brief(self.job_file(index))} is job {job.index}, and its name says {index}")
+        return job
 
     # Attempts
 

@@ -88,10 +88,10 @@ def race(processors: Processors, rng: random.Random, device: str = "cpu") -> Can
         device: What the job measures on, as ``--device`` names it. If that includes a GPU, the canary is raced there.
     """
     began = time.perf_counter()
-    found = _raced(processors, rng, device, began)
+    canary = _raced(processors, rng, device, began)
     for _ in range(ATTEMPTS - 1):
-        found = _raced(processors, rng, device, began) if found.failure else found
-    return found
+        canary = _raced(processors, rng, device, began) if canary.failure else canary
+    return canary
 
 
 def _raced(processors: Processors, rng: random.Random, device: str, began: float) -> Canary:
@@ -169,14 +169,14 @@ def _digest(root: Path) -> str:
 
 def facts(processors: Processors) -> dict[str, str]:
     """Return what a reader of the report has to know of this machine; an unreadable property is ``unknown``."""
-    found = machine.read(processors.every, processors.one[0], seconds=0.0)
-    siblings = len(found.siblings or ())
+    state = machine.read(processors.every, processors.one[0], seconds=0.0)
+    siblings = len(state.siblings or ())
     settings = {
-        "governor": found.governor,
-        "turbo": None if found.turbo is None else "on" if found.turbo else "off",
+        "governor": state.governor,
+        "turbo": None if state.turbo is None else "on" if state.turbo else "off",
         "SMT": f"{siblings} threads per core" if siblings > 1 else "off" if siblings else None,
-        "ASLR": None if found.aslr is None else {0: "off"}.get(int(found.aslr), "on"),
-        "hypervisor": "none" if found.hypervisor == "" else found.hypervisor,
+        "ASLR": None if state.aslr is None else {0: "off"}.get(int(state.aslr), "on"),
+        "hypervisor": "none" if state.hypervisor == "" else state.hypervisor,
         "kernel": platform.release(),
     }
     return {key: value for key, value in machine_facts().items() if value} | {
@@ -317,16 +317,16 @@ def run(
         began = time.time()
         _note(place, job, "began", host, processors=list(processors.one))
         try:
-            found = race_canary(processors, random.Random(job.seed), job.device)
-            if found.failure:
+            canary = race_canary(processors, random.Random(job.seed), job.device)
+            if canary.failure:
                 if place.fleet:
-                    place.fleet.set_aside(host, f"its canary failed: {found.failure}")
-                raise NodeError(f"{host} failed its canary, {found.failure}: run tfbench doctor there")
+                    place.fleet.set_aside(host, f"its canary failed: {canary.failure}")
+                raise NodeError(f"{host} failed its canary, {canary.failure}: run tfbench doctor there")
             measure(job, root, place.work, held)
             report = _read(job, place.work / "report.json")
             machine: JSON = {
                 "host": host, "class": job.machine_class, "jobs": 1, "seconds": round(time.time() - began, 3),
-                "facts": facts(processors), "canary": found.as_json(),
+                "facts": facts(processors), "canary": canary.as_json(),
             }  # fmt: skip
             write_whole(place.report, json_format.render(replace(report, machines=(machine,))))
         except TfbenchError as error:

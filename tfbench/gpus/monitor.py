@@ -111,7 +111,7 @@ class GpuMonitor:
         look()
         self._ours.update(self._family(), mps_servers())
         xids = tuple(self._driver.xids())
-        windows = {gpu: GpuObservationWindow(tuple(found), xids, lost.get(gpu, "")) for gpu, found in seen.items()}
+        windows = {gpu: GpuObservationWindow(tuple(reading), xids, lost.get(gpu, "")) for gpu, reading in seen.items()}
         causes = (self._cause(gpu, race, window) for gpu, window in windows.items())
         launch_monitor.cause = next(filter(None, causes), "")
         launch_monitor.sm_clock = min((window.sm_clock for window in windows.values() if window.sm_clock), default=None)
@@ -194,10 +194,10 @@ def family(first: int | None = None) -> set[int]:
             children[int(fields[1])].append(int(stat.parent.name))
         except (OSError, ValueError, IndexError):
             continue  # the process has ended
-    found = [os.getpid() if first is None else first]
-    for pid in found:  # which grows
-        found += children.pop(pid, [])
-    return set(found)
+    members = [os.getpid() if first is None else first]
+    for pid in members:  # which grows
+        members += children.pop(pid, [])
+    return set(members)
 
 
 def mps_servers(root: Path = Path("/proc")) -> set[int]:

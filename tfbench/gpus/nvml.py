@@ -250,13 +250,13 @@ class Nvml:
     def _parts(self, gpu: Identity) -> list[Identity]:
         """Return the parts of a GPU in MIG mode, or the GPU itself if it has none yet."""
         nvml, whole = self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(gpu.index)
-        found = []
+        parts = []
         for instance in range(self._ask("DeviceGetMaxMigDeviceCount", whole) or 0):
             part = self._ask("DeviceGetMigDeviceHandleByIndex", whole, instance)
             if part is not None:  # not all of the seven places are in use
                 name, uuid = _text(nvml.nvmlDeviceGetName(part)), _text(nvml.nvmlDeviceGetUUID(part))
-                found.append(replace(gpu, instance=instance, name=name, uuid=uuid, memory=self._memory(part)))
-        return found or [gpu]
+                parts.append(replace(gpu, instance=instance, name=name, uuid=uuid, memory=self._memory(part)))
+        return parts or [gpu]
 
     def _identity(self, index: int) -> Identity:
         nvml, handle = self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(index)
@@ -334,8 +334,8 @@ class Nvml:
 
     def _held(self, handle: Any, policy: int) -> float | None:
         """Return the total seconds for which the driver lowered the clock for this reason."""
-        found = self._ask("DeviceGetViolationStatus", handle, policy)
-        return found.violationTime * 1e-9 if found is not None else None
+        status = self._ask("DeviceGetViolationStatus", handle, policy)
+        return status.violationTime * 1e-9 if status is not None else None
 
     def listen(self, gpus: Sequence[Identity]) -> None:
         self._events = self._ask("EventSetCreate")
@@ -344,10 +344,10 @@ class Nvml:
                 self._ask("DeviceRegisterEvents", handle, _XID, self._events)
 
     def xids(self) -> list[int]:
-        found: list[int] = []
+        codes: list[int] = []
         while self._events is not None and (event := self._ask("EventSetWait_v2", self._events, 0)) is not None:
-            found.append(int(event.eventData))
-        return found
+            codes.append(int(event.eventData))
+        return codes
 
     def _ask(self, function: str, *arguments: Any) -> Any:
         """Call a function of NVML. Return ``None`` if this device or driver does not support it."""
@@ -403,19 +403,19 @@ class Recording:
 
     def reading(self, gpu: Identity) -> GpuReading:
         try:
-            found = self._driver.reading(gpu)
+            reading = self._driver.reading(gpu)
         except GpuError as error:
             self._reported.append({"gpu": gpu.place, "lost": str(error)})
             raise
-        reported = {name: value for name, value in asdict(found).items() if value is not None}
+        reported = {name: value for name, value in asdict(reading).items() if value is not None}
         reported |= {name: sorted(reported[name]) for name in PROCESSES if name in reported}
         self._reported.append({"gpu": gpu.place, **reported})
-        return found
+        return reading
 
     def xids(self) -> list[int]:
-        found = self._driver.xids()
-        self._reported += [{"xid": code} for code in found]
-        return found
+        codes = self._driver.xids()
+        self._reported += [{"xid": code} for code in codes]
+        return codes
 
     def as_json(self) -> JSON:
         """Return the recording. It contains real process ids and UUIDs of the machine."""

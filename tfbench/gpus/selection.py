@@ -64,10 +64,10 @@ def shared_folder(folder: Path) -> Iterator[int]:
             raise OSError(error.errno, "it is a link or no folder; remove it") from None
         raise
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         if (
-            found.st_uid == os.getuid()
-            and stat.S_IMODE(found.st_mode) != _SHARED
+            status.st_uid == os.getuid()
+            and stat.S_IMODE(status.st_mode) != _SHARED
             and all(name.endswith(_ENDING) for name in os.listdir(descriptor))
         ):
             os.fchmod(descriptor, _SHARED)
@@ -119,8 +119,8 @@ def opened(name: str, folder: int) -> IO[str]:
 
 def _checked(name: str, descriptor: int, mode: str) -> IO[str]:
     """Return the file, unless it is a pipe, a device, or another name of a file elsewhere."""
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(descriptor)
         raise _planted(name)
     return os.fdopen(descriptor, mode, encoding="utf-8")
@@ -174,7 +174,7 @@ def choose(there: Sequence[Identity], names: Sequence[str], option: str = "--dev
     Raises:
         UsageError: A GPU is missing, ambiguous or named twice.
     """
-    found: list[Identity] = []
+    chosen: list[Identity] = []
     for name in names:
         matches = [gpu for gpu in there if name == str(gpu.index) or (not name.isdigit() and gpu.uuid.startswith(name))]
         if len(matches) != 1:
@@ -182,10 +182,10 @@ def choose(there: Sequence[Identity], names: Sequence[str], option: str = "--dev
             text = f"{option}{name} matches {'no' if not matches else 'more than one'} GPU here; available: {listed}"
             divided = len(matches) > 1 and any(match.instance is not None for match in matches)
             raise UsageError(f"{text}; select a part by its UUID" if divided else text)
-        if matches[0] in found:
+        if matches[0] in chosen:
             raise UsageError(f"{option}{','.join(names)} names GPU {matches[0].place} twice")
-        found += matches
-    return found
+        chosen += matches
+    return chosen
 
 
 def environment(chosen: Sequence[Identity]) -> dict[str, str]:

@@ -130,12 +130,12 @@ def leak_free(metric_values: MetricValues, policy: Policy, kinds: Collection[str
     return _broken(Note.LEAKS, growth=growth, sites=dict(sites))
 
 
-def parity(limit: float, found: Difference | str) -> ContractResult:
+def parity(limit: float, difference: Difference | str) -> ContractResult:
     """Check the difference from the reference variant; a text says why there is no comparison."""
-    if isinstance(found, str):
-        return _open(Note.NO_RESULT, why=found)
-    note = found.note(whose="the reference variant", allowed=limit)
-    if found.error <= limit:
+    if isinstance(difference, str):
+        return _open(Note.NO_RESULT, why=difference)
+    note = difference.note(whose="the reference variant", allowed=limit)
+    if difference.error <= limit:
         return Outcome.UNCHANGED, because(ReasonCode.CONTRACT_HELD, note)
     return Outcome.REGRESSED, because(ReasonCode.CONTRACT_BROKEN, note)
 
@@ -146,7 +146,7 @@ def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verd
     return row(case, f"{claim.name} {claim.other}" if several else claim.name, contract_result)
 
 
-def of_times(claim: Claim, found: Comparison | str, tolerance: float) -> ContractResult:
+def of_times(claim: Claim, result: Comparison | str, tolerance: float) -> ContractResult:
     """Check a claim about speed: faster than another variant in the same race, or equally fast.
 
     Args:
@@ -154,11 +154,11 @@ def of_times(claim: Claim, found: Comparison | str, tolerance: float) -> Contrac
         tolerance: Fraction by which equally fast variants may differ.
     """
     facts: dict[str, Any] = {"other": claim.other, "claim": None if claim.name == "as_fast" else claim.bound}
-    if isinstance(found, str):
-        return _open(Note.NO_RACE, **facts, why=found)
-    ratio, most = found.ratio, 1 + tolerance
+    if isinstance(result, str):
+        return _open(Note.NO_RACE, **facts, why=result)
+    ratio, most = result.ratio, 1 + tolerance
     low, high = (1 / most, most) if claim.name == "as_fast" else (claim.bound, math.inf)
-    facts |= {"ratio": ratio, "launches": found.launches}
+    facts |= {"ratio": ratio, "launches": result.launches}
     if low <= ratio.low and ratio.high <= high:
         return _held(Note.SPEED, **facts)
     if ratio.high < low or ratio.low > high:

@@ -247,10 +247,10 @@ def sampled(
     # A set-up may allocate nothing. Samples up to the difference that is none count as equal.
     old, new = ([max(sample, limits.slack) for sample in samples] for samples in (old, new))
     effects = [Effect(math.log(two / one), pair) for one, two, pair in zip(old, new, together, strict=False)]
-    found = decide(
+    decision = decide(
         effects, launches, policy, cases=cases, shared_zygote=False, final=True, thresholds=limits.thresholds
     )
-    outcome, ratio = found.outcome or Outcome.INCONCLUSIVE, found.comparison.ratio
+    outcome, ratio = decision.outcome or Outcome.INCONCLUSIVE, decision.comparison.ratio
     codes = {**CODES, Outcome.REGRESSED: ReasonCode.MORE, Outcome.IMPROVED: ReasonCode.FEWER}
     note = because(Note.CHANGE, **facts, ratio=ratio, launches=launches)
     return verdict(outcome, because(codes[outcome], note, _scatter(effects, outcome)), ratio)

@@ -40,8 +40,8 @@ def ops(nodes: Iterable[Node], among: Collection[str] = ()) -> Counter[str]:
 
 def fused_ops(nodes: Nodes) -> Counter[str]:
     """Count merged ops, such as ``Relu in _FusedConv2D``, so that a fusion of fewer ops has a lower count."""
-    found = Counter(f"{part} in {node['op']}" for node in nodes for part in node.get("fused") or ())
-    return found + Counter(str(node["op"]) for node in nodes if "Fused" in node["op"] and not node.get("fused"))
+    fused = Counter(f"{part} in {node['op']}" for node in nodes for part in node.get("fused") or ())
+    return fused + Counter(str(node["op"]) for node in nodes if "Fused" in node["op"] and not node.get("fused"))
 
 
 def casts(nodes: Nodes) -> Counter[str]:
@@ -93,8 +93,8 @@ class Instruction(NamedTuple):
     @property
     def description(self) -> str:
         """The op with its kind or target: ``fusion kLoop``, ``custom-call __onednn$matmul``."""
-        found = self.op in _DETAILS and _DETAILS[self.op].search(self.rest)
-        return f"{self.op} {found[1]}" if found else self.op
+        match = self.op in _DETAILS and _DETAILS[self.op].search(self.rest)
+        return f"{self.op} {match[1]}" if match else self.op
 
     @property
     def element_type(self) -> str:
@@ -107,10 +107,10 @@ def instructions(text: str) -> list[Instruction]:
     computation = ""
     read = []
     for line in text.splitlines():
-        if found := _COMPUTATION.match(line):
-            computation = found["name"]
-        elif found := _INSTRUCTION.match(line):
-            read.append(Instruction(computation, **found.groupdict()))
+        if match := _COMPUTATION.match(line):
+            computation = match["name"]
+        elif match := _INSTRUCTION.match(line):
+            read.append(Instruction(computation, **match.groupdict()))
     return read
 
 
@@ -118,10 +118,10 @@ def kernels(module: Sequence[Instruction]) -> list[Instruction]:
     """Select the instructions of a module that run individually, without those inside fusions and reductions."""
     # The computation of a parallel call on a CPU runs by itself; those of fusions, reductions and sorts are inlined.
     inner = {
-        found["name"]
+        match["name"]
         for instruction in module
         if instruction.op not in ("call", "async-start")
-        for found in _CALLED.finditer(instruction.rest)
+        for match in _CALLED.finditer(instruction.rest)
     }
     return [
         instruction
@@ -132,8 +132,8 @@ def kernels(module: Sequence[Instruction]) -> list[Instruction]:
 
 def called(kernel: Instruction) -> str:
     """Name the computation inside a fusion; ``""`` if it names none."""
-    found = _CALLED.search(kernel.rest)
-    return found["name"] if found else ""
+    match = _CALLED.search(kernel.rest)
+    return match["name"] if match else ""
 
 
 def kinds(kernels: Iterable[Instruction], op: str) -> Counter[str]:
@@ -143,7 +143,7 @@ def kinds(kernels: Iterable[Instruction], op: str) -> Counter[str]:
 
 def algorithms(kernels: Iterable[Instruction]) -> Counter[str]:
     """Count the kernels that XLA tuned for a GPU by their description and the algorithm that it chose."""
-    chosen = ((kernel.description, found[1]) for kernel in kernels if (found := _ALGORITHM.search(kernel.rest)))
+    chosen = ((kernel.description, match[1]) for kernel in kernels if (match := _ALGORITHM.search(kernel.rest)))
     return Counter(f"{description} {algorithm}".replace('"', "") for description, algorithm in chosen)
 
 
@@ -269,15 +269,15 @@ def _by_name(nodes: Nodes) -> dict[Key, Node]:
 
 def _leading(key: Key, side: Mapping[Key, Node], free: set[Key]) -> list[Key]:
     """List the nodes of ``free`` that lead to this node through such nodes only, in execution order."""
-    found: list[Key] = []
+    keys: list[Key] = []
     waiting = [key]
     while waiting:
         for name in side[waiting.pop()].get("inputs", ()):
             one = (name, 0)
-            if one in free and one not in found and side[one]["op"] not in _SOURCES:
-                found.insert(0, one)
+            if one in free and one not in keys and side[one]["op"] not in _SOURCES:
+                keys.insert(0, one)
                 waiting.append(one)
-    return found
+    return keys
 
 
 def _label(node: Node) -> str:
@@ -315,8 +315,8 @@ def _kernels(text: str) -> Counter[str]:
     for instruction in module:
         if instruction.op not in _PARTS:
             inside.setdefault(instruction.computation, Counter())[instruction.op] += 1
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for kernel in kernels(module):
         parts = inside.get(called(kernel), Counter()) if kernel.op == "fusion" else Counter()
-        found[f"{kernel.description} of {', '.join(sorted(parts))}" if parts else kernel.description] += 1
-    return found
+        counts[f"{kernel.description} of {', '.join(sorted(parts))}" if parts else kernel.description] += 1
+    return counts

@@ -124,12 +124,12 @@ def compare(result: Sequence[Output], reference: Sequence[Output]) -> Difference
     names = [output.name for output in result], [output.name for output in reference]
     if len(result) != len(reference) and (structure := _other_outputs(*names)):
         return Difference(LARGEST, structure=structure)
-    found = [Difference(0.0)]
+    differences = [Difference(0.0)]
     for mine, theirs in zip(result, reference, strict=True):
         structure = _other_shape(mine.name, mine.array.shape, theirs.array.shape)
         error = LARGEST if structure else min(_error(mine.array, theirs.array), LARGEST)
-        found.append(Difference(error, mine.name, structure))
-    return max(found, key=lambda difference: difference.error)
+        differences.append(Difference(error, mine.name, structure))
+    return max(differences, key=lambda difference: difference.error)
 
 
 def _other_outputs(mine: Sequence[str], theirs: Sequence[str]) -> str:
@@ -215,7 +215,7 @@ def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSk
     """
     if structure := _other_outputs([output.name for output in mine], [output.name for output in theirs]):
         return [Difference(LARGEST, structure=structure)]
-    found = []
+    differences = []
     for new, old in zip(mine, theirs, strict=True):
         structure = _other_shape(new.name, new.shape, old.shape)
         if not structure and new.dtype != old.dtype:
@@ -229,8 +229,8 @@ def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSk
         # Few buckets may hide two changes behind each other's signs. The norms differ by no more than the outputs.
         distance = max(math.dist(new.sums, old.sums), abs(new.norm - old.norm)) if not structure else math.inf
         error = min(_relative(distance, old.norm), LARGEST)
-        found.append(Difference(error, new.name, structure))
-    return found
+        differences.append(Difference(error, new.name, structure))
+    return differences
 
 
 def scatter(launches: Sequence[Sequence[OutputSketch]]) -> dict[str, float]:
@@ -242,11 +242,11 @@ def scatter(launches: Sequence[Sequence[OutputSketch]]) -> dict[str, float]:
         ValueError: A sketch has the wrong length.
     """
     first, *others = launches
-    found: dict[str, float] = {}
+    errors: dict[str, float] = {}
     for other in others:
         for difference in sketched_differences(other, first) if other and first else ():
-            found[difference.output] = max(difference.error, found.get(difference.output, 0.0))
-    return found
+            errors[difference.output] = max(difference.error, errors.get(difference.output, 0.0))
+    return errors
 
 
 def largest(differences: Sequence[Difference], scattered: Mapping[str, float], policy: Policy) -> Difference:

@@ -75,8 +75,8 @@ def __getattr__(name: str) -> Any:
     """Import the types of files at their first use: workers need none of them, and have no msgspec."""
     if name in __all__:
         for module in _MODULES:
-            if hasattr(found := import_module(f"{__name__}.{module}"), name):
-                return getattr(found, name)
+            if hasattr(loaded := import_module(f"{__name__}.{module}"), name):
+                return getattr(loaded, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -137,12 +137,12 @@ def own_thresholds(content: Any) -> tuple[tuple[str, float], ...]:
     Raises:
         ValueError: It is no pair of fractions in their order.
     """
-    found = an_object(content, "thresholds")
-    if not found:
+    values = an_object(content, "thresholds")
+    if not values:
         return ()
-    if set(found) != set(THRESHOLDS):
+    if set(values) != set(THRESHOLDS):
         raise ValueError(f"thresholds are {' and '.join(THRESHOLDS)}")
-    effect, tolerance = (a_number(found[name], name) for name in THRESHOLDS)
+    effect, tolerance = (a_number(values[name], name) for name in THRESHOLDS)
     if not 0 < effect < tolerance < 1:
         raise ValueError("thresholds are fractions, the minimum effect below the tolerance")
     return (THRESHOLDS[0], effect), (THRESHOLDS[1], tolerance)

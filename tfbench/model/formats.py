@@ -206,13 +206,13 @@ def visible(content: Any) -> Any:
 
 def check_schema(content: Any, schema: str) -> None:
     """Raise ValueError if parsed JSON is not of this schema, such as ``tfbench-job/1``."""
-    found = content.get("schema") if isinstance(content, dict) else None
-    if found == schema:
+    written = content.get("schema") if isinstance(content, dict) else None
+    if written == schema:
         return
     family = schema.partition("/")[0]
-    newer = isinstance(found, str) and re.fullmatch(rf"{family}/\d{{1,4}}", found)
+    newer = isinstance(written, str) and re.fullmatch(rf"{family}/\d{{1,4}}", written)
     fix = ": another version of tfbench wrote it" if newer else ""
-    raise ValueError(f"at schema, expected {schema!r}, got {brief(repr(found))}{fix}")
+    raise ValueError(f"at schema, expected {schema!r}, got {brief(repr(written))}{fix}")
 
 
 def json_schema(schema: str, description: str, *kinds: Any) -> JSON:

@@ -282,10 +282,10 @@ def _zigzag(step: int) -> int:
 
 def by_side(rounds: Sequence[StoredRounds]) -> dict[str, dict[str, StoredRounds]]:
     """Map the name of a case to its rounds by side."""
-    found: dict[str, dict[str, StoredRounds]] = {}
+    by_case: dict[str, dict[str, StoredRounds]] = {}
     for row in rounds:
-        found.setdefault(row.case, {})[row.side] = row
-    return found
+        by_case.setdefault(row.case, {})[row.side] = row
+    return by_case
 
 
 # Series of a history: one case followed over runs

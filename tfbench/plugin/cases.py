@@ -69,11 +69,11 @@ def constructor_of(collector: pytest.Collector) -> str:
     """Return why pytest collects none of the benchmarks of a class, ``""`` if it does or if the class has none."""
     if not isinstance(collector, pytest.Class) or issubclass(kind := collector.obj, TestCase):
         return ""
-    found = next((name for name in ("__init__", "__new__") if getattr(kind, name) is not getattr(object, name)), "")
+    defined = next((name for name in ("__init__", "__new__") if getattr(kind, name) is not getattr(object, name)), "")
     methods = [value for name, value in inspect.getmembers(kind, inspect.isfunction) if name.startswith("test")]
-    if not found or not any({"bench", "benchmark"} & set(inspect.signature(method).parameters) for method in methods):
+    if not defined or not any({"bench", "benchmark"} & set(inspect.signature(method).parameters) for method in methods):
         return ""
-    return f"{collector.name} has a constructor ({found}), so pytest collects none of its tests; use setup_method or a fixture"
+    return f"{collector.name} has a constructor ({defined}), so pytest collects none of its tests; use setup_method or a fixture"
 
 
 def unknown_fixture(item: pytest.Item) -> str:
@@ -202,7 +202,7 @@ def parse_patterns(lines: Sequence[str]) -> list[Pattern]:
     Raises:
         UsageError: A line is no pattern with values.
     """
-    found = []
+    names = []
     for line in lines:
         if not (match := _LINE.fullmatch(line.strip())):
             raise UsageError(f"{INI}: {line!r}: write a pattern and its values: test_io*: minimum_effect=0.05")
@@ -213,8 +213,8 @@ def parse_patterns(lines: Sequence[str]) -> list[Pattern]:
                 values[name.strip()] = _fraction(name.strip(), text)
             except ValueError as error:
                 raise UsageError(f"{INI}: {match['pattern']!r}: {error}") from None
-        found.append(Pattern(match["pattern"], values))
-    return found
+        names.append(Pattern(match["pattern"], values))
+    return names
 
 
 def check_used(patterns: Sequence[Pattern], names: Collection[str]) -> None:
@@ -321,7 +321,9 @@ def scope_of(item: pytest.Function) -> str:
     of these files. An import of another file counts by its text and the file's place. The function's name does not count.
     """
     place = f"{item.cls.__qualname__}." if item.cls else ""
-    fixtures = {definition.func for found in item._fixtureinfo.name2fixturedefs.values() for definition in found}
+    fixtures = {
+        definition.func for definitions in item._fixtureinfo.name2fixturedefs.values() for definition in definitions
+    }
     config, root = item.config, str(item.config.rootpath)
     paths = (os.path.normpath(os.path.join(root, path)) for path in config.getini("tfbench_paths"))
     folders = tuple(path for path in paths if path != root and is_below(path, root))
@@ -423,15 +425,15 @@ def _module(file: str, changed: int, suite: _Suite) -> _Module:
     for part in ast.walk(tree):
         if isinstance(part, ast.Import):
             for alias in part.names:
-                if found := _file_of(alias.name, file, 0, suite):
-                    imports[alias.asname or alias.name] = found, ""
+                if place := _file_of(alias.name, file, 0, suite):
+                    imports[alias.asname or alias.name] = place, ""
         elif isinstance(part, ast.ImportFrom):
             whole = _file_of(part.module or "", file, part.level, suite)
             for alias in part.names:
                 if alias.name == "*":
                     stars += [whole] if whole else []
-                elif found := _file_of(f"{part.module or ''}.{alias.name}".strip("."), file, part.level, suite):
-                    imports[alias.asname or alias.name] = found, ""
+                elif place := _file_of(f"{part.module or ''}.{alias.name}".strip("."), file, part.level, suite):
+                    imports[alias.asname or alias.name] = place, ""
                 elif whole:
                     imports[alias.asname or alias.name] = whole, alias.name
     return _Module(tree.body, bound, always, imports, stars)
@@ -448,9 +450,9 @@ def _file_of(module: str, file: str, level: int, suite: _Suite) -> str:
         folder = os.path.dirname(folder)
     for entry in [folder] if level else map(os.path.abspath, sys.path):
         path = os.path.join(entry, *module.split("."))
-        for found in (f"{path}.py", os.path.join(path, "__init__.py")):
-            if os.path.isfile(found):
-                return found if suite.has(found) else ""
+        for candidate in (f"{path}.py", os.path.join(path, "__init__.py")):
+            if os.path.isfile(candidate):
+                return candidate if suite.has(candidate) else ""
     return ""
 
 
@@ -499,8 +501,8 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         named = [alias.name for alias in node.names]
         base = getattr(node, "module", "") or ""
-        found = {base, *(f"{base}.{name}" if base else name for name in named)}
-        files = (vars(sys.modules[name]).get("__file__") for name in found if name in sys.modules)
+        names = {base, *(f"{base}.{name}" if base else name for name in named)}
+        files = (vars(sys.modules[name]).get("__file__") for name in names if name in sys.modules)
         places = sorted(_place(file, root) for file in files if isinstance(file, str) and not is_installed(file))
         return f"{text} from {places}"
     return text

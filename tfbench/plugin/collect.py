@@ -59,8 +59,8 @@ class ListedFile(pytest.File):
         if error := names.pop(TF_TEST_ERROR, ""):
             raise self.CollectError(error)
         for name, code in names.items():
-            found: pytest.Function = pytest.Function.from_parent(self, name=name, callobj=function_of(_never, code))
-            yield found
+            function: pytest.Function = pytest.Function.from_parent(self, name=name, callobj=function_of(_never, code))
+            yield function
 
 
 def _never(bench: object) -> None:
@@ -151,9 +151,9 @@ def with_real_tensorflow(module: pytest.Module, policy: Policy) -> list[pytest.F
     }
     listing = run_collection(COMMAND, order, config.rootpath, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     try:
-        found: RealModule = RealModule.from_parent(parent, path=module.path)
-        found.listing = listing
-        return list(found.collect())
+        module_node: RealModule = RealModule.from_parent(parent, path=module.path)
+        module_node.listing = listing
+        return list(module_node.collect())
     except (ValueError, KeyError, TypeError) as error:
         raise SideError(f"the list of its benchmarks is damaged ({described(error)})") from None
 
@@ -272,13 +272,13 @@ class Collected:
             UsageError: No case or several cases match.
         """
         exact = [case for case in self.cases.values() if case.name == name or case.name.endswith(f"::{name}")]
-        found = exact or [case for case in self.cases.values() if name in case.name] or self._with_levels(name)
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        matching = exact or [case for case in self.cases.values() if name in case.name] or self._with_levels(name)
+        if len(matching) == 1:
+            return matching[0]
+        if not matching:
             raise UsageError(f"no benchmark matches {name!r}; `pytest --benchmark --collect-only -q` lists them")
-        names = some([case.name for case in found], 3)
-        raise UsageError(f"{name!r} matches {len(found)} benchmarks: {names}; give a full name")
+        names = some([case.name for case in matching], 3)
+        raise UsageError(f"{name!r} matches {len(matching)} benchmarks: {names}; give a full name")
 
     def _with_levels(self, name: str) -> list[Case]:
         """Return the cases ``workload[axis=level,…]`` that have these levels, and the reference level of other axes."""
@@ -346,12 +346,12 @@ class _Catcher:
 
 def _deselected(runner: Runner) -> dict[str, Case]:
     """Return the other cases in the collected files, without wrongly declared ones."""
-    found = {}
+    cases = {}
     for name, item in runner.collected.items():
         if name not in runner.cases:
             with contextlib.suppress(DeclarationError):
-                found[name] = runner.case(item)
-    return found
+                cases[name] = runner.case(item)
+    return cases
 
 
 def _skipped(item: pytest.Item) -> bool:
@@ -385,7 +385,7 @@ def _collect_elsewhere(text: str) -> int:
         return 0
     policy = collected.policy  # another one than the run's, if only the other tree's configuration names one
     usual = () if policy.name == order["policy"] else tuple((name, getattr(policy, name)) for name in THRESHOLDS)
-    found = {
+    facts = {
         name: {
             "source": case.source,
             "scope": case.scope,
@@ -396,7 +396,7 @@ def _collect_elsewhere(text: str) -> int:
         }
         for name, case in {**collected.deselected, **collected.cases}.items()
     }
-    write_whole(Path(order["answer"]), render_json(found))
+    write_whole(Path(order["answer"]), render_json(facts))
     return 0
 
 

@@ -496,13 +496,13 @@ class Runner:
         if not (self.imported and may_need_tensorflow(collector, error)):
             return report
         try:
-            found = with_real_tensorflow(collector, self.policy)
+            collected = with_real_tensorflow(collector, self.policy)
         except SideError as failed:
             report.sections.append(("tfbench", f"with the real TensorFlow: {failed}"))
             return report
         why = f"its import uses a value of TensorFlow ({brief(error)})"
         self._notes.append(f"{collector.nodeid} was collected with the real TensorFlow, because {why}")
-        return pytest.CollectReport(collector.nodeid, "passed", None, list(found))
+        return pytest.CollectReport(collector.nodeid, "passed", None, list(collected))
 
     def not_collected(self, report: pytest.CollectReport) -> None:
         """Note a file or class that pytest could not collect, or that skips itself."""

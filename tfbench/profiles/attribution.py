@@ -92,14 +92,14 @@ def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Gro
     slowdown = now.call_seconds - before.call_seconds
     if slowdown <= 0 or slowdown < enough * before.call_seconds or min(before.samples, now.samples) < FEWEST:
         return None
-    found = []
+    causes = []
     for function in now.functions:
         grew = now.inside(function) - before.inside(function)
         if grew >= HALF * slowdown and not any(part in function for part in _GENERATED):
             inside = before.inside(function), now.inside(function)
             calls = before.call_seconds, now.call_seconds
-            found.append((now.depth(function), Grown(function, *inside, grew / slowdown, calls)))
-    return max(found)[1] if found else None
+            causes.append((now.depth(function), Grown(function, *inside, grew / slowdown, calls)))
+    return max(causes)[1] if causes else None
 
 
 def describe(cause: Grown, raced: float | None = None) -> str:
@@ -128,8 +128,8 @@ def of_slowdown(share: float, seen: float, raced: float | None) -> str:
 def _allocated(before: PythonProfile, now: PythonProfile) -> list[str]:
     """Describe the lines of Python whose memory grew: ``allocated at a/b.py:12: 6.1 MiB more than before``."""
     old = before.memory.get("lines", {})
-    found = ((size - old.get(line, 0), line) for line, size in now.memory.get("lines", {}).items())
-    most = sorted(found, reverse=True)
+    growth = ((size - old.get(line, 0), line) for line, size in now.memory.get("lines", {}).items())
+    most = sorted(growth, reverse=True)
     return [
         f"allocated at {line}: {more / (1 << 20):.1f} MiB more than before" for more, line in most if more >= 1 << 20
     ]
@@ -262,19 +262,19 @@ def _mean(step_slices: Iterable[StepSlice]) -> float:
 
 def step_slices(space: Space, data: Input, steps: Sequence[Event]) -> list[StepSlice]:
     """Collect the work in each step."""
-    found = [
+    slices = [
         StepSlice(step.seconds, defaultdict(list), defaultdict(float), defaultdict(lambda: defaultdict(float)))
         for step in steps
     ]
     starts, ends = [step.start for step in steps], [step.end for step in steps]  # steps follow each other
     for key, name, span, calls in _work(space, data):
         low, high = bisect_right(ends, span[0]), bisect_left(starts, span[1])
-        for step, step_slice in zip(steps[low:high], found[low:high], strict=True):
+        for step, step_slice in zip(steps[low:high], slices[low:high], strict=True):
             (inside,) = clipped([span], step.span)
             step_slice.spans[key].append(inside)
             step_slice.counts[key] += calls if span[0] >= step.start else 0.0
             step_slice.names[key][name] += inside[1] - inside[0]
-    return found
+    return slices
 
 
 def _work(space: Space, data: Input) -> Iterator[tuple[Key, str, Span, float]]:
@@ -337,14 +337,14 @@ def _on_host(event: Event) -> tuple[Key, str] | None:
         return Key(TimeCategory.COMPILE, "compilation"), name
     if name == "EagerKernelExecute" and above.startswith(_EAGER):
         kind = name = above.removeprefix(_EAGER)
-    elif (found := _OP.match(name)) is not None and event.kind == found["kind"]:
-        kind, name = found["kind"], found["name"]
+    elif (match := _OP.match(name)) is not None and event.kind == match["kind"]:
+        kind, name = match["kind"], match["name"]
     else:
         return None
     if _FUNCTION.search(kind):
         return None
     # oneDNN's ops count as the ops that they replace: _MklMatMul as MatMul, _MklNativeFusedMatMul as _FusedMatMul.
-    kind = _DNN.sub(lambda found: "_" if kind.startswith("Fused", found.end()) else "", kind)
+    kind = _DNN.sub(lambda match: "_" if kind.startswith("Fused", match.end()) else "", kind)
     return Key(TimeCategory.INPUT if _INPUT.search(kind) else TimeCategory.HOST, kind), name
 
 
@@ -467,8 +467,8 @@ def _groups(before: StepBreakdown, now: StepBreakdown) -> list[_Group]:
         groups.append(_Group(tuple(others), tuple(compiled), "compiled"))
         left = [key for key in left if key not in others and key not in compiled]
     for key in fewer:
-        if key in left and (found := _FUSED.match(key.kind)) is not None:
-            base = found["base"]
+        if key in left and (match := _FUSED.match(key.kind)) is not None:
+            base = match["base"]
             parts = [
                 key_left
                 for key_left in left

@@ -44,8 +44,8 @@ def read(file: Path, policy: Policy, ask: Callable[..., xprof.Answers] = xprof.a
     def use(name: str, tool: Callable[[], tuple[Found, Section]]) -> Found | None:
         """Run a tool, and keep its section, with the reason if the tool fails."""
         try:
-            found, sections[name] = tool()
-            return found
+            section, sections[name] = tool()
+            return section
         except ProfileError as error:
             reason = str(error)
         except (KeyError, TypeError, ValueError, AttributeError) as error:  # another version of xprof
@@ -194,11 +194,11 @@ def named(folder: Path, name: str) -> list[Kept]:
     kept = [_read(about) for about in sorted(folder.glob(f"*/{ABOUT}"))]
     wanted = name.strip("…").replace("...", "")
     exact = [folder for folder in kept if folder.case == name or folder.case.endswith(f"::{name}")]
-    found = exact or [folder for folder in kept if wanted in folder.case]
-    if not found:
+    matching = exact or [folder for folder in kept if wanted in folder.case]
+    if not matching:
         there = some([short_name(folder.case) for folder in kept], 5) or "none"
         raise UsageError(f"{folder} has no profile of {name!r}; available: {there}")
-    return found
+    return matching
 
 
 def _read(path: Path) -> Kept:

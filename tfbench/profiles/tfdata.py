@@ -99,10 +99,10 @@ class Functions:
         self.ops: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         """Long name of a stage -> type of op -> seconds."""
         for event in (event for events in lines for event in events):
-            if (found := _OP.match(event.name)) is not None and not is_call(event):
+            if (match := _OP.match(event.name)) is not None and not is_call(event):
                 numbers = (above.stats.get("id") for above in event.above if above.name.startswith(_EXECUTED))
                 if (number := next(numbers, None)) in asked:
-                    self.ops[asked[number][1]][found[1]] += event.seconds
+                    self.ops[asked[number][1]][match[1]] += event.seconds
 
     def within(self, span: Span) -> list[Run]:
         """Return the executions that waited or ran within a span."""
@@ -259,7 +259,7 @@ class Input:
         for name, stage in stages.items():
             stage.ops.update(self._functions.ops.get(name, {}))
         ordered = sorted(stages.values(), key=lambda stage: (stage.name.count("::"), stage.name))
-        found = [
+        pipelines = [
             Pipeline(
                 stages=[stage for stage in ordered if _top(stage.name) == first],
                 calls=len(called),
@@ -269,7 +269,7 @@ class Input:
             )
             for first, called in roots.items()
         ]
-        return sorted(found, key=lambda pipeline: -pipeline.waited)
+        return sorted(pipelines, key=lambda pipeline: -pipeline.waited)
 
     def _blamed(self, root: Event, home: _Timeline) -> Iterator[Blame]:
         """Find the stages to blame for a call from the program, span by span."""
@@ -298,18 +298,18 @@ class Input:
         number = call.stats.get("id")
         # Work of the root itself counts for the stage below it.
         own = self._first.get(call, long_name(call.name))
-        found = []
+        stages = []
         if any(run.owner == number and run.began <= time for run in runs):
-            found = [own]
+            stages = [own]
         elif any(run.owner == number for run in runs):
             # The function waits for a thread: the stages whose functions hold the threads are to blame.
-            found = list(dict.fromkeys(run.stage for run in runs if run.began <= time))
+            stages = list(dict.fromkeys(run.stage for run in runs if run.began <= time))
         for timeline in self._timelines if number not in seen else ():
             if timeline is home or (inner := timeline.at(time)) is None:
                 continue
             if any(event.stats.get("parent_id") == number for event in (inner, *callers(inner))):
-                found += self._working_for(inner, timeline, time, runs, seen | {number})
-        return found or [own]
+                stages += self._working_for(inner, timeline, time, runs, seen | {number})
+        return stages or [own]
 
 
 def _top(name: str) -> str:

@@ -146,11 +146,11 @@ def steps_of(space: Space) -> list[Event]:
     Raises:
         ProfileError: No step is marked.
     """
-    found = [event for event in space.on_host if "step_num" in event.stats and event.stats.get("_r") == 1]
-    if not found:
+    steps = [event for event in space.on_host if "step_num" in event.stats and event.stats.get("_r") == 1]
+    if not steps:
         raise ProfileError(NO_MARKER)
-    found.sort(key=lambda step: step.start)
-    return found[1:] or found
+    steps.sort(key=lambda step: step.start)
+    return steps[1:] or steps
 
 
 @cache
@@ -160,10 +160,10 @@ def _module(name: str) -> Any:
     Raises:
         ProfileError: This environment has no TensorFlow, or one without the module.
     """
-    found = importlib.util.find_spec("tensorflow")
-    if found is None or found.origin is None:
+    module = importlib.util.find_spec("tensorflow")
+    if module is None or module.origin is None:
         raise ProfileError("reading a profile takes TensorFlow's description of the format: install tensorflow here")
-    package = Path(found.origin).parent
+    package = Path(module.origin).parent
     for place in _PLACES:
         path = package / place / f"{name}.py"
         if path.exists():
@@ -175,12 +175,12 @@ def _plane(plane: Any) -> Plane:
     names = {number: metadata.name for number, metadata in plane.stat_metadata.items()}
 
     def stats(message: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        modules: dict[str, Any] = {}
         for stat in message.stats:
             kind = stat.WhichOneof("value")
             value = getattr(stat, kind) if kind else None
-            found[names.get(stat.metadata_id, "")] = names.get(value, "") if kind == "ref_value" else value
-        return found
+            modules[names.get(stat.metadata_id, "")] = names.get(value, "") if kind == "ref_value" else value
+        return modules
 
     kinds = {number: (one.name, one.display_name, stats(one)) for number, one in plane.event_metadata.items()}
     lines = []

@@ -144,10 +144,10 @@ def ask(file: Path, seconds: float, run: Callable[..., Any] = subprocess.run) ->
 def number(value: Any) -> float:
     """Parse a cell as a number. An empty cell, or a ratio of 0 to 0, is 0."""
     try:
-        found = float(value or 0)
+        amount = float(value or 0)
     except (TypeError, ValueError):
         return 0.0
-    return found if math.isfinite(found) else 0.0
+    return amount if math.isfinite(amount) else 0.0
 
 
 def integer(value: Any) -> int:
@@ -298,13 +298,13 @@ def _op_table(name: str, title: str, rows: Sequence[Row]) -> Table:
 
 def _merged(grid: Grid, keys: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
     """Merge the rows of one op, whose names, the last of ``keys``, differ only in the numbers of iterators."""
-    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    merged: dict[tuple[object, ...], dict[str, Any]] = {}
     for row in grid.rows:
         named = {**row, keys[-1]: without_numbers(str(row[keys[-1]]))}
-        into = found.setdefault(tuple(named[key] for key in keys), {**named, **dict.fromkeys(sums, 0.0)})
+        into = merged.setdefault(tuple(named[key] for key in keys), {**named, **dict.fromkeys(sums, 0.0)})
         for name in sums:
             into[name] += number(row[name])
-    return list(found.values())
+    return list(merged.values())
 
 
 def input_pipeline(answers: Answers, waiting: float) -> Section:

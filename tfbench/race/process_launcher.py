@@ -472,8 +472,8 @@ class ProcessLauncher:
     @property
     def processors(self) -> Processors:
         """The processors of this thread's lane, or of the run."""
-        found: Processors = getattr(self._lane, "processors", self._whole)
-        return found
+        processors_of_lane: Processors = getattr(self._lane, "processors", self._whole)
+        return processors_of_lane
 
     @contextmanager
     def on(self, lane: Processors) -> Iterator[None]:

@@ -91,20 +91,20 @@ def _of_archive(path: Path) -> dict[str, str]:
 def _texts(path: Path, entries: Sequence[_Entry]) -> dict[str, str]:
     if not 1 <= len(entries) <= FILES:
         raise ReportError(f"{brief(path)} has {len(entries)} files; a run hands on 1 to {FILES}")
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, is_plain, opened in entries:
         if not _NAME.fullmatch(name):
             raise ReportError(
                 f"{brief(path)} has a file named {brief(repr(name))}; expected a name such as report-1.json"
             )
-        if name in found:
+        if name in texts:
             raise ReportError(f"{brief(path)} has {name} twice")
         if not is_plain:
             raise ReportError(f"{brief(path)}: {name} is not a plain file")
-        found[name] = _text(name, opened)
-        if sum(map(len, found.values())) > ALL_BYTES:
+        texts[name] = _text(name, opened)
+        if sum(map(len, texts.values())) > ALL_BYTES:
             raise ReportError(f"{brief(path)} has more than {ALL_BYTES >> 20} MiB")
-    return found
+    return texts
 
 
 def _text(name: str, opened: Callable[[], IO[bytes]]) -> str:
@@ -147,19 +147,19 @@ def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
     Raises:
         ReportError: The artifact is invalid, or has names that are not pytest node ids.
     """
-    found = files_of(path)
-    text = found.pop(ACCEPTED, None)
-    report = _single(path, found)
+    texts = files_of(path)
+    text = texts.pop(ACCEPTED, None)
+    report = _single(path, texts)
     json_format.check_names(report, str(path))
     return report, _of_json(text) if text is not None else []
 
 
-def _single(path: Path, found: dict[str, str]) -> Report:
-    if len(found) != 1:
+def _single(path: Path, texts: dict[str, str]) -> Report:
+    if len(texts) != 1:
         raise ReportError(
-            f"{brief(path)} has {len(found)} reports, expected one; merge the reports of shards with tfbench merge"
+            f"{brief(path)} has {len(texts)} reports, expected one; merge the reports of shards with tfbench merge"
         )
-    ((name, text),) = found.items()
+    ((name, text),) = texts.items()
     return json_format.read(text, name)
 
 
@@ -258,7 +258,7 @@ def _named(root: Path) -> tuple[set[str], set[str]]:
         except (ReportError, OSError, ValueError):
             continue
         modules |= {
-            name for pattern, each in _MODULES for found in pattern.findall(text) for name in each.findall(found)
+            name for pattern, each in _MODULES for names in pattern.findall(text) for name in each.findall(names)
         }
         if not file.name.endswith(".py") and file.name not in _SETTINGS:
             paths |= {name for name in _PATH.findall(text.replace("./", " ")) if not name.endswith(_PROSE)}

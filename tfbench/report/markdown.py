@@ -55,7 +55,7 @@ def plain(text: str) -> str:
     """Format as text: escape markup, and break links, mentions and references."""
     if len(short := " ".join(printable(text).split())) > _WORDS:
         short = f"{short[: _WORDS - 1]}…"
-    broken = re.sub(r"@|#|:(?=//)|www(?=\.)|GH(?=-)", lambda found: f"{found[0]}{_BREAK}", short)
+    broken = re.sub(r"@|#|:(?=//)|www(?=\.)|GH(?=-)", lambda match: f"{match[0]}{_BREAK}", short)
     return _PUNCTUATION.sub(r"\\\1", html.escape(broken, quote=False))
 
 

@@ -79,9 +79,9 @@ def render(report: Report, context: PageContext | None = None) -> str:
     others = [verdict for verdict in report.verdicts if verdict.metric != TIME]
     changed = [verdict for verdict in others if verdict.outcome not in _QUIET]
     names, cases = _case_details(report, summary, context.shared)
-    found = [finding.case.name for group in summary.findings.values() for finding in group]
+    shown = [finding.case.name for group in summary.findings.values() for finding in group]
     raced = {row.case for row in report.rounds}
-    first = next((name for name in (*found, *names) if name in raced), names[0] if names else "")
+    first = next((name for name in (*shown, *names) if name in raced), names[0] if names else "")
     # Section -> its title, its data, and what it needs where it has none.
     parts: dict[str, tuple[str, object, str]] = {
         "overview": ("Overview", True, ""),
@@ -187,7 +187,7 @@ def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[
     profiles: dict[str, list[JSON]] = defaultdict(list)
     for profile in report.profiles:
         profiles[profile["case"]].append(_profile(profile))
-    causes = {finding.case.name: finding.causes for found in summary.findings.values() for finding in found}
+    causes = {finding.case.name: finding.causes for findings in summary.findings.values() for finding in findings}
     names = list(dict.fromkeys((*rows, *results, *rounds)))
     cases = []
     for name in names:

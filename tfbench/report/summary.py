@@ -106,10 +106,10 @@ def differences(sides: Mapping[str, JSON]) -> list[str]:
     known = {label: facts for label, side in sides.items() if (facts := _facts(side))}
     lines = []
     for name in dict.fromkeys(name for facts in known.values() for name in facts):
-        found = {label: facts.get(name, "none") for label, facts in known.items()}
-        values = dict.fromkeys(found.values())
+        levels = {label: facts.get(name, "none") for label, facts in known.items()}
+        values = dict.fromkeys(levels.values())
         if len(values) > 1:  # list each value once: "off on 2.15.1, on on 2.16.2 and 2.21.0"
-            labels = {value: " and ".join(label for label in found if found[label] == value) for value in values}
+            labels = {value: " and ".join(label for label in levels if levels[label] == value) for value in values}
             lines.append(f"{name}: {', '.join(f'{value} on {ones}' for value, ones in labels.items())}")
     return lines
 
@@ -298,7 +298,10 @@ class Summary:
     def reach(self) -> float:
         """The largest ratio of drawn intervals, which all drawings share, so that they can be compared at a glance."""
         ratios = [
-            row.ratio for found in self.findings.values() for finding in found if (row := finding.timed).metric == TIME
+            row.ratio
+            for findings in self.findings.values()
+            for finding in findings
+            if (row := finding.timed).metric == TIME
         ]
         centers = [
             max(ratio.center, 1 / ratio.center) for ratio in ratios if ratio and 1 / _REACH < ratio.center < _REACH
@@ -368,9 +371,9 @@ def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:
 
 def minimum_effect(policy: Mapping[str, Any]) -> float:
     """Return the smallest change that a policy reports; the default policy's for a report that does not state it."""
-    found = policy.get("minimum_effect")
-    usable = isinstance(found, (int, float)) and 0 < found < 10
-    return float(found) if usable and found is not None else Policy().minimum_effect
+    effect = policy.get("minimum_effect")
+    usable = isinstance(effect, (int, float)) and 0 < effect < 10
+    return float(effect) if usable and effect is not None else Policy().minimum_effect
 
 
 def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
@@ -398,7 +401,7 @@ def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]
     def gravity(verdict: Verdict) -> tuple[int, bool, float]:
         return order.index(_GROUPS[verdict.outcome]), verdict.metric != TIME, -_over(verdict, minimum)
 
-    found = []
+    findings = []
     for name, some in rows.items():
         some.sort(key=gravity)
         if not any(verdict.outcome in _DECISIVE or verdict.metric == TIME for verdict in some):
@@ -409,10 +412,10 @@ def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]
         old, new, estimated = consistent(old, new if new is not None else medians.get(name), ratio)
         causes, unexplained = _causes(report, some)
         again = command_words(report, some[0], shared=shared)
-        found.append(
+        findings.append(
             CaseFinding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, unexplained, again)
         )
-    return sorted(found, key=lambda finding: gravity(finding.verdict))
+    return sorted(findings, key=lambda finding: gravity(finding.verdict))
 
 
 def skips_by_reason(report: Report) -> dict[str, list[Case]]:

@@ -82,8 +82,8 @@ def describe(trend: Trend) -> str:
     if not trend.changes:
         return "steady"
     last = trend.changes[-1]
-    found = f"{change(last.effect)} with {commit(points[last.index])}, {plural(len(points) - last.index, 'run')} ago"
-    return f"{found}; {change(trend.drift.effect)} since {_reference(trend)}" if trend.drift else found
+    text = f"{change(last.effect)} with {commit(points[last.index])}, {plural(len(points) - last.index, 'run')} ago"
+    return f"{text}; {change(trend.drift.effect)} since {_reference(trend)}" if trend.drift else text
 
 
 def _reference(trend: Trend) -> str:
@@ -171,14 +171,14 @@ def _changes(trend: Trend) -> RenderableType:
 
 def environment_changes(points: Sequence[SeriesPoint]) -> list[str]:
     """Name changes of version and machine among successive runs, which may explain a change of level."""
-    found = []
+    trends = []
     for what, values in (
         ("version", [point.run.side for point in points]),
         ("machine", [point.run.machine for point in points]),
     ):
         if len(set(values)) > 1:
-            found.append(f"the {what} changed: {' → '.join(_without_repeats(values))}")
-    return found
+            trends.append(f"the {what} changed: {' → '.join(_without_repeats(values))}")
+    return trends
 
 
 def _without_repeats(values: Iterable[str]) -> list[str]:
@@ -248,9 +248,7 @@ def render_history(cases: Iterable[Sequence[Trend]], runs: int, problems: Sequen
     points = [sessions[session] for session in sorted(sessions)]
     names = [trend.series.case for trend in followed]
     gravest = min(followed, key=lambda trend: list(TrendState).index(trend.state), default=None)
-    shown = case_data(
-        names, [{"series": content} for content in contents], gravest.series.case if gravest else ""
-    )
+    shown = case_data(names, [{"series": content} for content in contents], gravest.series.case if gravest else "")
     changes = _changes_grid(followed)
     counts = Counter(trend.state for trend in followed)
     subtitle = counted({str(state): counts[state] for state in TrendState})
@@ -401,8 +399,8 @@ class Trends:
             HistoryError: There is none.
         """
         for matches in (str.__eq__, str.endswith, str.__contains__):
-            if found := [case for case in self._by_case if matches(case, text)]:
-                return list(map(self._followed, found))
+            if cases := [case for case in self._by_case if matches(case, text)]:
+                return list(map(self._followed, cases))
         folder = self.history.place
         if not (self.runs and text):
             raise HistoryError(f"no run in {folder}; add one with pytest --benchmark --against SPEC --history {folder}")
@@ -421,11 +419,11 @@ class Trends:
         Raises:
             HistoryError: The name selects no case, or several.
         """
-        found = self.named(name)
-        if len(found) > 1:
-            cases = some([trend.series.case for trend in found], 3)
-            raise HistoryError(f"{name!r} names {len(found)} cases: {cases}")
-        (trend,) = found
+        names = self.named(name)
+        if len(names) > 1:
+            cases = some([trend.series.case for trend in names], 3)
+            raise HistoryError(f"{name!r} names {len(names)} cases: {cases}")
+        (trend,) = names
         points = trend.series.points
         first = trend.open_change.index if trend.open_change else len(points) - 1
         accepted = AcceptedChange(trend.series.case, reason, now(), points[first].run.session)

@@ -67,12 +67,12 @@ def explanation(before: ProbeOutput, now: ProbeOutput, policy: Policy) -> Explan
     return Explanation(changes, metrics, _notes(before, now))
 
 
-def _probed(found: ProbeOutput | Exception) -> ProbeOutput:
-    if isinstance(found, BenchmarkError):
-        raise BenchmarkError(f"{found}\n{found.output}" if found.output else str(found))
-    if isinstance(found, Exception):
-        raise found
-    return found
+def _probed(output: ProbeOutput | Exception) -> ProbeOutput:
+    if isinstance(output, BenchmarkError):
+        raise BenchmarkError(f"{output}\n{output.output}" if output.output else str(output))
+    if isinstance(output, Exception):
+        raise output
+    return output
 
 
 def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
@@ -178,8 +178,10 @@ def reread(kept: Kept, policy: Policy) -> Explained:
         before, now = (step_breakdown(kept.runs(side), policy) for side in (BASELINE, CONTENDER))
     except ProfileError as error:
         return Explained(kept, profiles, None, (f"profile: {error}",))
-    found = attribute(before, now, policy.profile_cause)
-    return Explained(kept, profiles, found, in_words(found, kept.raced, policy.profiles_must_show(kept.raced)))
+    attribution = attribute(before, now, policy.profile_cause)
+    return Explained(
+        kept, profiles, attribution, in_words(attribution, kept.raced, policy.profiles_must_show(kept.raced))
+    )
 
 
 @dataclass
@@ -234,9 +236,9 @@ class Profiles:
 
     def _on_device(self, entrants: Mapping[str, Entrant], launches: Sequence[int]) -> tuple[JSON, list[Verdict]]:
         """Profile these launches of each side; return the facts of the contender's first one, and the verdicts."""
-        found = on_device(self._profiler, entrants, self.request.policy, launches, self.gpu_monitor)
+        on_devices = on_device(self._profiler, entrants, self.request.policy, launches, self.gpu_monitor)
         pairs = [launch % self.request.policy.profile_zygotes for launch in launches]
-        before, now, policy = found.get(BASELINE, []), found[CONTENDER], self.request.policy
+        before, now, policy = on_devices.get(BASELINE, []), on_devices[CONTENDER], self.request.policy
         return now[0], compare_on_device(entrants[CONTENDER].case, before, now, policy, self.request.sharing, pairs)
 
     def with_profiles(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
@@ -266,10 +268,10 @@ class Profiles:
             entrants = {BASELINE: baseline, **entrants}
             raced = verdict.ratio.center - 1 if verdict.ratio else None
         try:
-            found = take(self._profiler, entrants, place, request.policy, raced, self.report)
+            profiles = take(self._profiler, entrants, place, request.policy, raced, self.report)
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
-        return replace(result, profiles=tuple(found.as_json()), why=why or tuple(found.why[:MOST]))
+        return replace(result, profiles=tuple(profiles.as_json()), why=why or tuple(profiles.why[:MOST]))
 
 
 def on_device(
@@ -286,14 +288,14 @@ def on_device(
         BenchmarkError, BenchmarkSkipped, ProfileError: The case breaks, cannot run here, or leaves no profile.
     """
     profiler.ready(entrants.values(), len(launches))
-    found: dict[str, list[JSON]] = {side: [] for side in entrants}
+    sections: dict[str, list[JSON]] = {side: [] for side in entrants}
     with tempfile.TemporaryDirectory(prefix="tfbench-device-") as folder:
         for launch in launches:
             for side, entrant in entrants.items():
                 place, joules = profiler.profile(entrant, Path(folder, side), launch, gpu_monitor)
                 facts = device_facts(step_breakdown(sorted(place.iterdir()), policy))
-                found[side].append(facts | ({ENERGY: joules} if joules is not None else {}))
-    return found
+                sections[side].append(facts | ({ENERGY: joules} if joules is not None else {}))
+    return sections
 
 
 def device_facts(step: StepBreakdown) -> JSON:

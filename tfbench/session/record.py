@@ -35,8 +35,8 @@ class RunMeasurements:
     @property
     def samples(self) -> dict[str, Sample]:
         """Samples with at least one launch, by case name."""
-        found = {result.case.name: result.sample for result in self.results}
-        return {name: sample for name, sample in found.items() if sample is not None and sample.runs}
+        samples = {result.case.name: result.sample for result in self.results}
+        return {name: sample for name, sample in samples.items() if sample is not None and sample.runs}
 
 
 class RunRecorder:
@@ -224,9 +224,9 @@ class BaselineStore:
         """
         context = baseline.context
         floors = [
-            min(found)
+            min(saved_floors)
             for record in self._sessions
-            if (found := record.floors_of_same_code(case))
+            if (saved_floors := record.floors_of_same_code(case))
             and (record.context.policy, record.context.way) == (context.policy, context.way)
         ]
         return len(floors), stdev(floors) / median(floors) if len(floors) > 1 else None

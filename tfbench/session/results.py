@@ -148,8 +148,8 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     rounds, cases, own = race.rounds(index), race.config.cases, race.thresholds(index)
     if claim.name == "as_fast":
         # Equal speed is proved in the same way as `unchanged`, with an interval at its own level.
-        found = decide(effects, rounds, race.policy, cases=cases, shared_zygote=shared, final=False, thresholds=own)
-        return found.comparison
+        decision = decide(effects, rounds, race.policy, cases=cases, shared_zygote=shared, final=False, thresholds=own)
+        return decision.comparison
     return compare(effects, rounds, race.policy, cases=cases, shared_zygote=shared, thresholds=own)
 
 
@@ -164,9 +164,9 @@ def percentiles(sample: Sample) -> dict[str, float]:
     """
     if any(run.iterations != 1 for run in sample.runs):
         return {}
-    found = {"p50": median(sample.seconds)}
+    values = {"p50": median(sample.seconds)}
     cuts = quantiles(sample.seconds, n=100) if len(sample.seconds) >= _PERCENTILES[0][1] else []
-    return found | {f"p{number}": cuts[number - 1] for number, rounds in _PERCENTILES if len(sample.seconds) >= rounds}
+    return values | {f"p{number}": cuts[number - 1] for number, rounds in _PERCENTILES if len(sample.seconds) >= rounds}
 
 
 def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
@@ -446,8 +446,8 @@ class MetricChecker:
             SideError: A zygote does not start.
         """
         self.look(entrants)
-        found = [self._probed[_key(entrant)] for entrant in entrants]
-        return [probed.executed if isinstance(probed, _Probed) else None for probed in found]
+        outputs = [self._probed[_key(entrant)] for entrant in entrants]
+        return [probed.executed if isinstance(probed, _Probed) else None for probed in outputs]
 
     def _probe(self, entrants: Sequence[Entrant]) -> Iterator[_Probed | Failure]:
         for entrant, probe_output in zip(entrants, self._prober.probe(entrants), strict=True):

@@ -208,8 +208,8 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the settings": settings(),
         "the machine": machine(),
     }
-    found: JSON = json.loads(render_json(known))  # as it reads back from a journal: tuples become lists
-    return found
+    content: JSON = json.loads(render_json(known))  # as it reads back from a journal: tuples become lists
+    return content
 
 
 RESULT = Record(CaseResult, {"case": (Name, lambda case: case.name)}, lambda row: Case.named(row.case))

@@ -340,7 +340,7 @@ class Session:
             "contender": self.contender,
             **({"baseline": self.strategy.baseline} if self.strategy.baseline else {}),
         }
-        found = {
+        content = {
             name: {
                 "spec": side.spec or "working tree",
                 "root": str(side.root),
@@ -354,8 +354,8 @@ class Session:
         }
         if (saved := self.saved) is not None:
             unmade = {"spec": describe(saved), "slowdown": 0.0, **asdict(code_of_saved(saved))}
-            found[BASELINE] = found.get(BASELINE, unmade) | {"saved": saved.name}
-        return found
+            content[BASELINE] = content.get(BASELINE, unmade) | {"saved": saved.name}
+        return content
 
     def save(self) -> Path:
         """Save the contender's samples as the baseline that the user named.

@@ -168,19 +168,19 @@ def _executable(saved: EnvironmentInfo, contender: Side, environments: Environme
 def environment_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
     """Return the differences in Python's minor version, packages and settings, one phrase each."""
     other_python = minor(saved.python) != minor(now.python)
-    found = [f"Python {saved.python} there, {now.python} here"] if other_python else []
-    found += _differences(saved.packages, now.packages, "not installed")
-    return found + _differences(saved.settings, now.settings, "not set")
+    texts = [f"Python {saved.python} there, {now.python} here"] if other_python else []
+    texts += _differences(saved.packages, now.packages, "not installed")
+    return texts + _differences(saved.settings, now.settings, "not set")
 
 
 def machine_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
     """Return the differences of the machines, one phrase each. They affect saved times, not live races."""
-    found = _differences(saved.machine, now.machine, "unknown")
+    texts = _differences(saved.machine, now.machine, "unknown")
     if saved.python != now.python and minor(saved.python) == minor(now.python):
-        found.append(f"Python {saved.python} there, {now.python} here")
+        texts.append(f"Python {saved.python} there, {now.python} here")
     if saved.threads != now.threads:
-        found.append(f"threads {saved.threads} there, {now.threads} here")
-    return found
+        texts.append(f"threads {saved.threads} there, {now.threads} here")
+    return texts
 
 
 def _differences(there: Mapping[str, str], here: Mapping[str, str], absent: str) -> list[str]:

@@ -149,14 +149,14 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
 
 
 def _benchmark(content: object) -> Benchmark:
-    found = an_object(content, "a benchmark")
+    mapping = an_object(content, "a benchmark")
     return Benchmark(
-        a_text(found["source"], "source"),
-        a_text(found["scope"], "scope"),
-        a_flag(found["skipped"], "skipped"),
-        a_flag(found["selected"], "selected"),
-        own_thresholds(found["thresholds"]),
-        a_text(found["statistic"], "statistic"),
+        a_text(mapping["source"], "source"),
+        a_text(mapping["scope"], "scope"),
+        a_flag(mapping["skipped"], "skipped"),
+        a_flag(mapping["selected"], "selected"),
+        own_thresholds(mapping["thresholds"]),
+        a_text(mapping["statistic"], "statistic"),
     )
 
 
@@ -170,12 +170,12 @@ def removed_files(before: Path, now: Path) -> list[str]:
 def moved_files(before: Collection[str], now: Collection[str], root: Path) -> dict[str, str]:
     """Map each file of the cases ``before`` that ``root`` lacks to a file that has new cases of the same names ``now``."""
     places = {name.partition("::")[2]: name.partition("::")[0] for name in set(now).difference(before)}
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in sorted(before):
         file, _, rest = name.partition("::")
-        if rest in places and file not in found and not (root / file).exists():
-            found[file] = places[rest]
-    return found
+        if rest in places and file not in names and not (root / file).exists():
+            names[file] = places[rest]
+    return names
 
 
 class Counterparts:
@@ -194,7 +194,7 @@ class Counterparts:
     def __init__(self, before: Mapping[str, Benchmark], now: Sequence[Case], collected: Collection[str] = ()) -> None:
         self._before = before
         gone = set(before) - {case.name for case in now} - set(collected)
-        found = {}
+        counterparts = {}
         for case in now:
             if case.name not in before and case.scope:
                 variant = case.name.partition("[")[2]
@@ -205,9 +205,9 @@ class Counterparts:
                 ]
                 moved = [name_before for name_before in same if short_name(name_before) == case.short_name]
                 if len(matches := moved or same) == 1:
-                    found[case.name] = matches[0]
-        uses = Counter(found.values())
-        self._renamed = {new: old for new, old in found.items() if uses[old] == 1}
+                    counterparts[case.name] = matches[0]
+        uses = Counter(counterparts.values())
+        self._renamed = {new: old for new, old in counterparts.items() if uses[old] == 1}
 
     def of(self, case: Case) -> Case | None:
         """Return the case with its name and thresholds in that tree, or ``None`` if the tree does not have it."""

@@ -38,12 +38,12 @@ VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 
 def interpreters() -> list[str]:
     """Return the interpreters that workers run on: the current one first, then the newest first."""
-    found = [getattr(sys, "_base_executable", sys.executable)]
+    paths = [getattr(sys, "_base_executable", sys.executable)]
     folders = [Path.home() / ".pyenv" / "versions", Path.home() / ".local" / "share" / "uv" / "python"]
     for version in reversed(VERSIONS):
-        found += [path] if (path := shutil.which(f"python{version}")) else []
-        found += [str(path) for folder in folders for path in sorted(folder.glob(f"*{version}*/bin/python{version}"))]
-    return [path for path in dict.fromkeys(map(os.path.realpath, found)) if minor(version_of(path)) in VERSIONS]
+        paths += [path] if (path := shutil.which(f"python{version}")) else []
+        paths += [str(path) for folder in folders for path in sorted(folder.glob(f"*{version}*/bin/python{version}"))]
+    return [path for path in dict.fromkeys(map(os.path.realpath, paths)) if minor(version_of(path)) in VERSIONS]
 
 
 def version_of(interpreter: str) -> str:
@@ -148,14 +148,14 @@ def between(package: str, first: str, last: str) -> list[str]:
         SideError: The package index cannot be reached.
     """
     low, high = sorted((first, last), key=Version)
-    found = {low, high}
+    versions = {low, high}
     # A release with wheels for neither the oldest nor the newest Python cannot be raced here.
     for python in (VERSIONS[0], VERSIONS[-1]):
         under: str | None = high
         while under:
             under = _release(f"{package}>{low},<{under}", "--python-version", python)
-            found |= {under} if under else set()
-    return sorted(found, key=Version, reverse=Version(first) > Version(last))
+            versions |= {under} if under else set()
+    return sorted(versions, key=Version, reverse=Version(first) > Version(last))
 
 
 def last_patches(versions: list[str]) -> list[str]:
@@ -174,8 +174,8 @@ def _release(requirement: str, *options: str) -> str | None:
         if refused.offline:
             raise SideError(f"{name}: its releases cannot be listed without a network") from refused
         return None
-    found = (line.partition("==") for line in listed)
-    return next((version for package, _, version in found if package.lower() == name), None)
+    pairs = (line.partition("==") for line in listed)
+    return next((version for package, _, version in pairs if package.lower() == name), None)
 
 
 def _program() -> str:
@@ -184,8 +184,8 @@ def _program() -> str:
         from uv import find_uv_bin
 
         return str(find_uv_bin())
-    if found := shutil.which("uv"):
-        return found
+    if uv := shutil.which("uv"):
+        return uv
     raise SideError("uv, which installs other versions, is not installed; pip install 'pytest-tfbench[versions]'")
 
 
@@ -259,11 +259,11 @@ class Environments(ExitStack):
             SideError: This machine has no Python of this version.
         """
         minors = {path: minor(version_of(path)) for path in self._interpreters}
-        if not (found := [path for path, minor in minors.items() if version in ("", minor)]):
+        if not (matching := [path for path, minor in minors.items() if version in ("", minor)]):
             raise SideError(f"no Python {version} on this machine; install it, for example with uv python install")
         self._tell("looking for a Python that has wheels for all of them")
-        first = next((path for path in found if all(_fits(request, path) for request in requests)), found[0])
-        self._interpreters = [first, *(path for path in found if path != first)]
+        first = next((path for path in matching if all(_fits(request, path) for request in requests)), matching[0])
+        self._interpreters = [first, *(path for path in matching if path != first)]
 
     def get(self, request: Sequence[str], python: str = "") -> Environment:
         """Return an environment with these requirements, and build it if needed.
@@ -296,11 +296,11 @@ class Environments(ExitStack):
         key = hashlib.sha256("\n".join([*lock, interpreter, platform.platform()]).encode()).hexdigest()[:16]
         folder = self._root / key
         # Look before locking to build: any user of the environment, this run included, blocks that lock.
-        while (found := self._hold(folder)) is None:
+        while (built := self._hold(folder)) is None:
             with locked(self._root / f"{key}{_LOCK}"):
                 if not (folder / _MADE).exists():
                     self._build(folder, request, interpreter, lock)
-        return found
+        return built
 
     def _resolve(self, request: tuple[str, ...], python: str) -> tuple[str, list[str]]:
         """Return the first interpreter that has wheels for everything, and every package with its version and hashes."""
@@ -321,8 +321,8 @@ class Environments(ExitStack):
         if unknown := _UNKNOWN.search(first):
             raise SideError(f"{unknown[1]}: no such package in the index")
         if absent := _ABSENT.search(first):
-            found = nearest(absent[1], absent[2])
-            fix = f"; the nearest are {' and '.join(found)}" if found else ""
+            nearest_version = nearest(absent[1], absent[2])
+            fix = f"; the nearest are {' and '.join(nearest_version)}" if nearest_version else ""
             raise SideError(f"{absent[1]} has no version {absent[2]}{fix}")
         if _UNFIT.search(first):
             fitting = [python for python in VERSIONS if _fits(request, self._interpreters[0], python)]
@@ -357,10 +357,10 @@ class Environments(ExitStack):
         """Lock an environment against removal until the end, and record its use. ``None`` if it does not exist."""
         lock = self._opened(folder.name)
         hold(lock, shared=True)
-        if found := self._read(folder):
+        if environment := self._read(folder):
             self.enter_context(lock)
             os.utime(folder / _MADE)
-            return found
+            return environment
         lock.close()
         if folder.exists():
             raise SideError(f"{folder}: tfbench did not build this environment; delete the folder")
@@ -368,8 +368,8 @@ class Environments(ExitStack):
 
     def every(self) -> list[Environment]:
         """Return all complete environments, the last used first."""
-        found = filter(None, map(self._read, self._root.glob("[0-9a-f]*")))
-        return sorted(found, key=lambda environment: environment.used, reverse=True)
+        environments = filter(None, map(self._read, self._root.glob("[0-9a-f]*")))
+        return sorted(environments, key=lambda environment: environment.used, reverse=True)
 
     def prune(self, days: float) -> list[Environment]:
         """Remove and return the environments unused for this many days. Those in use stay."""
@@ -417,6 +417,6 @@ def _runs(version: str, wanted: str) -> bool:
 
 def _needed(request: Sequence[str]) -> tuple[str, ...]:
     """Return what workers need beside these requirements."""
-    found = (re.fullmatch(r"tensorflow(?:-cpu)?==(\d+)\.(\d+)\S*", requirement) for requirement in request)
-    old = any(match is not None and (int(match[1]), int(match[2])) < _NUMPY_1 for match in found)
+    matches = (re.fullmatch(r"tensorflow(?:-cpu)?==(\d+)\.(\d+)\S*", requirement) for requirement in request)
+    old = any(match is not None and (int(match[1]), int(match[2])) < _NUMPY_1 for match in matches)
     return (*NEEDED, "numpy<2") if old else NEEDED

@@ -67,9 +67,9 @@ def checkout(root: Path) -> Path:
     except NoCheckout:
         raise
     except SideError as error:
-        if found := re.search(r"dubious ownership in repository at '(.+)'", str(error)):
-            fix = command("git", "config", "--global", "--add", "safe.directory", found[1])
-            why = f"the git checkout {found[1]} belongs to another user, so git refuses it; to trust it, run {fix}"
+        if match := re.search(r"dubious ownership in repository at '(.+)'", str(error)):
+            fix = command("git", "config", "--global", "--add", "safe.directory", match[1])
+            why = f"the git checkout {match[1]} belongs to another user, so git refuses it; to trust it, run {fix}"
             raise SideError(why) from None
         raise NoCheckout(f"{root} is not in a git checkout") from None
 

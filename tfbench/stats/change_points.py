@@ -73,11 +73,11 @@ def change_points(values: Floats, policy: HistoryThresholds, effect: float = 0.0
         alarms.append((start + split, start + look))
         start += split
     starts = [0, *(split for split, _ in alarms), len(x)]
-    found = [
+    points = [
         _located(x[before:after], before, look, policy)
         for (_, look), before, after in zip(alarms, starts, starts[2:], strict=False)
     ]
-    return tuple(found)
+    return tuple(points)
 
 
 @cache
@@ -204,8 +204,8 @@ def drift(values: Floats, reference: slice, policy: HistoryThresholds) -> Drift:
 
 def half_widths(intervals: Sequence[tuple[float, float]]) -> float:
     """Return the median half-width of runs' intervals, as log-ratios; 0 without a bounded one."""
-    found = [(math.log(high) - math.log(low)) / 2 for low, high in intervals if 0 < low <= high < math.inf]
-    return float(np.median(found)) if found else 0.0
+    margins = [(math.log(high) - math.log(low)) / 2 for low, high in intervals if 0 < low <= high < math.inf]
+    return float(np.median(margins)) if margins else 0.0
 
 
 # What a series of a history shows since its last accepted change
@@ -263,10 +263,10 @@ def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThr
     least = half_widths([(point.low, point.high) for point in window]) / 2 if series.metric == RATIO else 0.0
     # Later runs may show that the level hardly changed.
     fence = max(least, policy.history_effect) / 2
-    found = [point for point in change_points(values, policy, least) if abs(point.effect) >= fence]
+    kept = [point for point in change_points(values, policy, least) if abs(point.effect) >= fence]
     changes = tuple(
         replace(point, **{name: getattr(point, name) + start for name in ("index", "low", "high", "found")})
-        for point in found
+        for point in kept
     )
     empty = Trend(series, start, changes, None, "", None, TrendState.SHORT)
     if len(window) < policy.history_before + policy.history_after:
@@ -274,16 +274,16 @@ def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThr
     marked = [index for index, point in enumerate(window[: -policy.history_after]) if point.run.releases]
     since = marked[-1] if marked else 0
     # The release's level is that of the runs around it, between the changes on either side.
-    first = max((point.index for point in found if point.index <= since), default=0)
-    last = min((point.index for point in found if point.index > since), default=len(window) - policy.history_after)
+    first = max((point.index for point in kept if point.index <= since), default=0)
+    last = min((point.index for point in kept if point.index > since), default=len(window) - policy.history_after)
     around = slice(max(first, since - _AROUND), max(since + 1, min(last, since + _AROUND + 1)))
     moved = drift(values, around, policy)
-    steepest = max((point.effect for point in found if point.index > since), default=0.0)
+    steepest = max((point.effect for point in kept if point.index > since), default=0.0)
     drifted = moved.effect > 0 and moved.exceeds(policy.history_drift)
-    if drifted and (steepest < _STEP * moved.effect or found[-1].effect < 0):
+    if drifted and (steepest < _STEP * moved.effect or kept[-1].effect < 0):
         state = TrendState.DRIFT
-    elif found:
-        state = TrendState.SLOWER if found[-1].effect > 0 else TrendState.FASTER
+    elif kept:
+        state = TrendState.SLOWER if kept[-1].effect > 0 else TrendState.FASTER
     else:
         state = TrendState.STEADY
     release = window[since].run.releases[0] if marked else ""

@@ -78,8 +78,8 @@ def log_ratios(baseline: Sequence[float], contender: Sequence[float]) -> Floats:
     times = np.array([baseline, contender], dtype=float)
     if not (np.isfinite(times) & (times > 0)).all():
         raise ValueError("a time is not a positive number")
-    found: Floats = np.diff(np.log(times), axis=0)[0]
-    return found
+    effects: Floats = np.diff(np.log(times), axis=0)[0]
+    return effects
 
 
 def median_error(values: Floats) -> float:
@@ -145,8 +145,8 @@ class Posterior:
         return self._sum(self.centers)
 
     def _sum(self, values: Floats) -> Floats:
-        found: Floats = np.einsum("rn,rn->r", self.weights, values)
-        return found
+        estimates: Floats = np.einsum("rn,rn->r", self.weights, values)
+        return estimates
 
 
 def with_error(expected: Thresholds, error: float) -> Thresholds:
@@ -165,8 +165,8 @@ def relative_variances(expected: Thresholds, errors: Floats) -> Floats:
         errors: Standard errors of the launches' medians, shape (launches,).
     """
     variances = expected.launch_deviation**2 + errors**2
-    found: Floats = variances / variances.mean()
-    return found
+    scale: Floats = variances / variances.mean()
+    return scale
 
 
 def posterior(
@@ -254,8 +254,8 @@ def huber_pseudovalues(effects: Floats, expected: float, clip: float, weight: Fl
     stretch = weight.sum() / np.where(far, 0, weight).sum(axis=1, keepdims=True)
     moved = middle + np.clip(away, -limit, limit) / np.sqrt(weight) * stretch
     number = far.sum(axis=1, keepdims=True)
-    found: Floats = np.where((number > 0) & (3 * number <= launches), moved, effects)
-    return found
+    corrected: Floats = np.where((number > 0) & (3 * number <= launches), moved, effects)
+    return corrected
 
 
 def interval(

@@ -151,12 +151,12 @@ def rates(before: Sequence[Run], now: Sequence[Run], ratio: Ratio | None) -> Rat
         return {}
     call = median(seconds)
     later = call * ratio.center * math.exp(log_items_ratio(before[0], now[0]))
-    found: Rates = {}
+    by_length: Rates = {}
     for fact, unit in UNITS.items():
         was, is_now = before[0].facts.get(fact), now[0].facts.get(fact)
         if was or is_now:
-            found[unit] = (was / call if was else None, is_now / later if is_now else None)
-    return found
+            by_length[unit] = (was / call if was else None, is_now / later if is_now else None)
+    return by_length
 
 
 # Choose the number of rounds of a launch, from what the launches so far show

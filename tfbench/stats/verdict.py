@@ -210,8 +210,8 @@ def balanced(effects: Floats, thresholds: Thresholds) -> NDArray[np.bool_]:
     from a slow mode that only one side has. The mean can: launches that are 30% slower in every fifth process are
     5% on average. ``effects`` are log-ratios of the shape (races, launches).
     """
-    found: NDArray[np.bool_] = np.abs(effects.mean(axis=1)) <= math.log1p(thresholds.tolerance)
-    return found
+    within: NDArray[np.bool_] = np.abs(effects.mean(axis=1)) <= math.log1p(thresholds.tolerance)
+    return within
 
 
 _P90 = 0.9

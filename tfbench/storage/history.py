@@ -258,10 +258,10 @@ class History(AnyHistory):
             return []
 
     def content(self, about: str = "") -> Content:
-        found = Content()
+        content = Content()
         for path in self.files():
-            read_file(path, found, about)
-        return found
+            read_file(path, content, about)
+        return content
 
 
 def ignore_in_git(folder: Path) -> None:
@@ -288,7 +288,7 @@ def read_file(path: Path, into: Content, about: str = "") -> None:
 def read_document(name: str, text: str, into: Content, about: str = "") -> None:
     """Add the content of a text with lines of JSON; ``name`` is for its problems."""
     # Concatenated files are split at each object with a schema; its quotes cannot occur within a text.
-    starts = [found.start() for found in re.finditer(r'\{"schema":"', text)]
+    starts = [match.start() for match in re.finditer(r'\{"schema":"', text)]
     for start, end in pairwise(sorted({0, *starts, len(text)})):
         if part := text[start:end].strip():
             _read_part(f"{name}, line {text.count(chr(10), 0, start) + 1}", part, into, about)
@@ -438,11 +438,11 @@ class DatabaseHistory(AnyHistory):
 
     def content(self, about: str = "") -> Content:
         def rows(connection: Connection) -> Content:
-            found = Content()
+            content = Content()
             with connection.cursor("tfbench") as cursor:  # of the server, which sends some rows at a time
                 for name, text in cursor.execute(f"SELECT name, content FROM {TABLE} ORDER BY name"):
-                    read_document(f"{self.place}: {brief(name)}", text, found, about)
-            return found
+                    read_document(f"{self.place}: {brief(name)}", text, content, about)
+            return content
 
         return self._do(rows)
 

@@ -192,10 +192,10 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
         raise UsageError(f"{ends}: one is a version and the other a revision; give two of a kind")
     if packaged == {False}:
         revisions = [spec.removeprefix("git:") for spec in specs]
-        found = commits(root, *revisions)
-        if len(found) < 2:
+        revisions_between = commits(root, *revisions)
+        if len(revisions_between) < 2:
             raise UsageError(f"{ends} are the same commit; give two")
-        return [Point(commit[:10], f"git:{commit}", subject) for commit, subject in found]
+        return [Point(commit[:10], f"git:{commit}", subject) for commit, subject in revisions_between]
     package, _, first = mine.partition("==")
     same, _, last = other.partition("==")
     if "+" in mine + other or package != same:
@@ -276,15 +276,17 @@ class Bisection:
 
     def _race(self, result: BisectResult, point: int, good: Side, side: Side, policy: Policy) -> BisectStep:
         try:
-            found = self.compare(result.case, good, side, policy)
+            comparison = self.compare(result.case, good, side, policy)
         except SideError as error:
             return BisectStep(point, None, error.headline)
-        if failure := found.failures.get(1):
+        if failure := comparison.failures.get(1):
             return BisectStep(point, None, failure.headline)
-        if failure := found.failures.get(0):
+        if failure := comparison.failures.get(0):
             result.failure = f"the good end cannot run it: {failure.headline}"
             return BisectStep(point, None, result.failure)
-        return BisectStep(point, found.outcome, found.reason, found.ratio, found.launches, found.seconds)
+        return BisectStep(
+            point, comparison.outcome, comparison.reason, comparison.ratio, comparison.launches, comparison.seconds
+        )
 
 
 @dataclass
@@ -343,18 +345,20 @@ class Study:
             ends = self.points[result.search.good], self.points[first]
             good, bad = (self.make(point.spec, point.label) for point in ends)
             sides = Entrant(result.case, good), Entrant(result.case, bad)
-            found = explained(Prober(self.launcher, self.policy), *sides)
+            explanation = explained(Prober(self.launcher, self.policy), *sides)
         except TfbenchError as error:
             return Text(f"{result.case.short_name}: the changes could not be read: {error}")
         for side in self._alive:
             if side not in (good, bad):
                 self.launcher.release(side)
         self._alive = good, bad
-        self.changes[result.case.name] = [*found.changes, *(change.cells for change in found.metrics)]
-        shown = changes_of(f"what changed from {good.name} to {bad.name}", found.changes, found.metrics, found.notes)
+        self.changes[result.case.name] = [*explanation.changes, *(change.cells for change in explanation.metrics)]
+        shown = changes_of(
+            f"what changed from {good.name} to {bad.name}", explanation.changes, explanation.metrics, explanation.notes
+        )
         if not with_causes:
             return shown
-        lines = self.causes[result.case.name] = self._causes.of(sides, self.metric, found, result.found.ratio)
+        lines = self.causes[result.case.name] = self._causes.of(sides, self.metric, explanation, result.found.ratio)
         return Group(shown, Text("\n".join(lines) or "no cause was found"))
 
 
@@ -397,22 +401,22 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
         better = "; swap --good and --bad to find where it became better" if end.outcome is Outcome.IMPROVED else ""
         return f"{bad} is not {result.word} than {good}: {end.reason}{better}"
     before = points[result.search.good].label
-    if (found := result.found) is None:
+    if (change := result.found) is None:
         named = ", ".join(points[point].label for point in result.search.suspects)
         return f"{result.word} since one of {named}, which could not be told apart; {before} is not {result.word}"
-    return f"{result.word} since {points[found.point].label}: {found.reason}; {before} is not {result.word}"
+    return f"{result.word} since {points[change.point].label}: {change.reason}; {before} is not {result.word}"
 
 
 def hints(result: BisectResult, points: Sequence[Point]) -> list[str]:
     """Return the commands that narrow or extend the result."""
-    if (found := result.found) is None:
+    if (change := result.found) is None:
         return []
-    end, before, first, last = result.steps[0], points[result.search.good], points[found.point], points[-1]
+    end, before, first, last = result.steps[0], points[result.search.good], points[change.point], points[-1]
     lines = []
     if first.skipped:
         narrower = command("tfbench", "bisect", "--good", before.spec, "--bad", first.spec)
         lines.append(f"releases between the two: {narrower}")
-    if found.ratio and end.ratio and found.ratio.high < end.ratio.low:
+    if change.ratio and end.ratio and change.ratio.high < end.ratio.low:
         later = command("tfbench", "bisect", "--good", first.spec, "--bad", last.spec)
         lines.append(f"{last.label} is slower still, {times(end.ratio)}: {later}")
     return lines

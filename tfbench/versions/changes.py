@@ -328,7 +328,7 @@ def share(bad: Ratio, back: Ratio) -> float:
 
 
 def search_defaults(
-    bad: Ratio, found: Sequence[Candidate], race: Callable[[Candidate], Ratio | str], tell: Callable[[str], None]
+    bad: Ratio, suspects: Sequence[Candidate], race: Callable[[Candidate], Ratio | str], tell: Callable[[str], None]
 ) -> list[Removal]:
     """Race candidates until one removes the slowdown; return each that removes a share of it, the largest first.
 
@@ -337,8 +337,8 @@ def search_defaults(
         race: Returns the ratio of the bad side with the candidate to the good side, or why it cannot run.
     """
     removals: list[Removal] = []
-    for number, candidate in enumerate(found, 1):
-        tell(f"default {number}/{len(found)}: {candidate.name}")
+    for number, candidate in enumerate(suspects, 1):
+        tell(f"default {number}/{len(suspects)}: {candidate.name}")
         ratio = race(candidate)
         if isinstance(ratio, str):
             continue
@@ -365,19 +365,19 @@ _LAUNCHES = 2
 """Profiled launches per side. A cause of half of a slowdown needs no more, unlike the many small ones of `explain`."""
 
 
-def traced_again(found: Explanation) -> list[str]:
+def traced_again(evidence: Explanation) -> list[str]:
     """Return a line if the step traces functions again in later calls, and did not before."""
-    for change in found.metrics:
+    for change in evidence.metrics:
         if change.metric in RETRACES and change.now and not change.before:
             _, before, now, what = change.cells
             return [f"retrace: {now}{RETRACES[change.metric]}, {before} before{f'; {what}' if what else ''}"]
     return []
 
 
-def ops_changed(found: Explanation) -> list[str]:
+def ops_changed(evidence: Explanation) -> list[str]:
     """Return a line on the ops that graphs gained and lost."""
     lines = []
-    for change in found.metrics:
+    for change in evidence.metrics:
         if change.metric == _OPS and change.counts:
             loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
             _, _, now, what = change.cells
@@ -386,19 +386,19 @@ def ops_changed(found: Explanation) -> list[str]:
     return lines
 
 
-def graph_changed(found: Explanation) -> bool:
+def graph_changed(evidence: Explanation) -> bool:
     """Whether TensorFlow's graph changed. Flags of XLA change the modules that it makes of the same graph."""
-    return any(where == GRAPH for where, *_ in found.changes)
+    return any(where == GRAPH for where, *_ in evidence.changes)
 
 
-def xla_changed(found: Explanation) -> list[str]:
+def xla_changed(evidence: Explanation) -> list[str]:
     """Return a line for each module of XLA whose kernels changed."""
-    return [f"{where}: {what}: {text}" for where, what, text in found.changes if where.startswith(XLA_MODULE)]
+    return [f"{where}: {what}: {text}" for where, what, text in evidence.changes if where.startswith(XLA_MODULE)]
 
 
-def result_changed(found: Explanation) -> list[str]:
+def result_changed(evidence: Explanation) -> list[str]:
     """Return a line for each part of the step's result that has another type: what follows works on other numbers."""
-    return [f"result: {text}" for where, _, text in found.changes if where == RESULT]
+    return [f"result: {text}" for where, _, text in evidence.changes if where == RESULT]
 
 
 def op_lines(attribution: Attribution | None, raced: float | None = None, enough: float = 0.0) -> list[str]:
@@ -410,10 +410,10 @@ def op_lines(attribution: Attribution | None, raced: float | None = None, enough
     """
     if attribution is None or attribution.now - attribution.before < enough * attribution.before:
         return []
-    found = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER]
-    if not found or sum(cause.share for cause in found[:3]) < HALF:
+    causes = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER]
+    if not causes or sum(cause.share for cause in causes[:3]) < HALF:
         return []
-    return [f"op: {describe_cause(cause, attribution, raced)}" for cause in found[:3]]
+    return [f"op: {describe_cause(cause, attribution, raced)}" for cause in causes[:3]]
 
 
 @dataclass
@@ -430,7 +430,7 @@ class Causes:
     _known: set[Candidate] = field(default_factory=set, init=False)
     """Defaults that explained an earlier case."""
 
-    def of(self, sides: tuple[Entrant, Entrant], metric: str, found: Explanation, ratio: Ratio | None) -> list[str]:
+    def of(self, sides: tuple[Entrant, Entrant], metric: str, evidence: Explanation, ratio: Ratio | None) -> list[str]:
         """Return the cause of a change from the first side to the second, and then what supports it, a line each.
 
         Args:
@@ -440,13 +440,13 @@ class Causes:
         """
         self.launcher.ready([(entrant.side, entrant.case.env) for entrant in sides], [0])
         if ratio and ratio.center < 1:
-            lines = [*result_changed(found), *xla_changed(found), *ops_changed(found)]
+            lines = [*result_changed(evidence), *xla_changed(evidence), *ops_changed(evidence)]
             if not lines:  # profiles explain slowdowns, so they tell what is slower on the first side
-                slower, _ = self.named((sides[1], sides[0]), metric, found, 1 / ratio.center - 1)
+                slower, _ = self.named((sides[1], sides[0]), metric, evidence, 1 / ratio.center - 1)
                 lines = [f"on {sides[0].side.name}: {line}" for line in slower]
             return lines
-        lines, in_python = self.named(sides, metric, found, ratio.center - 1 if ratio else None)
-        unexplained = not graph_changed(found) and not in_python
+        lines, in_python = self.named(sides, metric, evidence, ratio.center - 1 if ratio else None)
+        unexplained = not graph_changed(evidence) and not in_python
         if self.race_defaults and metric == TIME and ratio and ratio.low > 1 and unexplained:
             try:
                 self.tell("comparing defaults")
@@ -462,15 +462,15 @@ class Causes:
         return lines
 
     def named(
-        self, sides: tuple[Entrant, Entrant], metric: str, found: Explanation, slowdown: float | None
+        self, sides: tuple[Entrant, Entrant], metric: str, evidence: Explanation, slowdown: float | None
     ) -> tuple[list[str], bool]:
         """Return what graphs, profiles and samples show, and whether it is Python's own time, which no default explains.
 
         Args:
             slowdown: What the race measured, as a fraction.
         """
-        lines = [*traced_again(found), *result_changed(found), *xla_changed(found)]
-        ops = ops_changed(found)
+        lines = [*traced_again(evidence), *result_changed(evidence), *xla_changed(evidence)]
+        ops = ops_changed(evidence)
         if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
             return [*lines, *self._in_memory(sides), *ops], False
         if metric == TIME:
@@ -517,29 +517,29 @@ class Causes:
         before, now = sides
         side = set_back(now.side, candidate)
         try:
-            found = difference(
+            result = difference(
                 self.launcher, replace(self.policy, confirm=False), TIME, (before, replace(now, side=side))
             )
         except SideError as error:
             return str(error)
         finally:
             self.launcher.release(side)
-        return found.ratio or "; ".join(map(str, found.failures.values())) or found.reason
+        return result.ratio or "; ".join(map(str, result.failures.values())) or result.reason
 
 
 def changes(launcher: ProcessLauncher, policy: Policy, other: Entrant, own: Entrant) -> list[str]:
     """Return the changes of graphs and exact metrics, or why they are unknown, a line each."""
     try:
         launcher.start_pairs((other, own), [0])
-        found = explained(Prober(launcher, policy), other, own)
+        evidence = explained(Prober(launcher, policy), other, own)
     except TfbenchError as error:
         return [f"the graphs could not be compared: {brief(error)}"]
-    lines = [": ".join(filter(None, row)) for row in found.changes]
+    lines = [": ".join(filter(None, row)) for row in evidence.changes]
     lines += [
         f"{name}: {before} before, {now} now; {what}"
-        for name, before, now, what in (change.cells for change in found.metrics)
+        for name, before, now, what in (change.cells for change in evidence.metrics)
     ]
-    return [*(lines or ["the graphs, XLA's modules and every exact metric are the same"]), *found.notes]
+    return [*(lines or ["the graphs, XLA's modules and every exact metric are the same"]), *evidence.notes]
 
 
 # Everything that changed in a case between the reference and other sides that raced it
@@ -628,10 +628,10 @@ class ChangeFinder:
         notes: list[str] = []
         for index, second in zip(others, probed, strict=True):
             sides = race.entrants[0], race.entrants[index]
-            verdicts, found = self._timed(race, index), None
+            verdicts, evidence = self._timed(race, index), None
             if isinstance(first, ProbeOutput) and isinstance(second, ProbeOutput):
                 verdicts += self._counted(prober, sides, (first, second))
-                found = explanation(first, second, self.policy)
+                evidence = explanation(first, second, self.policy)
             else:
                 failure = first if isinstance(first, Exception) else second
                 notes.append(f"{sides[1].case.short_name} on {sides[1].side.name}: not probed: {brief(failure)}")
@@ -639,19 +639,23 @@ class ChangeFinder:
             for verdict in sorted(verdicts, key=lambda verdict: _RANK[verdict.metric]):
                 if verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED) or verdict.reason.code == ReasonCode.OTHER:
                     change = CaseChange(sides[1].side.name, verdict)
-                    if found is not None and change.kind not in causes:
-                        causes[change.kind] = next(iter(self._cause(sides, change, found)), "")
+                    if evidence is not None and change.kind not in causes:
+                        causes[change.kind] = next(iter(self._cause(sides, change, evidence)), "")
                     changes.append(replace(change, cause=causes.get(change.kind, "")))
         return changes, notes
 
-    def _cause(self, sides: tuple[Entrant, Entrant], change: CaseChange, found: Explanation) -> list[str]:
+    def _cause(self, sides: tuple[Entrant, Entrant], change: CaseChange, evidence: Explanation) -> list[str]:
         if change.kind == "graph":
-            return [*xla_changed(found), *ops_changed(found), *(": ".join(filter(None, row)) for row in found.changes)]
+            return [
+                *xla_changed(evidence),
+                *ops_changed(evidence),
+                *(": ".join(filter(None, row)) for row in evidence.changes),
+            ]
         if self.causes is None:
             return []
         self.causes.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")
         try:
-            return self.causes.of(sides, change.verdict.metric, found, change.verdict.ratio)
+            return self.causes.of(sides, change.verdict.metric, evidence, change.verdict.ratio)
         except TfbenchError as error:
             return [f"the cause is unknown: {brief(error)}"]
 

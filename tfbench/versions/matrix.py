@@ -256,17 +256,17 @@ def _not_starting(
         return {}
     except SideError as error:
         first = error  # it tells what the side printed
-    found: dict[tuple[str, Environment], SideError] = {}
+    failures: dict[tuple[str, Environment], SideError] = {}
     for side in sides:
         for env in environments:
             try:
                 launcher.ready([(side, env)], pairs)
             except SideError as error:
-                found[side.name, env] = error
-    starting = [side for side in sides if any((side.name, env) not in found for env in environments)]
+                failures[side.name, env] = error
+    starting = [side for side in sides if any((side.name, env) not in failures for env in environments)]
     if sides[0] not in starting or len(starting) < 2:
         raise first
-    return {key: Untimed("does not start", error.headline) for key, error in found.items()}
+    return {key: Untimed("does not start", error.headline) for key, error in failures.items()}
 
 
 def _entry(race: Race, index: int) -> Entry:
@@ -422,10 +422,10 @@ def _cell(entry: Entry, short: bool) -> Text:
 
 
 def _by_kind(row: Row) -> dict[tuple[str, str], list[CaseChange]]:
-    found: dict[tuple[str, str], list[CaseChange]] = {}
+    changes: dict[tuple[str, str], list[CaseChange]] = {}
     for change in row.changes:
-        found.setdefault((change.side, change.kind), []).append(change)
-    return found
+        changes.setdefault((change.side, change.kind), []).append(change)
+    return changes
 
 
 def _told(changes: Sequence[CaseChange], short: bool) -> list[str]:
@@ -446,12 +446,12 @@ def _told(changes: Sequence[CaseChange], short: bool) -> list[str]:
 
 def _notes(matrix: Matrix) -> list[str]:
     """Return why cases could not be timed, each reason once."""
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for row in matrix.rows:
         for label, entry in zip(matrix.sides, row.entries, strict=True):
             if isinstance(entry, Untimed) and entry.details:
-                found.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
-    return [*(f"{_some(cases)} {why}" for why, cases in found.items()), *matrix.notes]
+                texts.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
+    return [*(f"{_some(cases)} {why}" for why, cases in texts.items()), *matrix.notes]
 
 
 def _some(cases: Sequence[str]) -> str:
@@ -463,7 +463,7 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
     both = [(a, b) for a, b in pairs if isinstance(a, VariantResult) and isinstance(b, VariantResult)]
     outcomes = [b.outcome for _, b in both if b.ratio]
     imported, packages = side["import_seconds"], side.get("packages", {})
-    found = {
+    cells = {
         "TensorFlow": next((v for name, v in packages.items() if name.startswith(("tensorflow", "tf-nightly"))), "-"),
         "Python": side.get("python", "-"),
         "Keras": packages.get("keras", "-"),
@@ -471,16 +471,16 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
         "cases": str(len(both)),
     }
     if index:
-        found |= {word: str(outcomes.count(one)) for word, one in _WORDS.items()}
-        found["inconclusive"] = str(sum(outcome not in _WORDS.values() for outcome in outcomes))
+        cells |= {word: str(outcomes.count(one)) for word, one in _WORDS.items()}
+        cells["inconclusive"] = str(sum(outcome not in _WORDS.values() for outcome in outcomes))
     ratios = [b.ratio.center for _, b in both if b.ratio]
     called = [(a.facts.get("first_call"), b.facts.get("first_call")) for a, b in both]
     first = [mine / reference for reference, mine in called if reference and mine]
     memory = [b.facts["peak_host_memory"] for _, b in both if "peak_host_memory" in b.facts]
-    found["time, mean ratio"] = f"{geometric_mean(ratios):.3f}" if ratios else "-"
-    found["first call, mean ratio"] = f"{geometric_mean(first):.2f}" if first and index else "-"
-    found["memory of a case, median"] = size(median(memory)) if memory else "-"
-    return found
+    cells["time, mean ratio"] = f"{geometric_mean(ratios):.3f}" if ratios else "-"
+    cells["first call, mean ratio"] = f"{geometric_mean(first):.2f}" if first and index else "-"
+    cells["memory of a case, median"] = size(median(memory)) if memory else "-"
+    return cells
 
 
 def as_json(matrix: Matrix, policy: JSON) -> JSON:

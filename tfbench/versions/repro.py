@@ -85,15 +85,15 @@ def reproduce(
     code = compose(function, case, sides, search, about(case, *labels), policy.repro_launches)
     entrants = Entrant(case, sides[0]), Entrant(case, sides[1])
     tell(f"racing {case.short_name}")
-    found = _raced(launcher, policy, entrants)
-    if found.outcome is Outcome.INCONCLUSIVE:
+    comparison = _raced(launcher, policy, entrants)
+    if comparison.outcome is Outcome.INCONCLUSIVE:
         tell(f"racing {case.short_name} once more, with more launches")
-        found = _raced(launcher, policy.patient(), entrants)
-    assert found.ratio is not None
-    ratio = found.ratio
-    show(f"{case.short_name}: {found.outcome}, ratio to {labels[0]} {times(ratio)}")
-    if found.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
-        raise TfbenchError(f"there is no difference to show: {found.reason}")
+        comparison = _raced(launcher, policy.patient(), entrants)
+    assert comparison.ratio is not None
+    ratio = comparison.ratio
+    show(f"{case.short_name}: {comparison.outcome}, ratio to {labels[0]} {times(ratio)}")
+    if comparison.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
+        raise TfbenchError(f"there is no difference to show: {comparison.reason}")
     tell("running the extracted file")
     shown = _confirmed(code, file.name, sides, ratio.center, policy)
     show(shown.output)
@@ -103,7 +103,7 @@ def reproduce(
     profile = _profile(launcher, policy, entrants, ratio.center - 1, tell) if profiled else []
     environments = {label: launcher.environment(side) for label, side in zip(labels, sides, strict=True)}
     changed = [*changes(launcher, policy, *entrants), *map(str.strip, profile)]
-    text = bug_report(case, environments, (ratio, found.launches), shown, changed, made, file.name, code)
+    text = bug_report(case, environments, (ratio, comparison.launches), shown, changed, made, file.name, code)
     return {file: code, report: text}
 
 
@@ -129,12 +129,12 @@ def _confirmed(code: str, name: str, sides: tuple[Side, Side], raced: float, pol
 
 def _raced(launcher: ProcessLauncher, policy: Policy, entrants: tuple[Entrant, Entrant]) -> Difference:
     case = entrants[0].case
-    found = difference(launcher, launcher.policy_of(policy, entrants), TIME, entrants)
-    for entrant, failure in found.failures.items():
+    result = difference(launcher, launcher.policy_of(policy, entrants), TIME, entrants)
+    for entrant, failure in result.failures.items():
         raise TfbenchError(f"{case.short_name} breaks on the {('other', 'own')[entrant]} side: {failure}")
-    if found.outcome is None:
-        raise TfbenchError(f"{case.short_name} could not be compared: {found.reason}")
-    return found
+    if result.outcome is None:
+        raise TfbenchError(f"{case.short_name} could not be compared: {result.reason}")
+    return result
 
 
 def _profile(
@@ -208,11 +208,11 @@ def compose(
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
     }
-    found = extract(function, case, search, {*defined, *imports, "LEVELS", "__name__"}, imports)
-    head = _settings(_without_unused(source, tree, found), case, sides, launches)
+    extracted = extract(function, case, search, {*defined, *imports, "LEVELS", "__name__"}, imports)
+    head = _settings(_without_unused(source, tree, extracted), case, sides, launches)
     docstring = ast.get_docstring(tree, clean=False)
     head = head.replace(f'"""{docstring}"""', f'"""{about}\n"""', 1)
-    return "\n".join([f"{head.rstrip()}\n{_START}{chr(10).join(found.imports)}", "", "", found.code, ""])
+    return "\n".join([f"{head.rstrip()}\n{_START}{chr(10).join(extracted.imports)}", "", "", extracted.code, ""])
 
 
 def _names(node: ast.stmt) -> list[str]:
@@ -224,9 +224,9 @@ def _names(node: ast.stmt) -> list[str]:
     ]
 
 
-def _without_unused(source: str, tree: ast.Module, found: Extract) -> str:
+def _without_unused(source: str, tree: ast.Module, extracted: Extract) -> str:
     """Leave out the parts of the harness that this benchmark does not need."""
-    needed = set(found.names) | ({"folder"} if "shared" in found.names else set())
+    needed = set(extracted.names) | ({"folder"} if "shared" in extracted.names else set())
     lines = source.splitlines()
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in _OPTIONAL and node.name not in needed:
@@ -315,7 +315,7 @@ Made by tfbench: `{made}`
 def bug_report(
     case: Case,
     sides: Mapping[str, JSON],
-    found: tuple[Ratio, int],
+    result: tuple[Ratio, int],
     shown: ReproResult,
     changed: Sequence[str],
     made: str,
@@ -331,7 +331,7 @@ def bug_report(
         made: The command that made the file.
         file: Its name.
     """
-    (other, own), (ratio, launches), here = sides, found, machine()
+    (other, own), (ratio, launches), here = sides, result, machine()
     packages = [side.get("packages", {}) for side in sides.values()]
     rows = [("Python", *(str(side.get("python", "")) for side in sides.values()))]
     rows += [(name, *(package.get(name, "-") for package in packages)) for name in sorted({*packages[0], *packages[1]})]
@@ -362,8 +362,10 @@ _SEVERAL = (
 
 def _versions_of(packages: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
     """Map each product whose versions differ between two sides to its versions, empty where a side lacks it."""
-    found = [{product: side[name] for name, product in _PRODUCTS.items() if name in side} for side in packages]
-    every = {product: tuple(side.get(product, "") for side in found) for product in dict.fromkeys(_PRODUCTS.values())}
+    products = [{product: side[name] for name, product in _PRODUCTS.items() if name in side} for side in packages]
+    every = {
+        product: tuple(side.get(product, "") for side in products) for product in dict.fromkeys(_PRODUCTS.values())
+    }
     return {product: versions for product, versions in every.items() if len(set(versions)) > 1}
 
 

@@ -133,8 +133,8 @@ class Module:
         for _ in range(statement.level - 1):
             folder = folder.parent
         bases = [folder] if statement.level else [self.path.parent, *self.search]
-        if found := _file(bases, f"{statement.module or ''}.{name}".strip(".")):
-            return self._read(found)
+        if file := _file(bases, f"{statement.module or ''}.{name}".strip(".")):
+            return self._read(file)
         module = _file(bases, statement.module or "")
         if module is None:
             raise _foreign(self.path, statement, statement.module or name)
@@ -144,16 +144,16 @@ class Module:
         return binding
 
     def _module(self, name: str, statement: ast.stmt) -> Module:
-        if (found := _file([self.path.parent, *self.search], name)) is None:
+        if (file := _file([self.path.parent, *self.search], name)) is None:
             raise _foreign(self.path, statement, name)
-        return self._read(found)
+        return self._read(file)
 
     def attribute(self, name: str) -> Binding | Module | None:
         """Return what ``module.name`` means."""
         if (binding := self.find(name)) is not None:
             return binding
-        found = _file([self.path.parent], name) if self.path.name == "__init__.py" else None
-        return self._read(found) if found else None
+        file = _file([self.path.parent], name) if self.path.name == "__init__.py" else None
+        return self._read(file) if file else None
 
     def _read(self, path: Path) -> Module:
         return self.known.get(path) or Module(path, self.search, self.known)
@@ -251,9 +251,9 @@ def extract(
     while True:
         flattened = Flattened(set(taken), dict(given), helpers)
         _fill(flattened, definition, case, arguments)
-        if (found := helpers | flattened.attributes) == helpers:
+        if (clash := helpers | flattened.attributes) == helpers:
             break
-        helpers = frozenset(found)
+        helpers = frozenset(clash)
     code = "\n\n\n".join(flattened.chunks)
     return Extract(tuple(sorted(flattened.imports)), code, frozenset(_words(code)))
 
@@ -266,24 +266,24 @@ def _arguments(function: pytest.Function, case: Case) -> dict[str, str]:
     """Return argument of the benchmark -> expression."""
     callspec = getattr(function, "callspec", None)
     parameters = {} if callspec is None else callspec.params
-    found = {}
+    names = {}
     for name in inspect.signature(inspect.unwrap(function.function)).parameters:
         value = parameters.get(name)
         if name in parameters and not isinstance(value, Variant):
-            found[name] = repr(value)
+            names[name] = repr(value)
             try:
-                same = ast.literal_eval(found[name]) == value
+                same = ast.literal_eval(names[name]) == value
             except (ValueError, SyntaxError):
                 same = False
             if not same:
-                raise UsageError(f"{case.name}: the parameter {name} is no plain value, but {found[name][:80]}")
+                raise UsageError(f"{case.name}: the parameter {name} is no plain value, but {names[name][:80]}")
         elif name in _FIXTURES:
-            found[name] = _FIXTURES[name]
+            names[name] = _FIXTURES[name]
         else:
             raise UsageError(
                 f"{case.name} takes the fixture {name}; a repro needs a benchmark that takes only {', '.join(_FIXTURES)}"
             )
-    return found
+    return names
 
 
 def _fill(flattened: Flattened, definition: Definition, case: Case, arguments: Mapping[str, str]) -> None:
@@ -324,19 +324,23 @@ def _axes(module: Module, function: ast.FunctionDef) -> Iterator[tuple[str, tupl
         if not isinstance(decorator, ast.Call) or name_of(decorator.func) != "across":
             continue
         for argument in decorator.args:
-            there, found = module, argument
+            there, definition = module, argument
             while True:
-                if isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute) and found.func.attr == "only":
-                    found = found.func.value
-                elif isinstance(found, (ast.Name, ast.Attribute)):
-                    binding = resolve(there, found)
+                if (
+                    isinstance(definition, ast.Call)
+                    and isinstance(definition.func, ast.Attribute)
+                    and definition.func.attr == "only"
+                ):
+                    definition = definition.func.value
+                elif isinstance(definition, (ast.Name, ast.Attribute)):
+                    binding = resolve(there, definition)
                     if not isinstance(binding, Definition) or not isinstance(binding.statement, ast.Assign):
                         break
-                    there, found = binding.module, binding.statement.value
+                    there, definition = binding.module, binding.statement.value
                 else:
                     break
-            if isinstance(found, ast.Call) and name_of(found.func) == "Axis" and _names(found):
-                yield _names(found), (there, found)
+            if isinstance(definition, ast.Call) and name_of(definition.func) == "Axis" and _names(definition):
+                yield _names(definition), (there, definition)
 
 
 def _level(module: Module, axis: ast.Call, level: str, case: Case) -> tuple[Module, ast.Call]:
@@ -395,22 +399,22 @@ class Flattened:
     _names: dict[tuple[object, ...], str] = field(default_factory=dict)
     _done: set[int] = field(default_factory=set)
 
-    def flat(self, found: Definition) -> str:
+    def flat(self, definition: Definition) -> str:
         """Return the name of a definition, and add it with what it needs.
 
         Raises:
             UsageError: It needs something that the file cannot have.
         """
-        name = self._name((found.module.path, found.name), found.name)
-        self.add(found.module, found.statement)
+        name = self._name((definition.module.path, definition.name), definition.name)
+        self.add(definition.module, definition.statement)
         return name
 
-    def imported(self, found: Imported, wanted: str) -> str:
+    def imported(self, name_of_import: Imported, wanted: str) -> str:
         """Return the name of an import, if possible the one that the module uses."""
-        if self.given.get(wanted) == found.statement(wanted):
+        if self.given.get(wanted) == name_of_import.statement(wanted):
             return wanted
-        name = self._name(("import", found.module, found.attribute), wanted)
-        self.imports.add(found.statement(name))
+        name = self._name(("import", name_of_import.module, name_of_import.attribute), wanted)
+        self.imports.add(name_of_import.statement(name))
         return name
 
     def _name(self, key: tuple[object, ...], wanted: str) -> str:

@@ -130,9 +130,9 @@ def _rewrites_for_onednn() -> bool:
         run_and_exit(parent, partial(_tell_ops, question))
     os.close(question)
     with open(answer, encoding="utf-8") as ops:
-        found = ops.read()
+        text = ops.read()
     os.waitpid(pid, 0)
-    return "_Mkl" in found
+    return "_Mkl" in text
 
 
 def _tell_ops(pipe: int) -> None:
