@@ -30,7 +30,7 @@ SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor"
 
 def render(report, word, counts, verdicts, agreed=(), problems=(), **named):
     """Render the comment on a report with this ruling."""
-    entries = tuple((row, Entry(row.case.name, reason, day)) for row, reason, day in agreed)
+    entries = tuple((row, Entry(row.case.name, reason, day, up_to=1.1)) for row, reason, day in agreed)
     decision = GateDecision(Ruling(Result(word), counts, "", tuple(verdicts)), Accepted(entries, tuple(problems)))
     return render_comment(report, decision, **named)
 
