@@ -636,7 +636,8 @@ class Policy(
 # Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, tail_tolerance=0.06, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
-    floor_launches=3, device_launches=2, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
+    floor_launches=3, device_launches=2, energy_seconds=1.0, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3,
+    hopeless=4.0,
 )  # fmt: skip
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit
 # among the live zygotes and serve one case after another. Any other graph counts.

@@ -18,6 +18,7 @@ from tfbench.session.session import Session
 NAME = "t.py::test_a"
 CASE = Case(NAME, "test_a", NAME)
 POLICY = preset("quick")
+GATED = POLICY.with_device_gate(0.05)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_without_another_side_both_are_reported(measured):
 
 
 def test_the_same_on_both_sides_is_unchanged_with_an_interval(measured):
-    _, rows = measured(against="self")
+    _, rows = measured(against="self", policy=GATED)
     found = rows["device_time"]
     assert (found.outcome, found.launches) == (Outcome.UNCHANGED, POLICY.device_launches)
     assert found.ratio.low < 1 < found.ratio.high
@@ -60,8 +61,18 @@ def test_the_same_on_both_sides_is_unchanged_with_an_interval(measured):
     assert "800 µs before, 800 µs now (interval" in found.reason.message
 
 
+def test_a_step_of_unchanged_time_is_not_profiled(measured):
+    _, rows = measured(against="self")
+    assert rows["time"].outcome is Outcome.UNCHANGED
+    assert rows.keys().isdisjoint({"device_time", "energy"})
+
+    _, rows = measured(against="self", slowdown=0.5)
+    assert rows["time"].outcome is Outcome.REGRESSED
+    assert rows["device_time"].outcome is Outcome.UNCHANGED
+
+
 def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
-    result, rows = measured(against="env:KERNEL=400")
+    result, rows = measured(against="env:KERNEL=400", slowdown=0.5)
     found = rows["device_time"]
     assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, "not-gated")
     assert found.reason.message.startswith("reported, and gated under --gate-device only: 400 µs before, 800 µs now")
@@ -69,7 +80,7 @@ def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
     for strict in (False, True):
         assert "device_time" not in [row.metric for row in grave(result.rows, strict)]
 
-    result, rows = measured(against="env:KERNEL=400", policy=POLICY.with_device_gate(0.05))
+    result, rows = measured(against="env:KERNEL=400", policy=GATED)
     found = rows["device_time"]
     assert found.outcome is Outcome.REGRESSED
     assert found.reason.message.endswith("found twice")
@@ -77,7 +88,7 @@ def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
 
 
 def test_less_device_time_is_improved(measured):
-    _, rows = measured(against="env:KERNEL=800", script={"seconds": 1e-4, "kernel": 400})
+    _, rows = measured(against="env:KERNEL=800", policy=GATED, script={"seconds": 1e-4, "kernel": 400})
     assert rows["device_time"].outcome is Outcome.IMPROVED
 
 
@@ -88,12 +99,12 @@ def test_a_driver_without_a_counter_of_energy_leaves_device_time(measured):
 
 
 def test_a_profile_that_was_not_taken_costs_no_verdict(measured):
-    result, rows = measured(script={"seconds": 1e-4}, against="self")
+    result, rows = measured(script={"seconds": 1e-4}, against="self", policy=GATED)
     assert rows.keys().isdisjoint({"device_time", "energy"})
     assert rows["time"].outcome is Outcome.UNCHANGED
     assert result.why[0].startswith("profile: not taken: the profiler wrote no file")
 
 
 def test_a_host_bound_case_is_noted_with_a_side_as_well(measured):
-    result, _ = measured(against="env:KERNEL=100", script={"seconds": 1e-4, "kernel": 100})
+    result, _ = measured(against="env:KERNEL=100", policy=GATED, script={"seconds": 1e-4, "kernel": 100})
     assert result.why == ("host-bound: the device works in 11% of a step",)

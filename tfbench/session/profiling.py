@@ -205,7 +205,9 @@ class Profiles:
         self._profiler = Profiler(self.launcher, self.request.policy)
 
     def with_device(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
-        """Add rows for device time and energy of a step, compare them with a live side, and note a host-bound step.
+        """Add device time and energy of a step, compare them with a live side, and note a host-bound step.
+
+        Each such launch takes seconds, so a case whose time is unchanged gets none, unless the gate asks for it.
 
         Raises:
             SideError: A zygote does not start.
@@ -215,6 +217,8 @@ class Profiles:
         if self.gpu_monitor is None or result.sample is None or not self.launcher.on_gpu(entrants.values()):
             return result
         if result.baseline is not None and (baseline := self.strategy.baseline_entrant(case)):
+            if result.verdict and result.verdict.outcome is Outcome.UNCHANGED and not policy.device_gated:
+                return result
             entrants = {BASELINE: baseline, **entrants}
         self.report(f"{case.workload}: device time and energy")
         count = policy.device_launches if len(entrants) > 1 else 1
