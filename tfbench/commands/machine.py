@@ -123,6 +123,7 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     option("--policy", default="standard", help="the measured policy (default standard)")
     option("--cases", type=int, default=30, help="size of the suite that shares alpha (default 30)")
     option("--cpus", default="", metavar="LIST", help="processors for the workers")
+    option("--device", default="all", metavar="cpu|gpu|gpu:0,1", help="devices, as for pytest (default all)")
     slowdowns = ",".join(map(str, SLOWDOWNS))
     option("--slowdowns", help=f"injected fractions of extra work, in turn, or none (default {slowdowns})")
     option("--tails", action="store_true", help="inject slow calls instead, such as 5%% of the calls x10, in turn")
@@ -194,6 +195,7 @@ def _plan(arguments: argparse.Namespace, policy: Policy) -> Plan:
         cpus=available_cpus(),
         slowdowns=slowdowns,
         tails=arguments.tails,
+        device=parse_device(arguments.device),
         saved=not arguments.no_saved,
         root=root,
         files=files,

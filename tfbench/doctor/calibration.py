@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import takewhile
@@ -31,6 +31,8 @@ from scipy.special import betaincinv, stdtrit
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ReportError, SideError, UsageError
 from tfbench.facts import machine
 from tfbench.fs import read_text
+from tfbench.gpus.monitor import GpuMonitor, GpuSession
+from tfbench.gpus.selection import has_driver
 from tfbench.metrics.catalog import PROBED, read
 from tfbench.metrics.exact import differing
 from tfbench.metrics.parity import ProbeOutput
@@ -248,6 +250,8 @@ TAILS = {
 """Injected slow calls, in turn: they leave the median of most steps where it is, and raise the mean by 17 to 118%."""
 SAVED_SLOWDOWNS = (0.0, 0.05, 0.0, 0.10)
 """Slowdowns of pytest-benchmark's runs, in turn."""
+_CPU = "device=cpu"
+"""In the names of cases that a calibration of a GPU leaves out."""
 _SEPARATE = {"TFBENCH_SEPARATE": "1"}
 """Environment of one side only, which keeps the sides from having common ancestors."""
 
@@ -272,6 +276,8 @@ class Plan:
     """Whether each side imports TensorFlow itself, as two versions do."""
     against: str
     """Specification of the baseline, ``self`` for the same files. Whatever it is, it counts as unchanged code."""
+    device: tuple[str, tuple[str, ...]]
+    """``cpu``, ``gpu`` or ``all``, and GPUs by index or UUID."""
     saved: bool
     """Whether pytest-benchmark's method runs too, in every second run on the usual workloads."""
     root: Path
@@ -287,6 +293,7 @@ class Plan:
             "variants": ("variants from one zygote", self.variants),
             "separate": ("separate imports", self.separate),
             against: (f"against {self.against}", self.against != "self"),
+            "gpu": ("on a GPU", self.device[0] == "gpu"),
         }
         return {name: words for name, (words, applies) in kinds.items() if applies}
 
@@ -315,6 +322,9 @@ def calibrate(
 
     Args:
         progress: Called with the current activity and the number of verdicts in the journal.
+
+    Raises:
+        UsageError, GpuError: The device is not there, or another run uses it.
     """
     if seconds <= 0:
         return
@@ -329,11 +339,15 @@ def calibrate(
     def tell(text: str) -> None:
         progress(text, len(trials))
 
-    with Environments(kept(), tell) as environments:
-        sides = _sides(plan, environments)
+    kind, names = plan.device
+    if kind == "gpu" and not has_driver():
+        raise UsageError("--device gpu: no GPU here: there is no NVIDIA driver")
+    gpus = GpuSession(kind, names, plan.policy)
+    with closing(gpus), Environments(kept(), tell) as environments:
+        sides = _sides(plan, environments, gpus.environment)
         number = 1 + max((trial.run for trial in trials), default=-1)
         while time.monotonic() - began < seconds:
-            for trial in _one_run(plan, sides, number, rng, tell):
+            for trial in _one_run(plan, sides, gpus.gpu_monitor, number, rng, tell):
                 keep(trial)
                 if time.monotonic() - began > seconds:
                     break
@@ -345,9 +359,9 @@ def calibrate(
             number += 1
 
 
-def _sides(plan: Plan, environments: Environments) -> tuple[Side, Side]:
-    """Return the baseline and the contender."""
-    contender = Side("contender", sys.executable, plan.root)
+def _sides(plan: Plan, environments: Environments, variables: Mapping[str, str]) -> tuple[Side, Side]:
+    """Return the baseline and the contender, both with these environment variables."""
+    contender = Side("contender", sys.executable, plan.root, env=variables)
     if plan.variants:
         return contender, contender
     baseline = parse(plan.against, contender, Layout.of(Path.cwd()).trees, environments)
@@ -355,19 +369,25 @@ def _sides(plan: Plan, environments: Environments) -> tuple[Side, Side]:
 
 
 def _one_run(
-    plan: Plan, sides: tuple[Side, Side], number: int, rng: random.Random, progress: Callable[[str], None]
+    plan: Plan,
+    sides: tuple[Side, Side],
+    gpu_monitor: GpuMonitor | None,
+    number: int,
+    rng: random.Random,
+    progress: Callable[[str], None],
 ) -> Iterator[CalibrationTrial]:
     """Yield the trials of one run, which has its own zygotes and a random order of workloads."""
     made = Layout.of(Path.cwd()).shared_set_ups  # beside the journal
     suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
     baseline, contender = sides
-    with closing(ProcessLauncher(suite, plan.policy, plan.processors)) as launcher:
+    with closing(ProcessLauncher(suite, plan.policy, plan.processors, gpu_monitor)) as launcher:
         progress(f"run {number}: starting zygotes")
         none = Case("", "", "")
         policy = launcher.policy_of(plan.policy, [Entrant(none, baseline), Entrant(none, contender)])
         pairs = range(min(policy.zygotes, policy.looks[0]))
         launcher.ready([(baseline, ()), (contender, ())], pairs)
-        names = plan.chosen.of(sorted(launcher.zygote(Entrant(none, contender), 0).collected.cases))
+        collected = launcher.zygote(Entrant(none, contender), 0).collected.cases
+        names = plan.chosen.of(sorted(name for name in collected if plan.device[0] != "gpu" or _CPU not in name))
         jobs: list[tuple[str, float, str]] = [(name, 0.0, "") for name in names for _ in range(plan.repeats)]
         if turn := plan.slowdowns:
             jobs += [(name, turn[(number + index) % len(turn)], "") for index, name in enumerate(names)]

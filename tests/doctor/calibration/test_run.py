@@ -149,3 +149,9 @@ def test_a_folder_of_benchmarks_is_raced(calibrate, tmp_path):
 
 def test_a_negative_number_is_a_usage_error(calibrate):
     assert calibrate("--repeats", "-1")[0] == 2
+
+
+def test_a_gpu_that_is_not_there_ends_the_command(calibrate, capsys, monkeypatch):
+    monkeypatch.setattr(calibration, "has_driver", lambda: False)
+    assert calibrate("--device", "gpu")[0] == 2
+    assert "no GPU here" in capsys.readouterr().err
