@@ -315,8 +315,8 @@ class TestDisturbance:
 
     def test_a_software_power_cap_is_normal_and_its_clock_is_compared(self):
         usual = [observed(1500, reasons=0x04)] * 3
-        assert self.cause(observed(1520, reasons=0x04), usual) == ""
-        assert "ran at 1200 MHz, and at 1500 MHz in other launches" in self.cause(observed(1200, reasons=0x04), usual)
+        assert self.cause(observed(1300, reasons=0x04), usual) == ""
+        assert "ran at 900 MHz, and at 1500 MHz in other launches" in self.cause(observed(900, reasons=0x04), usual)
 
     def test_idle_readings_are_excluded_from_the_clock(self):
         resting, busy = GpuReading(sm_clock=210, reasons=0x01), GpuReading(sm_clock=1980)
@@ -332,9 +332,9 @@ class TestDisturbance:
         assert observed().sm_clock is None
 
     def test_a_second_launch_at_another_clock_counts(self):
-        cold, warm = [observed(1980)] * 3, observed(1800)
-        assert "ran at 1800 MHz" in self.cause(warm, cold, last=cold[-1])
-        assert self.cause(observed(1790), cold, last=warm) == ""
+        cold, warm = [observed(1980)] * 3, observed(1200)
+        assert "ran at 1200 MHz" in self.cause(warm, cold, last=cold[-1])
+        assert self.cause(observed(1190), cold, last=warm) == ""
 
     def test_heat_between_two_readings_disturbs(self):
         def heated(seconds):

@@ -27,20 +27,20 @@ def test_short_steps_fill_a_block_of_a_third_of_a_millisecond():
 
 def test_work_on_a_device_has_longer_blocks():
     plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, on_device=True)
-    assert plan.iterations == (1000, 1000)
-    assert plan.rounds >= 2 * POLICY.rounds_min
+    assert plan.iterations == (300, 300)
+    assert plan.rounds >= 10 * POLICY.rounds_min
     assert make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, on_device=True).iterations == (1, 1)
 
 
 def test_a_synchronization_hides_little_of_a_slowdown():
-    """The slowest one that is expected takes 200 µs, on one processor for Python and the driver."""
+    """It takes 30 µs on an H200."""
     now = 0
 
     def take(nanoseconds):
         nonlocal now
         now += nanoseconds
 
-    block = Block(lambda: take(20_000), lambda: take(200_000), lambda: now)
+    block = Block(lambda: take(20_000), lambda: take(30_000), lambda: now)
     plan = make_plan(sides_of(CASE), {0: 2e-5, 1: 2e-5}, POLICY, on_device=True)
     times = []
     for extra in (0, plan.iterations[0] // 20):

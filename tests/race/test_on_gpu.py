@@ -46,15 +46,8 @@ def opened(launcher, entrants):
 
 def test_both_sides_prepare_at_once_where_the_memory_of_the_gpu_has_room(launcher):
     launch = opened(*launcher(80))
-    assert (launch.cpus, launch.places) == ((2, 3), [(3, 2), (1, 0)])
+    assert (launch.cpus, launch.places) == ((3,), [(3,), (2,)])
     launch = opened(*launcher(24))
-    assert (launch.cpus, launch.places) == ((2, 3), [(3, 2)])
-
-
-def test_a_process_on_a_gpu_has_one_more_processor_if_the_controller_keeps_one(launcher):
-    launch = opened(*launcher(80, where=Processors((1,), (0, 1), near=(1, 0))))
-    assert (launch.cpus, launch.places) == ((1,), [(1,), (0,)])
-    launch = opened(*launcher(80, where=Processors((3,), (3,))))  # --cpus 3
     assert (launch.cpus, launch.places) == ((3,), [(3,)])
 
 
@@ -75,7 +68,7 @@ def test_launches_on_a_gpu_have_more_time(launcher):
     assert started.policy_of(POLICY, entrants).case_seconds == POLICY.gpu_case_factor * POLICY.case_seconds
 
 
-@pytest.mark.parametrize(("gigabytes", "places"), [(24, {(0, 1)}), (80, {(0, 1), (2, 3)})])
+@pytest.mark.parametrize(("gigabytes", "places"), [(24, {(0,)}), (80, {(0,), (1,)})])
 def test_no_more_probes_run_at_once_than_the_memory_of_the_gpu_has_room_for(launcher, monkeypatch, gigabytes, places):
     started, entrants = launcher(gigabytes)
     start, used = started.start, []

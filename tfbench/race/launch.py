@@ -142,7 +142,8 @@ def make_plan(
 
     Args:
         iteration: Seconds of one iteration of each participating entrant, by index.
-        on_device: Whether a step runs asynchronously on a device. Blocks then take ``device_block_seconds``.
+        on_device: Whether a step runs asynchronously on a device. Blocks then take ``device_block_seconds``, and
+            all of them ``device_launch_seconds``.
         preparation: Seconds that the launch has taken so far.
         sliceable: Whether processor time can stand for the time of these steps. Long ones then have sliced rounds.
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
@@ -172,7 +173,9 @@ def make_plan(
         primes.append(_count(policy.prime_seconds, times, policy) if primed else 0)
         extra.append(entrant.side.slowdown)
     turn = _turn(whole, iterations, primes, extra)
-    launch_seconds = policy.ahead_launch_seconds if works_on else policy.launch_seconds
+    launch_seconds = policy.device_launch_seconds if on_device else policy.launch_seconds
+    if works_on:
+        launch_seconds = policy.ahead_launch_seconds
     budget = launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
     rounds, more = (math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
     long = math.floor(policy.rounds_min_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS) / max(turn, 1e-9))

@@ -26,7 +26,6 @@ from tfbench.profiles.folders import RUNS
 from tfbench.protocol import XLA_FOLDER, Done
 from tfbench.race.launch import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.race.workers import divided
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
 
 # Sampling launches: the Python functions that a step runs in, and what it leaves in memory
@@ -173,7 +172,7 @@ class Prober:
     def probe(self, entrants: Iterable[Entrant]) -> Iterator[ProbeOutput | Failure]:
         """Yield the evidence of each entrant, in order. Each processor takes one after the other: none is timed.
 
-        On a GPU, two processors do, and no more at once than its memory has room for.
+        On a GPU, no more run at once than its memory has room for.
 
         Raises:
             SideError: A zygote does not start.
@@ -182,10 +181,10 @@ class Prober:
         waiting = deque(enumerate(entrants))
         running: dict[int, _Launch] = {}
         results: dict[int, ProbeOutput | Failure] = {}
-        every, each, most = self.launcher.processors.every, 1, self.policy.probes_at_once
+        most = self.policy.probes_at_once
         if self.launcher.on_gpu(entrants):
-            each, most = min(self.policy.gpu_processors, len(every)), min(self.launcher.gpu_room, most)
-        idle: list[tuple[int, ...]] = divided(every, each)[:most] or [()]
+            most = min(self.launcher.gpu_room, most)
+        idle: list[tuple[int, ...]] = [(cpu,) for cpu in self.launcher.processors.every[:most]] or [()]
         try:
             for wanted in range(len(waiting)):
                 while wanted not in results:

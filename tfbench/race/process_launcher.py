@@ -35,7 +35,7 @@ from tfbench.race.launch import (
     without_first_call,
 )
 from tfbench.race.timer import Phase, Stopwatch, timer
-from tfbench.race.workers import Scratch, Suite, check_threads, divided, worker_environment
+from tfbench.race.workers import Scratch, Suite, check_threads, worker_environment
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Ancestor, Process, Zygote
 from tfbench.sides.spec import Side
 
@@ -541,7 +541,7 @@ class ProcessLauncher:
         near = () if any(entrant.case.alone for entrant in entrants) else self.processors.near
         places = [(cpu,) if len(cpus) == 1 else cpus for cpu in near]
         if on_gpu:
-            places = divided(near, len(cpus))[: self.gpu_room]
+            places = places[: self.gpu_room]
         monitor, policy = (self._gpu_monitor, self._policy.on_gpu()) if on_gpu else (None, self._policy)
         name = entrants[-1].case.name
         self._opened[name] += 1
@@ -567,11 +567,7 @@ class ProcessLauncher:
         Args:
             where: Processors to choose from, by default those of this thread's lane.
         """
-        where = where or self.processors
-        cpus = where.of(entrant.case)
-        # The controller needs one to read the GPU.
-        more = len(cpus) == 1 and len(where.near) > self._policy.gpu_processors and self.on_gpu([entrant])
-        return tuple(sorted(where.near[: self._policy.gpu_processors])) if more else cpus
+        return (where or self.processors).of(entrant.case)
 
     def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
         if self.on_gpu(entrants):

@@ -176,11 +176,6 @@ def worker_environment(
     return env
 
 
-def divided(cpus: Sequence[int], each: int) -> list[tuple[int, ...]]:
-    """Divide processors among processes that have this many each."""
-    return [tuple(cpus[first : first + each]) for first in range(0, len(cpus) - each + 1, each)]
-
-
 def check_threads(side: Side, extra: Mapping[str, str], cpus: Sequence[int], available: Sequence[int]) -> None:
     """Check that the side and the variant ask for no more threads than their processes have processors.
 

@@ -306,7 +306,7 @@ class SavedTimeFilter:
         if changed_since(self.saved, case):
             return Outcome.INCOMPARABLE, because(ReasonCode.BENCHMARK_CHANGED)
         before, now = clock(self.saved.samples[case.name]), clock(sample)
-        if before and now and abs(now / before - 1) > self._policy.gpu_clock_drift:
+        if before and now and abs(now / before - 1) > self._policy.gpu_clock_saved:
             return Outcome.INCOMPARABLE, because(ReasonCode.OTHER_CLOCK, spec=spec, before=before, now=now)
         if unlike := unlike_caches(self.saved.samples[case.name].runs, sample.runs):
             return Outcome.INCOMPARABLE, unlike
