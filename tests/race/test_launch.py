@@ -40,8 +40,8 @@ def test_a_synchronization_hides_little_of_a_slowdown():
         nonlocal now
         now += nanoseconds
 
-    block = Block(lambda: take(20_000), lambda: take(30_000), lambda: now)
-    plan = make_plan(sides_of(CASE), {0: 2e-5, 1: 2e-5}, POLICY, on_device=True)
+    block = Block(lambda: take(30_000), lambda: take(30_000), lambda: now)
+    plan = make_plan(sides_of(CASE), {0: 3e-5, 1: 3e-5}, POLICY, on_device=True)
     times = []
     for extra in (0, plan.iterations[0] // 20):
         began, ended = block(plan.iterations[0], extra=extra)
