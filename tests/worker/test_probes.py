@@ -13,7 +13,7 @@ import pytest
 
 from tfbench.metrics.graphs import of_module
 from tfbench.worker import tf_runtime
-from tfbench.worker.probes import LARGEST_ON_GPU, Artifact, DevicePeak, Outputs, Traces, Xla
+from tfbench.worker.probes import MOST_ON_GPU, Artifact, DevicePeak, Outputs, Traces, Xla
 from tfbench.worker.tf_runtime import MetricUnavailable
 
 
@@ -90,11 +90,14 @@ def test_an_allocator_without_statistics_is_named_as_the_reason(gpu):
         DevicePeak().before()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize(("rows", "kept"), [(1000, 1000), (4000, 1000), (4097, 820)])
-def test_on_a_gpu_a_part_of_a_large_result_is_written(gpu, tmp_path, monkeypatch, rows, kept):
+def test_on_a_gpu_the_same_part_of_a_large_result_is_written_in_every_precision(
+    gpu, tmp_path, monkeypatch, rows, kept, dtype
+):
     probe = Outputs(tmp_path)
-    monkeypatch.setattr("tfbench.worker.probes.LARGEST_ON_GPU", LARGEST_ON_GPU >> 12)
-    large = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
+    monkeypatch.setattr("tfbench.worker.probes.MOST_ON_GPU", MOST_ON_GPU >> 12)
+    large = np.arange(rows * 4).reshape(rows, 4).astype(dtype)
     probe._arrays = [tf_runtime.Part("large", "", large), tf_runtime.Part("loss", "", np.array(1.0))]
     with np.load(tmp_path / probe.found()["file"]) as arrays:
         assert arrays["arr_0"].shape == (kept, 4)
@@ -103,7 +106,7 @@ def test_on_a_gpu_a_part_of_a_large_result_is_written(gpu, tmp_path, monkeypatch
 
 
 def test_on_a_cpu_a_large_result_is_written_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("tfbench.worker.probes.LARGEST_ON_GPU", 1)
+    monkeypatch.setattr("tfbench.worker.probes.MOST_ON_GPU", 1)
     probe = Outputs(tmp_path)
     probe._arrays = [tf_runtime.Part("", "", np.ones(1000))]
     with np.load(tmp_path / probe.found()["file"]) as arrays:

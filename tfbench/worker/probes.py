@@ -384,8 +384,8 @@ def _growth(marks: np.ndarray[Any, Any], calls: int, noise: tuple[float, float, 
 FILE = "outputs.npz"
 LARGEST = 1 << 28
 """Upper limit in bytes, since the controller holds the results of all variants of a workload at once."""
-LARGEST_ON_GPU = 1 << 26
-"""Bytes above which only a part of a result is compared on a GPU, whose large shapes would fill the disk and take seconds."""
+MOST_ON_GPU = 1 << 24
+"""Numbers above which only a part of a result is compared on a GPU, whose large shapes would fill the disk and take seconds."""
 MOST = 4096
 """Upper limit of arrays, because each of them is written and read on its own."""
 
@@ -410,8 +410,10 @@ class Outputs(Probe):
             raise MetricUnavailable(f"the step returns {count:,} arrays, more than the limit of {MOST:,}")
         if (size := sum(part.array.nbytes for part in self._arrays)) > LARGEST:
             raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
-        # Every n-th row, so that variants whose results have other shapes still differ in them.
-        step = -(-size // LARGEST_ON_GPU) if tf_runtime.gpus() else 1
+        # Every n-th row, so that variants whose results have other shapes still differ in them, and those of another
+        # precision do not.
+        numbers = sum(part.array.size for part in self._arrays)
+        step = -(-numbers // MOST_ON_GPU) if tf_runtime.gpus() else 1
         kept = (part.array[::step] if part.array.ndim else part.array for part in self._arrays)
         # Not every version of numpy reads extension types, such as bfloat16.
         portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for array in kept)
