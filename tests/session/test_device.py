@@ -28,7 +28,7 @@ def measured(tmp_path, monkeypatch):
     def run(policy=POLICY, script=None, energy=True, **changes):
         joules = [1000 * reading for reading in range(1000)] if energy else None
         monkeypatch.setitem(sys.modules, "pynvml", library(Device(UUIDS[1], energy=joules)))
-        script = {"seconds": 1e-4, "kernel": 800} if script is None else script
+        script = {"seconds": 9e-4, "kernel": 800} if script is None else script
         executable = worker.install(tmp_path, cases={NAME: script})
         request = RunRequest(
             tmp_path, one_file(tmp_path), policy, Processors((0,), (0,)), executable, tmp_path / "data", (), device="gpu",
@@ -88,7 +88,7 @@ def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
 
 
 def test_less_device_time_is_improved(measured):
-    _, rows = measured(against="env:KERNEL=800", policy=GATED, script={"seconds": 1e-4, "kernel": 400})
+    _, rows = measured(against="env:KERNEL=800", policy=GATED, script={"seconds": 9e-4, "kernel": 400})
     assert rows["device_time"].outcome is Outcome.IMPROVED
 
 
@@ -99,12 +99,12 @@ def test_a_driver_without_a_counter_of_energy_leaves_device_time(measured):
 
 
 def test_a_profile_that_was_not_taken_costs_no_verdict(measured):
-    result, rows = measured(script={"seconds": 1e-4}, against="self", policy=GATED)
+    result, rows = measured(script={"seconds": 9e-4}, against="self", policy=GATED)
     assert rows.keys().isdisjoint({"device_time", "energy"})
     assert rows["time"].outcome is Outcome.UNCHANGED
     assert result.why[0].startswith("profile: not taken: the profiler wrote no file")
 
 
 def test_a_host_bound_case_is_noted_with_a_side_as_well(measured):
-    result, _ = measured(against="env:KERNEL=100", policy=GATED, script={"seconds": 1e-4, "kernel": 100})
+    result, _ = measured(against="env:KERNEL=100", policy=GATED, script={"seconds": 9e-4, "kernel": 100})
     assert result.why == ("host-bound: the device works in 11% of a step",)

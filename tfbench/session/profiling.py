@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, TfbenchError
 from tfbench.fs import atomic_dir, write_whole
@@ -222,10 +223,11 @@ class Profiles:
             entrants = {BASELINE: baseline, **entrants}
         self.report(f"{case.workload}: device time and energy")
         count = policy.device_launches if len(entrants) > 1 else 1
+        seconds = median(result.sample.seconds)
         try:
-            facts, rows = self._on_device(entrants, range(count))
+            facts, rows = self._on_device(entrants, range(count), seconds)
             if any(row.outcome is Outcome.REGRESSED for row in rows) and policy.confirm:
-                again = {row.metric: row for row in self._on_device(entrants, range(count, 2 * count))[1]}
+                again = {row.metric: row for row in self._on_device(entrants, range(count, 2 * count), seconds)[1]}
                 rows = [twice(row, again.get(row.metric)) if row.outcome is Outcome.REGRESSED else row for row in rows]
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
@@ -238,9 +240,15 @@ class Profiles:
         result = replace(result, metrics=(*result.metrics, *rows))
         return replace(with_facts(result, facts), why=(note,) if bound else ())
 
-    def _on_device(self, entrants: Mapping[str, Entrant], launches: Sequence[int]) -> tuple[JSON, list[Verdict]]:
-        """Profile these launches of each side; return the facts of the contender's first one, and the verdicts."""
-        on_devices = on_device(self._profiler, entrants, self.request.policy, launches, self.gpu_monitor)
+    def _on_device(
+        self, entrants: Mapping[str, Entrant], launches: Sequence[int], seconds: float
+    ) -> tuple[JSON, list[Verdict]]:
+        """Profile these launches of each side; return the facts of the contender's first one, and the verdicts.
+
+        Args:
+            seconds: Of a step of the contender in the race.
+        """
+        on_devices = on_device(self._profiler, entrants, self.request.policy, launches, seconds, self.gpu_monitor)
         pairs = [launch % self.request.policy.profile_zygotes for launch in launches]
         before, now, policy = on_devices.get(BASELINE, []), on_devices[CONTENDER], self.request.policy
         return now[0], compare_on_device(entrants[CONTENDER].case, before, now, policy, self.request.sharing, pairs)
@@ -283,9 +291,13 @@ def on_device(
     entrants: Mapping[str, Entrant],
     policy: Policy,
     launches: Sequence[int],
+    seconds: float,
     gpu_monitor: GpuMonitor | None = None,
 ) -> dict[str, list[JSON]]:
     """Profile launches of each side in turns; return the facts of each about accelerators, see `device_facts`, and the energy.
+
+    Args:
+        seconds: Of a step in the race.
 
     Raises:
         SideError: A process does not start.
@@ -297,15 +309,18 @@ def on_device(
         for launch in launches:
             for side, entrant in entrants.items():
                 place, joules = profiler.profile(entrant, Path(folder, side), launch, gpu_monitor)
-                facts = device_facts(step_breakdown(sorted(place.iterdir()), policy))
+                facts = device_facts(step_breakdown(sorted(place.iterdir()), policy), seconds)
                 sections[side].append(facts | ({ENERGY: joules} if joules is not None else {}))
     return sections
 
 
-def device_facts(step: StepBreakdown) -> JSON:
+def device_facts(step: StepBreakdown, seconds: float) -> JSON:
     """Return the seconds of a step with kernels and with copies, and the share of the step with either.
 
     Empty if no accelerator took part in the step.
+
+    Args:
+        seconds: Of a step in the race. Profiled ones take up to twice as long, since the profiler slows the host down.
     """
     kernels, copies = (
         [key for key in step.parts if key.category is category] for category in (TimeCategory.DEVICE, TimeCategory.COPY)
@@ -315,7 +330,7 @@ def device_facts(step: StepBreakdown) -> JSON:
     return {
         DEVICE_TIME: step.covered(kernels),
         COPY_TIME: step.covered(copies),
-        DEVICE_SHARE: step.covered([*kernels, *copies]) / step.seconds,
+        DEVICE_SHARE: min(1.0, step.covered([*kernels, *copies]) / seconds),
     }
 
 
