@@ -13,6 +13,8 @@ from tfbench.policy import preset
 
 POLICY = preset("standard")
 PUBLISHED = json.loads((Path(__file__).parent / "data" / "published.json").read_text())
+H200 = Path(__file__).parent / "data" / "h200-capped.json"
+"""The readings of a `tfbench gpu-check` on 27 November 2026: driver 580.159.04, TensorFlow 2.21.0."""
 NOBODY: frozenset[int] = frozenset()
 FEW = 5
 """Readings of a launch that lasts 0.3 s, with those before and after it."""
@@ -73,6 +75,26 @@ class TestPowerLimit:
         assert 240 < reported["power"] < 256
         assert reported["temperature"] == 55
         assert reported["reasons"] == 0x04
+
+
+def test_every_launch_of_a_recorded_check_of_an_h200_counts():
+    """Its software power cap moves the clock of a product between 1650 and 1980 MHz."""
+    driver = Replay(json.loads(H200.read_text()))
+    (gpu,) = driver.identities()
+    assert gpu.name == "NVIDIA H200"
+    launches: list[list[GpuReading]] = [[]]
+    before = driver.reading(gpu)
+    while (reading := driver.reading(gpu)) != before:
+        if reading.seconds - before.seconds > 0.5:
+            launches.append([])
+        launches[-1].append(reading)
+        before = reading
+    windows = [GpuObservationWindow(tuple(readings)) for readings in launches if len(readings) > 3]
+    ours = frozenset().union(*(reading.processes for readings in launches for reading in readings))
+    assert len(windows) > 10
+    for number, window in enumerate(windows):
+        assert disturbance(window, ours, NOBODY, windows[:number], POLICY, windows[number - 1]) == ""
+    assert min(reading.sm_clock for readings in launches for reading in readings) < 1700
 
 
 class TestRecording:
