@@ -110,6 +110,8 @@ class TimeCase(CaseRequest):
     """`cache_multiple` and `cache_sets` of the policy."""
     meeting: tuple[int, ...] = ()
     """Processor on which the first calls of all entrants run at once; empty if each makes its own without waiting."""
+    compiling: tuple[int, ...] = ()
+    """Processors of a first call that compiles a step for a GPU, instead of the others."""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,26 @@ def test_both_sides_prepare_at_once_where_the_memory_of_the_gpu_has_room(launche
     assert (launch.cpus, launch.places) == ((3,), [(3,)])
 
 
+def test_first_calls_have_all_processors(launcher, monkeypatch):
+    """XLA compiles on them and tries its kernels, which takes 10 s on one of an H200's machine."""
+    started, entrants = launcher(80)
+    assert opened(started, entrants).compiling == FOUR.near
+    start, requests = started.start, []
+
+    def noted(entrant, pair, request, *others):
+        requests.append(request)
+        return start(entrant, pair, request, *others)
+
+    launch = started.open(entrants, 0)
+    launch.start = noted
+    launch.prepare((0, 1))
+    launch.kill()
+    assert [(request.cpus, request.meeting, request.compiling) for request in requests] == [
+        ((3,), (3,), FOUR.near),
+        ((2,), (3,), FOUR.near),
+    ]
+
+
 @pytest.mark.parametrize(
     "how", [{"variant": (("device", "cpu"),)}, {"CUDA_VISIBLE_DEVICES": "-1"}, {"CUDA_VISIBLE_DEVICES": ""}]
 )

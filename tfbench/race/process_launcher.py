@@ -64,6 +64,8 @@ class ProcessLaunch:
     seed: int
     note: Callable[[str], None] = lambda text: None
     """Keeps a warning for the user."""
+    compiling: tuple[int, ...] = ()
+    """Processors of first calls on a GPU, which compile; empty elsewhere."""
     preempted: dict[int, dict[int, float]] = field(default_factory=dict, init=False)
     clocks: dict[int, tuple[float, ...]] = field(default_factory=dict, init=False)
     _running: dict[int, Process] = field(default_factory=dict, init=False)
@@ -92,15 +94,15 @@ class ProcessLaunch:
     ) -> dict[int, Prepared | Failure]:
         warmup = self.policy.warmup(brief)
         two = self._are_two()
-        meeting = two and together
+        together = together and two
         results: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(self.places)):
             if WorkerHung in map(type, results.values()) and self.entrants[0].side.name != self.entrants[-1].side.name:
                 break  # one side is no race, so that the other one need not be waited for as well
             batch = entrants[first : first + len(self.places)]
             if not self.began:
-                self._begin(batch, warmup, self.cpus if meeting else ())
-                if meeting and isinstance(ahead, ProcessLaunch):
+                self._begin(batch, warmup, self.cpus if together else ())
+                if together and isinstance(ahead, ProcessLaunch):
                     ahead._begin(batch[::-1], warmup, self.places[1])
                     _call_first(self, ahead)
             results |= self._prepared(apart=two and not together)
@@ -135,7 +137,9 @@ class ProcessLaunch:
         self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
     ) -> None:
         who, own, seed = self.entrants[entrant], self._pipes[entrant][0], self.seed
-        request = protocol.TimeCase(cpus, who.case.name, entrant, warmup, seed, self.policy.cold, meeting)
+        request = protocol.TimeCase(
+            cpus, who.case.name, entrant, warmup, seed, self.policy.cold, meeting, self.compiling
+        )
         self._running[entrant] = self.start(who, self.pair, request, [own, *(outbox for _, outbox in self._pipes)])
 
     def _are_two(self) -> bool:
@@ -540,13 +544,23 @@ class ProcessLauncher:
         cpus = tuple(sorted({cpu for entrant in entrants for cpu in self.cpus(entrant)}))
         near = () if any(entrant.case.alone for entrant in entrants) else self.processors.near
         places = [(cpu,) if len(cpus) == 1 else cpus for cpu in near]
+        compiling: tuple[int, ...] = ()
         if on_gpu:
-            places = places[: self.gpu_room]
+            places, compiling = places[: self.gpu_room], near
         monitor, policy = (self._gpu_monitor, self._policy.on_gpu()) if on_gpu else (None, self._policy)
         name = entrants[-1].case.name
         self._opened[name] += 1
         return ProcessLaunch(
-            self.start, entrants, pair, policy, cpus, places or [cpus], monitor, self._opened[name], self._note
+            self.start,
+            entrants,
+            pair,
+            policy,
+            cpus,
+            places or [cpus],
+            monitor,
+            self._opened[name],
+            self._note,
+            compiling,
         )
 
     def on_gpu(self, entrants: Iterable[Entrant]) -> bool:

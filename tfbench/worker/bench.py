@@ -547,23 +547,25 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
     def _first_call(self, block: Block) -> tuple[float, float] | None:
         """Add the times of `first_call` to the facts; returns those of a call that shared its processor."""
-        shared = self._meets()
+        compiling = self.request.compiling
+        shared = self._meets(compiling)
         opened = open_files()
         facts, used = first_call(block, self.check_result)
         self.files_left = (open_files() - opened) / 2
         self.facts.update(facts)
         if shared:
             self._meet()  # a warm-up beside the first call of another entrant would find the step slow
+        if shared or compiling:
             tf_runtime.pin(self.request.cpus)
         return (facts["first_call"], used) if shared else None
 
-    def _meets(self) -> bool:
-        """Go where the entrants meet, if they do, and wait for the others."""
-        meets = bool(self.request.meeting) and self.clock is time.perf_counter_ns
-        if meets:
-            tf_runtime.pin(self.request.meeting)
+    def _meets(self, compiling: tuple[int, ...] = ()) -> bool:
+        """Go where the entrants meet, if they do, and wait for the others; or to these processors, if there are any."""
+        meeting = self.request.meeting if self.clock is time.perf_counter_ns else ()
+        tf_runtime.pin(compiling or meeting)
+        if meeting:
             self._meet()
-        return meets
+        return bool(meeting)
 
     def _meet(self) -> None:
         self.channel.send(protocol.Reached())
