@@ -181,8 +181,8 @@ def rule(
     gated = "baseline" in report.sides or any(verdict.outcome is not Outcome.NEW for verdict in timed)
     shortage = _shortage(report, timed, gated, min_compared)
     failures = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
-    for one in bad[:1]:
-        worst = result_of(one.outcome)
+    for verdict in bad[:1]:
+        worst = result_of(verdict.outcome)
         failures.append((worst, _counts(bad), gap or (shortage if gated and worst.test == "skipped" else "")))
     if report.suite and (suite := result_of(report.suite.outcome)) is not Result.PASS:
         failures.append((suite, "", f"the suite is {report.suite.outcome}: {report.suite.reason.message}"))

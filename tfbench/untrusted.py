@@ -201,7 +201,7 @@ def a_number(value: Any, what: str, low: float = -math.inf) -> float:
 
 def texts(value: Any, what: str) -> dict[str, str]:
     """Return an object whose values must be texts, or raise ValueError."""
-    return {key: a_text(one, f"{what}/{key}") for key, one in an_object(value, what).items()}
+    return {key: a_text(text, f"{what}/{key}") for key, text in an_object(value, what).items()}
 
 
 def times(value: Sequence[Any], what: str) -> tuple[float, ...]:

@@ -42,8 +42,8 @@ def run_init(arguments: argparse.Namespace) -> int:
     if not root.is_dir():
         raise UsageError(f"{brief(root)} is no folder; give the folder of a project")
     setup = plan(root.resolve(), minor(platform.python_version()))
-    for one in setup.present:
-        say(f"present: {one}")
+    for part in setup.present:
+        say(f"present: {part}")
     for name, text in setup.files.items():
         try:
             write_whole(root / name, text, replace=False)
@@ -51,8 +51,8 @@ def run_init(arguments: argparse.Namespace) -> int:
             say(f"not written: {name} exists")
         else:
             say(f"written: {name}")
-    for one in setup.advice:
-        say(f"to do: {one}")
+    for advice in setup.advice:
+        say(f"to do: {advice}")
     say(_NEXT if setup.files else "the project has it all: no file was written")
     return 0
 

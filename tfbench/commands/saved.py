@@ -182,11 +182,11 @@ def run_history(arguments: argparse.Namespace) -> int:
 
 def _show(trends: Trends, case: str) -> None:
     """Print one case, or a line for each of several."""
-    screen, found = Screen(), trends.named(case)
-    if len(found) == 1 and case:
-        screen.print(render_case(trends.of_case(found[0].series.case), screen.width))
+    screen, named = Screen(), trends.named(case)
+    if len(named) == 1 and case:
+        screen.print(render_case(trends.of_case(named[0].series.case), screen.width))
     else:
-        screen.print(render_overview(found, trends.runs, screen.width))
+        screen.print(render_overview(named, trends.runs, screen.width))
 
 
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:

@@ -418,7 +418,7 @@ class GpuCheck:
         tell("starting the processes that import TensorFlow")
         side = self._side("contender")
         # Those of the races too, since they import at the same time.
-        self._launcher.ready([(one, ()) for one in (self._side("baseline"), side)], range(self._policy.looks[0]))
+        self._launcher.ready([(raced, ()) for raced in (self._side("baseline"), side)], range(self._policy.looks[0]))
         devices = self._launcher.devices(side).get(self._kind, [])
         packages = self._launcher.environment(side).get("packages", {})
         version = next((f"{name} {packages[name]}" for name in packages if name.startswith("tensorflow")), "TensorFlow")

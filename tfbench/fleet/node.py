@@ -147,16 +147,16 @@ def check(job: Job, root: Path) -> None:
         text = f"its policy {name} has other thresholds than the job ({', '.join(changed[:3])})"
         raise NodeError(f"{platform.node()}: {text}; install the tfbench that planned it")
     recipe, installed = job.sides["contender"], packages()
-    for what, planned, found in (
+    for what, planned, present in (
         ("Python", minor(recipe["python"]), minor(platform.python_version())),
         *((package, version, installed.get(package, "none")) for package, version in recipe["packages"].items()),
         ("GPU driver", job.driver, machine_facts().get("driver", "none") if job.driver else ""),
     ):
-        if planned != found:
-            text = f"it has {what} {found}, and the job was planned for {planned}"
+        if planned != present:
+            text = f"it has {what} {present}, and the job was planned for {planned}"
             raise NodeError(f"{platform.node()}: {text}; give such machines a class of their own, or install {planned}")
-    if recipe["tree"] and (found := _digest(root)) != recipe["tree"]:
-        text = f"the code in {root} is not the planned code (git tree {found[:10] or 'unknown'}"
+    if recipe["tree"] and (tree := _digest(root)) != recipe["tree"]:
+        text = f"the code in {root} is not the planned code (git tree {tree[:10] or 'unknown'}"
         raise NodeError(f"{platform.node()}: {text}, planned {recipe['tree'][:10]}): check it out, or plan again")
 
 

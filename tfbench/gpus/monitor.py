@@ -125,7 +125,7 @@ class GpuMonitor:
                 self._counted[gpu].append((race, window))
 
     def _cause(self, gpu: Identity, race: Hashable, window: GpuObservationWindow) -> str:
-        earlier = [one for of, one in self._counted[gpu] if of == race]  # the clock depends on the computation
+        earlier = [counted for of, counted in self._counted[gpu] if of == race]  # the clock depends on the computation
         last = self._last.get((gpu, race))
         return disturbance(window, frozenset(self._ours), self._before[gpu], earlier, self._policy, last)
 

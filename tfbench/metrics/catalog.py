@@ -63,8 +63,8 @@ LEAK_SITES = "leak_sites"
 
 def _leak(kind: str, slack: str, unit: str = "") -> Metric:
     """Growth per call, which is slightly more or less in each launch."""
-    name, found = f"leaked_{kind}", kind.removesuffix("_bytes")
-    extract: Extract = lambda launch: launch.found[LEAKS].get(found)  # noqa: E731
+    name, key = f"leaked_{kind}", kind.removesuffix("_bytes")
+    extract: Extract = lambda launch: launch.found[LEAKS].get(key)  # noqa: E731
     return Metric(name, Worse.MORE, LEAKS, extract, unit, exact=False, slack=slack, absent=_UNKNOWN, timed=True)
 
 

@@ -100,14 +100,14 @@ def differing(launches: Collection[MetricValues], policy: Policy) -> dict[str, s
     The results of a step are compared by `tfbench.metrics.parity.scatter`.
     """
     first, *others = launches
-    found = {}
+    unlike_metrics = {}
     for metric in catalog.PROBED:
         if unlike := next((other for other in others if not same(metric, first, other, policy)), None):
             values = sorted({amount(metric_values.value(metric.name), metric.unit) for metric_values in launches})
             counts = lost_and_gained(first.counts.get(metric.name, {}), unlike.counts.get(metric.name, {}))
             what = f": {exchanged(**counts)}" if counts else f", with the values {' and '.join(values)}"
-            found[metric.name] = f"launches of the same side differ{what}"
-    return found
+            unlike_metrics[metric.name] = f"launches of the same side differ{what}"
+    return unlike_metrics
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def sampled(
     together = pairs if len(pairs) == len(old) == len(new) else range(launches)
     # A set-up may allocate nothing. Samples up to the difference that is none count as equal.
     old, new = ([max(sample, limits.slack) for sample in samples] for samples in (old, new))
-    effects = [Effect(math.log(two / one), pair) for one, two, pair in zip(old, new, together, strict=False)]
+    effects = [Effect(math.log(now / before), pair) for before, now, pair in zip(old, new, together, strict=False)]
     decision = decide(
         effects, launches, policy, cases=cases, shared_zygote=False, final=True, thresholds=limits.thresholds
     )

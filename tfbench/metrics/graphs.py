@@ -273,10 +273,10 @@ def _leading(key: Key, side: Mapping[Key, Node], free: set[Key]) -> list[Key]:
     waiting = [key]
     while waiting:
         for name in side[waiting.pop()].get("inputs", ()):
-            one = (name, 0)
-            if one in free and one not in keys and side[one]["op"] not in _SOURCES:
-                keys.insert(0, one)
-                waiting.append(one)
+            source = (name, 0)
+            if source in free and source not in keys and side[source]["op"] not in _SOURCES:
+                keys.insert(0, source)
+                waiting.append(source)
     return keys
 
 

@@ -182,7 +182,10 @@ def _plane(plane: Any) -> Plane:
             modules[names.get(stat.metadata_id, "")] = names.get(value, "") if kind == "ref_value" else value
         return modules
 
-    kinds = {number: (one.name, one.display_name, stats(one)) for number, one in plane.event_metadata.items()}
+    kinds = {
+        number: (metadata.name, metadata.display_name, stats(metadata))
+        for number, metadata in plane.event_metadata.items()
+    }
     lines = []
     for line in plane.lines:
         events = []

@@ -136,7 +136,7 @@ def ask(file: Path, seconds: float, run: Callable[..., Any] = subprocess.run) ->
     if "error" in content:
         return Answers(absent=f"{content['error']}; pip install 'pytest-tfbench[profile]'")
     data, errors = (
-        {tool: one[key] for tool, one in content["tools"].items() if key in one} for key in ("data", "error")
+        {tool: answer[key] for tool, answer in content["tools"].items() if key in answer} for key in ("data", "error")
     )
     return Answers(data, errors)
 

@@ -24,9 +24,9 @@ def unlike_code(first: Named, second: Named) -> str:
         if not report.sides or not all(side.get("tree") for side in report.sides.values()):
             return f"{name} does not tell which code it raced; measure again with this version of tfbench"
     for side in sorted({*first[1].sides, *second[1].sides}):
-        one, other = (report.sides.get(side, {}) for _, report in (first, second))
-        if (one.get("commit"), one.get("tree")) != (other.get("commit"), other.get("tree")):
-            texts = f"{code_of_side(one)} in {first[0]} and {code_of_side(other)} in {second[0]}"
+        mine, theirs = (report.sides.get(side, {}) for _, report in (first, second))
+        if (mine.get("commit"), mine.get("tree")) != (theirs.get("commit"), theirs.get("tree")):
+            texts = f"{code_of_side(mine)} in {first[0]} and {code_of_side(theirs)} in {second[0]}"
             return f"the {side} is {texts}; race the same code, such as git: with a commit instead of a branch"
     return ""
 

@@ -174,7 +174,7 @@ def render(title: str, sections: Sequence[Section]) -> RenderableType:
         if section.absent:
             parts.append(Text(f"no result: {section.absent}", "yellow"))
         parts += [Text(note) for note in section.notes]
-        parts += [_table(one) for one in section.tables if one.rows]
+        parts += [_table(table) for table in section.tables if table.rows]
     return Group(*parts)
 
 

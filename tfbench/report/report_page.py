@@ -193,13 +193,18 @@ def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[
     for name in names:
         stored = rounds.get(name, {})
         facts = list(_timing(rows.get(name, ())))
-        facts += [(f"median, {side}", duration(one.median_seconds), "") for side, one in stored.items()]
+        facts += [(f"median, {side}", duration(numbers.median_seconds), "") for side, numbers in stored.items()]
         facts += [("cause", cause, "") for cause in causes.get(name, ())]
         if name in rows and (again := command_for(report, rows[name][0], shared=shared)):
             facts.append(("race it again", again, "command"))
         sides = {
-            side: {"median": one.median_seconds, "launches": one.launches, "every": one.every, "steps": one.steps}
-            for side, one in stored.items()
+            side: {
+                "median": numbers.median_seconds,
+                "launches": numbers.launches,
+                "every": numbers.every,
+                "steps": numbers.steps,
+            }
+            for side, numbers in stored.items()
         }
         metrics = [verdict for verdict in rows.get(name, ()) if verdict.metric != TIME]
         grids = [_metrics("Metrics other than time, with the differences of the graphs.", metrics)] if metrics else []
@@ -273,7 +278,7 @@ def _ratios(report: Report, summary: Summary) -> Chart | None:
     series = []
     for outcome, group in groupby(ranked, lambda item: item[1][0].outcome):
         ranks, pairs = zip(*group, strict=True)
-        labels, ratios = [one.case.short_name for one, _ in pairs], [ratio for _, ratio in pairs]
+        labels, ratios = [finding.case.short_name for finding, _ in pairs], [ratio for _, ratio in pairs]
         ends = [max(ratio.low, 1e-9) for ratio in ratios], [ratio.high for ratio in ratios]
         centers, colour = [ratio.center for ratio in ratios], _COLOURS.get(outcome, "quiet")
         series.append(Series(str(outcome), ranks, centers, "points", colour, *ends, labels=labels))

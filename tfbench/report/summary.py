@@ -391,9 +391,9 @@ def _hidden(ratio: Ratio | None) -> float:
 
 def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]:
     rows: dict[str, list[Verdict]] = {}
-    for one in report.verdicts:
-        if one.outcome in _GROUPS:
-            rows.setdefault(one.case.name, []).append(one)
+    for verdict in report.verdicts:
+        if verdict.outcome in _GROUPS:
+            rows.setdefault(verdict.case.name, []).append(verdict)
     rounds = by_side(report.rounds)
     medians = {result.case.name: result.median_seconds for result in report.variant_results}
     order = list(Group)

@@ -211,12 +211,12 @@ def _group(
     limit = f", by size above the threshold of {summary.limits[1] - 1:.1%}" if group is Group.REGRESSIONS else ""
     made: list[RenderableType] = [Text(f"{group.heading} ({len(findings)}{limit})", "bold")]
     unmeasured: dict[str, list[str]] = defaultdict(list)
-    for one in findings:
-        if one.verdict.reason.code == ReasonCode.NOT_MEASURED:
-            unmeasured[one.verdict.reason.message].append(one.case.short_name)
+    for finding in findings:
+        if finding.verdict.reason.code == ReasonCode.NOT_MEASURED:
+            unmeasured[finding.verdict.reason.message].append(finding.case.short_name)
     shown = [finding for finding in findings if len(unmeasured.get(finding.verdict.reason.message, ())) <= _UNMEASURED]
-    for one in shown[: _MOST[group]]:
-        made += _finding(one, summary.limits, width, reach)
+    for finding in shown[: _MOST[group]]:
+        made += _finding(finding, summary.limits, width, reach)
     for why, names in unmeasured.items():
         if len(names) > _UNMEASURED:
             made += [Text(f"  {some(names, _UNMEASURED)}"), _hanging(f"{plural(len(names), 'case')}: {why}", width)]

@@ -99,14 +99,16 @@ class RunRecorder:
         raced = {
             result.case.name for result in measurements.results if result.baseline is not None and measurements.anchor
         }
-        ratios = {name: one.ratio for name, one in verdicts.items() if name in raced and one.ratio is not None}
+        ratios = {
+            name: verdict.ratio for name, verdict in verdicts.items() if name in raced and verdict.ratio is not None
+        }
         path = self.history.record(
             SessionRecord(
                 measured.context,
                 floors={name: sample.floors for name, sample in samples.items()},
                 sources={name: sample.case.source for name, sample in samples.items()},
                 ratios={name: ratio for name, ratio in ratios.items() if 0 < ratio.center < math.inf},
-                outcomes={name: one.outcome for name, one in verdicts.items()},
+                outcomes={name: verdict.outcome for name, verdict in verdicts.items()},
                 anchor=measurements.anchor,
                 releases=tags_of(self._request.root, environment.commit) if environment.commit else (),
             )

@@ -427,7 +427,7 @@ class MetricChecker:
             for entrant in entrants
             for probed_entrant in self._with_compared(entrant)
         }
-        missing = [one for key, one in needed.items() if key not in self._probed]
+        missing = [probed_entrant for key, probed_entrant in needed.items() if key not in self._probed]
         for done, (entrant, probed) in enumerate(zip(missing, self._probe(missing), strict=True), start=1):
             self._probed[_key(entrant)] = probed  # stored now, since the next may be compared with it
             progress(f"{done} of {len(missing)}")

@@ -126,11 +126,11 @@ class ChangedOnly:
 
 def _same(name: str, *trees: str) -> bool:
     """Whether two source trees have the same file under this name, or both have none."""
-    one, other = (Path(tree, name) for tree in trees)
+    mine, theirs = (Path(tree, name) for tree in trees)
     try:
-        return filecmp.cmp(one, other, shallow=False)
+        return filecmp.cmp(mine, theirs, shallow=False)
     except FileNotFoundError:
-        return not one.exists() and not other.exists()
+        return not mine.exists() and not theirs.exists()
     except OSError:
         return False
 

@@ -141,7 +141,7 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
     }
     try:
         listed = collect(command, request, Path(side.root), seconds)
-        return {name: _benchmark(one) for name, one in listed.items()}
+        return {name: _benchmark(benchmark) for name, benchmark in listed.items()}
     except SideError as error:
         raise SideError(f"{side.spec}: {error}") from None
     except (ReportError, ValueError, KeyError) as error:
@@ -239,4 +239,4 @@ class Counterparts:
     def gone(self, known: Collection[str]) -> list[Case]:
         """Return the cases that that tree would run, and that are neither ``known`` nor renamed."""
         there = {*known, *self._renamed.values()}
-        return [Case.named(name) for name, one in self._before.items() if one.runs and name not in there]
+        return [Case.named(name) for name, benchmark in self._before.items() if benchmark.runs and name not in there]

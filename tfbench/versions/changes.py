@@ -125,7 +125,7 @@ def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: E
     """
     began, each = time.perf_counter(), policy.probe_launches
     launches = list(prober.probe([before] * each + [now] * each))
-    if failures := {index // each: one for index, one in enumerate(launches) if isinstance(one, Exception)}:
+    if failures := {index // each: launch for index, launch in enumerate(launches) if isinstance(launch, Exception)}:
         return Difference(None, "", failures=failures)
     values = [catalog.read(launch) for launch in launches if not isinstance(launch, Exception)]
     verdict = next(

@@ -471,7 +471,7 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
         "cases": str(len(both)),
     }
     if index:
-        cells |= {word: str(outcomes.count(one)) for word, one in _WORDS.items()}
+        cells |= {word: str(outcomes.count(outcome)) for word, outcome in _WORDS.items()}
         cells["inconclusive"] = str(sum(outcome not in _WORDS.values() for outcome in outcomes))
     ratios = [b.ratio.center for _, b in both if b.ratio]
     called = [(a.facts.get("first_call"), b.facts.get("first_call")) for a, b in both]
