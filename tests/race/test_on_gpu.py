@@ -88,7 +88,7 @@ def test_launches_on_a_gpu_have_more_time(launcher):
     assert started.policy_of(POLICY, entrants).case_seconds == POLICY.gpu_case_factor * POLICY.case_seconds
 
 
-@pytest.mark.parametrize(("gigabytes", "places"), [(24, {(0,)}), (80, {(0,), (1,)})])
+@pytest.mark.parametrize(("gigabytes", "places"), [(24, {(0, 1, 2, 3)}), (80, {(0, 1), (2, 3)})])
 def test_no_more_probes_run_at_once_than_the_memory_of_the_gpu_has_room_for(launcher, monkeypatch, gigabytes, places):
     started, entrants = launcher(gigabytes)
     start, used = started.start, []

@@ -172,7 +172,7 @@ class Prober:
     def probe(self, entrants: Iterable[Entrant]) -> Iterator[ProbeOutput | Failure]:
         """Yield the evidence of each entrant, in order. Each processor takes one after the other: none is timed.
 
-        On a GPU, no more run at once than its memory has room for.
+        On a GPU, no more run at once than its memory has room for. They share the processors, on which XLA compiles.
 
         Raises:
             SideError: A zygote does not start.
@@ -181,10 +181,12 @@ class Prober:
         waiting = deque(enumerate(entrants))
         running: dict[int, _Launch] = {}
         results: dict[int, ProbeOutput | Failure] = {}
-        most = self.policy.probes_at_once
+        every, each, most = self.launcher.processors.every, 1, self.policy.probes_at_once
         if self.launcher.on_gpu(entrants):
             most = min(self.launcher.gpu_room, most)
-        idle: list[tuple[int, ...]] = [(cpu,) for cpu in self.launcher.processors.every[:most]] or [()]
+            each = max(1, len(every) // most)
+        shares = [every[first : first + each] for first in range(0, len(every), each)]
+        idle: list[tuple[int, ...]] = shares[:most] or [()]
         try:
             for wanted in range(len(waiting)):
                 while wanted not in results:
