@@ -104,6 +104,7 @@ def test_ctrl_c_ends_all_lanes_and_keeps_what_is_finished(session):
     slow = {case.name: {"at": "rounds", "does": "hang"} for case in CASES[4:]}
     opened = session(2, script=slow)
     opened.lanes.result(CASES[0])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in the background
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):

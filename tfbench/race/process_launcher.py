@@ -137,9 +137,8 @@ class ProcessLaunch:
         self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
     ) -> None:
         who, own, seed = self.entrants[entrant], self._pipes[entrant][0], self.seed
-        request = protocol.TimeCase(
-            cpus, who.case.name, entrant, warmup, seed, self.policy.cold, meeting, self.compiling
-        )
+        cold, compiling = self.policy.cold, self.compiling
+        request = protocol.TimeCase(cpus, who.case.name, entrant, warmup, seed, cold, meeting, compiling)
         self._running[entrant] = self.start(who, self.pair, request, [own, *(outbox for _, outbox in self._pipes)])
 
     def _are_two(self) -> bool:
@@ -544,23 +543,14 @@ class ProcessLauncher:
         cpus = tuple(sorted({cpu for entrant in entrants for cpu in self.cpus(entrant)}))
         near = () if any(entrant.case.alone for entrant in entrants) else self.processors.near
         places = [(cpu,) if len(cpus) == 1 else cpus for cpu in near]
-        compiling: tuple[int, ...] = ()
         if on_gpu:
-            places, compiling = places[: self.gpu_room], near
+            places = places[: self.gpu_room]
         monitor, policy = (self._gpu_monitor, self._policy.on_gpu()) if on_gpu else (None, self._policy)
         name = entrants[-1].case.name
         self._opened[name] += 1
+        seed, compiling = self._opened[name], near if on_gpu else ()
         return ProcessLaunch(
-            self.start,
-            entrants,
-            pair,
-            policy,
-            cpus,
-            places or [cpus],
-            monitor,
-            self._opened[name],
-            self._note,
-            compiling,
+            self.start, entrants, pair, policy, cpus, places or [cpus], monitor, seed, self._note, compiling
         )
 
     def on_gpu(self, entrants: Iterable[Entrant]) -> bool:
