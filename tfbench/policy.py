@@ -148,8 +148,8 @@ class LaunchBudgets:
     that returns at once on one side would otherwise make the other one repeat its own thousands of times."""
     device_block_seconds: float = 0.003
     """The same for devices, whose blocks start with an empty queue and end with a synchronization. That takes 30 µs on an H200:
-    1% of a block, by which a slowdown is measured too small. Dispatch drifts within tens of milliseconds: of steps with
-    small kernels, successive blocks of 10 ms differ by 15% and as many of 3 ms hardly more, so that shorter turns cancel more."""
+    1% of a block, by which a slowdown is measured too small. Successive blocks of small steps
+    there differ by 8 to 20% at 10 ms, and by 14 to 15% at 3 ms, of which a launch has three times as many."""
     device_launch_seconds: float = 1.0
     """Rounds of a launch of such steps take about this long, as long as CUDA's start and the first calls. Pairs of their rounds
     differ by 15% on an H200, and launches of one processor by no more than that explains."""
@@ -638,8 +638,7 @@ class Policy(
 # Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, tail_tolerance=0.06, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
-    floor_launches=3, device_launches=2, energy_seconds=1.0, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3,
-    hopeless=4.0,
+    floor_launches=3, device_launches=2, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
 )  # fmt: skip
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit
 # among the live zygotes and serve one case after another. Any other graph counts.

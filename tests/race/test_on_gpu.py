@@ -51,7 +51,7 @@ def test_both_sides_prepare_at_once_where_the_memory_of_the_gpu_has_room(launche
     assert (launch.cpus, launch.places) == ((3,), [(3,)])
 
 
-def test_first_calls_have_all_processors(launcher, monkeypatch):
+def test_first_calls_have_all_processors(launcher):
     """XLA compiles on them and tries its kernels, which takes 10 s on one of an H200's machine."""
     started, entrants = launcher(80)
     assert opened(started, entrants).compiling == FOUR.near
