@@ -63,7 +63,7 @@ def interrupt_cost(times: Sequence[Floats], counts: Sequence[Counts]) -> float:
     costs, variances = [], []
     for time, count in zip(times, counts, strict=True):
         groups = [time[count == number] for number in (0, 1)]
-        if min(map(len, groups)) < _FEWEST or count.max() > 1:
+        if min(map(len, groups)) < _FEWEST or np.any(count > 1):
             return 0.0
         without, having = groups
         costs.append(float(np.median(having) - np.median(without)))

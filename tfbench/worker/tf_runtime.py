@@ -297,7 +297,8 @@ def _numbers(part: Any) -> np.ndarray[Any, Any] | None:
         return array
     # A text that is no tensor may be a path, which differs from launch to launch.
     if (tensor or isinstance(part, np.ndarray)) and all(isinstance(text, (bytes, str)) for text in array.flat):
-        return np.array([_number_of(text) for text in array.flat], np.float64).reshape(array.shape)
+        numbers = np.array([_number_of(text) for text in array.flat], np.float64)
+        return np.reshape(numbers, array.shape)
     return None
 
 
