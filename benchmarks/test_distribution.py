@@ -11,7 +11,7 @@ from benchmarks.inputs import normal
 from tfbench import across
 
 
-@pytest.mark.tfbench(cpus="all")
+@pytest.mark.tfbench(cpus=2)
 @pytest.mark.parametrize("size", [10_000, 1_000_000], ids=["40kB", "4MB"])
 @across(REPLICAS.only("2"))
 def test_all_reduce(bench, variant, size):
@@ -19,7 +19,7 @@ def test_all_reduce(bench, variant, size):
     bench(peer.summed(variant.strategy()), normal(size), bytes=2 * 4 * size, max_traces=1)
 
 
-@pytest.mark.tfbench(cpus="all")
+@pytest.mark.tfbench(cpus=2)
 @across(REPLICAS)
 def test_mirrored_step(bench, variant):
     """A training step on one batch, split over the replicas. Its efficiency is the ratio to one replica."""
@@ -47,7 +47,7 @@ def test_mirrored_step(bench, variant):
     bench(training_step, images, flops=6 * batch * width * width, items=batch, parity=matmul_tolerance(1e-4))
 
 
-@pytest.mark.tfbench(cpus="all")
+@pytest.mark.tfbench(cpus=2)
 @pytest.mark.parametrize("size", [10_000, 1_000_000], ids=["40kB", "4MB"])
 def test_workers_all_reduce(bench, size):
     """Sum one gradient of this size over two processes, through sockets of this machine."""

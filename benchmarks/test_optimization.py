@@ -89,7 +89,7 @@ def test_pruned_target(bench, variant, shared, tmp_path):
     bench(answer, pictures, items=1, parity=matmul_tolerance(1e-4))
 
 
-@pytest.mark.tfbench(cpus="all")
+@pytest.mark.tfbench(cpus=2)
 @across(THREADS, QUANTIZATION.only("none", "int8"))
 def test_quantization_threads(bench, variant, shared):
     """A second TFLite thread. Small number formats leave little work to share."""

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from tfbench.errors import DeclarationError, UsageError
-from tfbench.plugin.cases import check_used, parse_patterns, thresholds_of
+from tfbench.model import Case
+from tfbench.plugin.cases import _marked_cpus, check_used, parse_patterns, thresholds_of
 from tfbench.policy import Policy
+from tfbench.race.process_launcher import Processors
 
 NAME = "benchmarks/test_io.py::test_read[size=3,kind: x]"
 
@@ -37,6 +39,22 @@ def test_a_mark_sets_thresholds_and_the_closest_one_counts():
     assert own([], {"tolerance": 0.2, "cpus": "all"}) == {"minimum_effect": 0.01, "tolerance": 0.2}
     assert own([], {"tolerance": 0.2}, {"tolerance": 0.3, "minimum_effect": 0.1})["tolerance"] == 0.2
     assert own([]) == {}
+
+
+@pytest.mark.parametrize(("mark", "processors"), [({}, 1), ({"cpus": 1}, 1), ({"cpus": 2}, 2), ({"cpus": "all"}, 0)])
+def test_a_mark_says_how_many_processors_a_case_may_use(mark, processors):
+    item = SimpleNamespace(nodeid="t.py::test_read", get_closest_marker=lambda name: pytest.mark.tfbench(**mark).mark)
+    assert _marked_cpus(item) == processors
+    assert Processors((3,), (0, 1, 2, 3)).of(Case("n", "w", "g", cpus=processors)) == {
+        1: (3,), 2: (2, 3), 0: (0, 1, 2, 3),
+    }[processors]  # fmt: skip
+
+
+@pytest.mark.parametrize("mark", [{"cpus": "2"}, {"cpus": 0}, {"cpus": True}, {"cpus": None}, {"cpu": 2}])
+def test_a_mark_with_another_number_of_processors_is_refused_in_a_line(mark):
+    item = SimpleNamespace(nodeid="t.py::test_read", get_closest_marker=lambda name: pytest.mark.tfbench(**mark).mark)
+    with pytest.raises(DeclarationError, match=r"t\.py::test_read: @pytest\.mark\.tfbench.*cpus"):
+        _marked_cpus(item)
 
 
 def test_places_that_agree_or_complete_each_other_are_fine():

@@ -22,7 +22,7 @@ GROUP = "t.py::test_v"
 CASES = [
     *(Case(f"{GROUP}[a={level}]", "test_v", GROUP, (("a", level),), level == "x") for level in "xy"),
     *(Case(f"t.py::test_{number}", f"test_{number}", f"t.py::test_{number}") for number in range(6)),
-    Case("t.py::test_all", "test_all", "t.py::test_all", cpus="all"),
+    Case("t.py::test_all", "test_all", "t.py::test_all", cpus=0),
 ]
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 WHOLE = Processors(CPUS[-1:], CPUS)
@@ -91,6 +91,13 @@ def test_cases_that_may_be_skipped_wait_for_their_turn(session):
 def test_a_case_that_may_run_on_a_gpu_needs_the_machine(session, monkeypatch, device, levels, apart):
     monkeypatch.setattr(process_launcher, "has_driver", lambda: True)
     assert session(2, device).lanes._apart((replace(CASES[2], variant=levels),)) is apart
+
+
+@pytest.mark.parametrize(("cpus", "apart"), [(1, False), (2, False), (3, True), (0, True)])
+def test_a_case_that_fits_into_each_lane_needs_no_machine_of_its_own(session, cpus, apart):
+    opened = session(1).lanes
+    opened._request = replace(opened._request, lanes=(Processors((1,), (0, 1)), Processors((4,), (2, 3, 4))))
+    assert opened._apart((CASES[2], replace(CASES[3], cpus=cpus))) is apart
 
 
 def test_a_case_that_breaks_is_an_error_and_the_others_go_on(session):

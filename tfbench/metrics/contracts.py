@@ -204,7 +204,7 @@ def with_shares(variant_results: Sequence[VariantResult]) -> tuple[VariantResult
 
 def _key(kind: str, case: Case) -> tuple[str, ...]:
     levels = {**_DEFAULT, **case.levels}
-    return (kind, levels["device"], case.cpus, *([levels["precision"]] if kind == "flops" else []))
+    return (kind, levels["device"], str(case.cpus), *([levels["precision"]] if kind == "flops" else []))
 
 
 def _with_share(result: VariantResult, ceilings: Mapping[tuple[str, ...], float]) -> VariantResult:

@@ -77,8 +77,8 @@ class Case:
     """Whether every axis is at its first level."""
     env: tuple[tuple[str, str], ...] = ()
     """Environment variables that the variant needs when its process starts."""
-    cpus: str = ""
-    """``""`` for one pinned core, ``"all"`` for every processor that the run may use."""
+    cpus: int = 1
+    """Processors that it may use, 0 for every one of the run."""
     source: str = ""
     """Digest of the benchmark's own code, ``""`` if unknown."""
     scope: str = ""

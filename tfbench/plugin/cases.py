@@ -151,16 +151,22 @@ def case_of(
     )
 
 
-def _marked_cpus(item: pytest.Function) -> str:
+def _marked_cpus(item: pytest.Function) -> int:
     mark = item.get_closest_marker("tfbench")
     if mark is None:
-        return ""
-    unknown = set(mark.kwargs) - {"cpus", STATISTIC, *THRESHOLDS}
-    if mark.args or unknown or mark.kwargs.get("cpus") not in (None, "all"):
+        return 1
+    if mark.args or set(mark.kwargs) - {"cpus", STATISTIC, *THRESHOLDS}:
         raise DeclarationError(
-            f"{item.nodeid}: @pytest.mark.tfbench takes only cpus='all', statistic, {' and '.join(THRESHOLDS)}"
+            f"{item.nodeid}: @pytest.mark.tfbench takes only cpus, statistic, {' and '.join(THRESHOLDS)}"
         )
-    return mark.kwargs.get("cpus") or ""
+    cpus = mark.kwargs.get("cpus", 1)
+    if cpus == "all":
+        return 0
+    if type(cpus) is not int or cpus < 1:
+        raise DeclarationError(
+            f"{item.nodeid}: @pytest.mark.tfbench(cpus={cpus!r}): write a number of processors such as 2, or 'all'"
+        )
+    return cpus
 
 
 def wanted_by_device(case: Case, device: str) -> bool:

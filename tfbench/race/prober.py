@@ -218,7 +218,7 @@ class Prober:
 
     def _start(self, entrant: Entrant, idle: tuple[int, ...]) -> _Launch:
         folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self.launcher.scratch)
-        cpus = self.launcher.processors.every if entrant.case.cpus == "all" else idle
+        cpus = idle if entrant.case.cpus == 1 else self.launcher.cpus(entrant)
         search = _leak_search(entrant.case, self.policy)
         request = protocol.ProbeCase(cpus, entrant.case.name, folder.name, self.policy.probe_calls, *search)
         try:

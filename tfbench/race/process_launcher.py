@@ -385,7 +385,7 @@ def _call_first(*launches: ProcessLaunch) -> None:
 
 @dataclass(frozen=True)
 class Processors:
-    """Processors of the workers: ``one`` pinned core, or ``every`` one for a workload that asks."""
+    """Processors of the workers: ``one`` pinned core, or the last of ``every`` one for a workload that asks for several."""
 
     one: tuple[int, ...]
     every: tuple[int, ...]
@@ -394,7 +394,7 @@ class Processors:
 
     def of(self, case: Case) -> tuple[int, ...]:
         """Return the processors that the case runs on."""
-        return self.every if case.cpus == "all" else self.one
+        return self.one if case.cpus == 1 else self.every[-case.cpus :]
 
 
 def processors(chosen: Sequence[int] | None, available: Mapping[int, None] | Sequence[int]) -> Processors:

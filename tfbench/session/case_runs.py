@@ -381,8 +381,9 @@ class CaseLanes:
 
     def _apart(self, group: Group) -> bool:
         """Whether a group needs the machine for itself, or may not be measured at all."""
+        narrowest = min(len(lane.every) for lane in self._request.lanes)
         return any(
-            case.cpus == "all"
+            case.cpus not in range(1, narrowest + 1)
             or case.alone
             or case.name in self._request.uncertain
             or self._launcher.on_gpu([Entrant(case, self._contender)])

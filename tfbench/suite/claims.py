@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Benchmark = TypeVar("Benchmark", bound=Callable[..., Any])
 MARK = "tfbench_claim"
 MARKERS = (
-    "tfbench(cpus, minimum_effect, tolerance, statistic): cpus='all' lets a benchmark use every processor, the others "
-    "replace the policy's",
+    "tfbench(cpus, minimum_effect, tolerance, statistic): cpus=2 lets a benchmark use two processors and 'all' every "
+    "one, the others replace the policy's",
     f"{MARK}(name, levels, other, bound, metric): a contract between two variants",
 )
 """Entries in pytest's list of markers."""

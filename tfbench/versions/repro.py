@@ -247,7 +247,7 @@ def _settings(source: str, case: Case, sides: tuple[Side, Side], launches: int) 
     for line, value in filled.items():
         source = source.replace(f"\n{line}", f"\n{line.removesuffix('{}')}{value!r}", 1)
     source = source.replace(f"\nLAUNCHES = {standalone.LAUNCHES}", f"\nLAUNCHES = {launches}", 1)
-    return source.replace("\nONE_PROCESSOR = True", f"\nONE_PROCESSOR = {case.cpus != 'all'}", 1)
+    return source.replace("\nPROCESSORS = 1", f"\nPROCESSORS = {case.cpus}", 1)
 
 
 def run(file: Path, own: str, other: str, seconds: float) -> ReproResult:

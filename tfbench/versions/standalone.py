@@ -27,7 +27,7 @@ from typing import Any
 ENVIRONMENT: dict[str, str] = {}  # of both sides
 OTHER_ENVIRONMENT: dict[str, str] = {}  # of the other side
 OWN_ENVIRONMENT: dict[str, str] = {}  # of this side
-ONE_PROCESSOR = True  # whether a side has one processor and one thread, or all
+PROCESSORS = 1  # of a side, as many as its threads; 0 for all
 LAUNCHES = 5  # fresh processes of each side
 SECONDS = 1.0  # of turns in a launch
 BLOCK, PRIME = 3e-4, 4e-4  # seconds of a timed block, and of the untimed calls before it
@@ -72,7 +72,7 @@ def launch(file: str, other: str, seconds: float) -> tuple[float, list[dict[str,
     try:
         about = [side.answer() for side in sides]
         cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        iterations = [side.ask("settle", cpus[-1:] if ONE_PROCESSOR else cpus) for side in sides]
+        iterations = [side.ask("settle", cpus[-PROCESSORS:]) for side in sides]
         if about[1]["once"]:  # a step that only its first call shows
             return about[1]["once"] / about[0]["once"], about
         calls, primes = max(1, round(BLOCK / min(iterations))), max(1, round(PRIME / min(iterations)))
@@ -204,9 +204,9 @@ def limit_threads() -> None:
     """Give TensorFlow one thread, before its first op, unless a variable says how many."""
     import tensorflow as tf
 
-    if ONE_PROCESSOR and INTRA not in os.environ:
+    if PROCESSORS == 1 and INTRA not in os.environ:
         tf.config.threading.set_intra_op_parallelism_threads(1)
-    if ONE_PROCESSOR and INTER not in os.environ:
+    if PROCESSORS == 1 and INTER not in os.environ:
         tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
