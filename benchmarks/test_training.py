@@ -23,7 +23,6 @@ from benchmarks.models import (
     mlp_flops,
     parameters,
     resnet8,
-    resnet20,
     resnet50,
     resnet_flops,
     scaled_for,
@@ -62,18 +61,9 @@ def test_training_step(bench, variant):
     )
 
 
-@across(COMPILER)
-def test_resnet_step(bench, variant):
-    """ResNet-20 on small images, or ResNet-50 on a GPU: convolutions and batch normalization, forward and backward."""
-    model, batch, side, labels, flops = by_scale((resnet20, 32, 32, 10, resnet_flops(1, 32, 3)), _RESNET50)
-    step = trainer(model(), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
-    data = normal(batch, side, side, 3), classes(batch, labels)
-    bench(variant.compile(step), *data, flops=3 * batch * flops, items=batch, parity=matmul_tolerance(1e-4))
-
-
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
-def test_resnet_precision(bench, variant):
-    """The same by precision. On a CPU it has eight layers and few images, because float16 is slow there."""
+def test_resnet_step(bench, variant):
+    """ResNet-8 on four small images, or ResNet-50 on a GPU: convolutions and batch normalization, forward and backward."""
     model, batch, side, labels, flops = by_scale((resnet8, 4, 32, 10, resnet_flops(1, 32, 1)), _RESNET50)
     bench(
         variant.compile(trainer(model(), _optimizer(variant), crossentropy)),
@@ -115,7 +105,7 @@ def test_execution(bench, variant):
     )
 
 
-@pytest.mark.parametrize("batch", [16, 64, 256])
+@pytest.mark.parametrize("batch", [16, 256])
 @across(COMPILER)
 def test_batch_size(bench, variant, batch):
     """A step of the MLP by batch size. A larger batch uses each read of the weights for more images."""
