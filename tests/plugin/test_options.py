@@ -90,8 +90,11 @@ def owner(folder, option, file):
     )
 
 
-@pytest.mark.parametrize("file", ["other.py", "conftest.py"])
-@pytest.mark.parametrize(("option", "said"), TAKEN.values(), ids=TAKEN)
+@pytest.mark.parametrize(
+    ("option", "said", "file"),
+    [*((*taken, "other.py") for taken in TAKEN.values()), (*TAKEN["any other"], "conftest.py")],
+    ids=[*TAKEN, "conftest"],
+)
 def test_an_option_of_the_same_name_stays_with_its_owner(folder, option, said, file):
     owner(folder, option, file)
     code, output = run_pytest(folder, "test_a.py", "-s", f"{option}=x", file=file)

@@ -728,6 +728,7 @@ def test_what_threads_do_ahead_counts(tmp_path, work, least):
     assert all(run.seconds for run in short.runs), race.failures
 
 
+@pytest.mark.alone
 def test_sides_that_hang_share_one_time_limit(launcher):
     """A step that never returns on either side costs one wait, not one for each process."""
     hangs = {"at": "meeting", "does": "hang", "meets": 2}
@@ -738,6 +739,7 @@ def test_sides_that_hang_share_one_time_limit(launcher):
     assert time.monotonic() - began < 1.8 * IMPATIENT.setup_seconds
 
 
+@pytest.mark.alone
 def test_a_side_that_hangs_ends_a_launch_whose_sides_prepare_one_after_the_other(launcher):
     hangs = {"at": "set-up", "does": "hang"}
     opened, entrants = launcher(hangs, IMPATIENT, fine=hangs)

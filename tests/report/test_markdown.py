@@ -92,12 +92,14 @@ def test_a_summary_for_assistants_without_regressions_has_room_for_the_others():
     assert text.count("  reason: not decided") == 12
 
 
-@pytest.mark.parametrize("extra", ["", "x" * 3_000, "é語" * 30, HOSTILE * 20])
-def test_ten_thousand_regressions_are_summarized_for_assistants_in_two_thousand_tokens(extra):
+@pytest.mark.parametrize(
+    ("count", "extra"), [(10_000, ""), (1_000, "x" * 3_000), (1_000, "é語" * 30), (1_000, HOSTILE * 20)]
+)
+def test_thousands_of_regressions_are_summarized_for_assistants_in_two_thousand_tokens(count, extra):
     rows = [
         replace(verdict(f"{name}{number}{extra}", outcome), reason=Reason("slower", f"+9.0% {extra}"))
         for name, outcome in {"slow": Outcome.REGRESSED, "error": Outcome.ERROR, "open": Outcome.INCONCLUSIVE}.items()
-        for number in range(10_000)
+        for number in range(count)
     ]
     sides = {name: {"spec": f"git:main{extra}"} for name in ("baseline", "contender")}
     text = summary_text(complete(rows, policy={"name": f"p{extra}"}, sides=sides), [f"note {extra}"] * 9)

@@ -164,6 +164,7 @@ def test_a_clock_that_stands_still_is_an_error_that_names_it():
         slowdown(iterations=1, fraction=0.1, clock=clock)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("iterations", "fraction", "extra"), [(30, 0.1, 3), (10, 0.15, 1), (1, 0.05, 0), (1, 1.5, 1)])
 def test_a_slowdown_is_whole_iterations_and_spins_for_the_rest(iterations, fraction, extra):
     seconds = 2e-3 / iterations
