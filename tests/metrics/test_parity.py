@@ -50,6 +50,27 @@ def test_the_error_is_relative_to_the_largest_number():
     assert error(reference, reference) == 0
 
 
+WHOLE = [
+    (np.arange(30_000), np.arange(30_000) + (np.arange(30_000) == 7)),
+    (np.arange(32_000, 62_000, dtype=np.uint16), np.arange(32_000, 62_000, dtype=np.uint16)[::-1]),
+    (np.array([2**60, 5]), np.array([2**60 + 7, 5])),
+    (np.full(1000, -(2**62)), np.full(1000, -(2**62) + 1)),
+    (np.zeros(1000, bool), np.arange(1000) == 1),
+]
+
+
+@pytest.mark.parametrize(("mine", "theirs"), WHOLE)
+def test_whole_numbers_and_truth_values_do_not_round(mine, theirs):
+    for found in (compare(outputs(mine), outputs(theirs)), sketched(outputs(mine), outputs(theirs))):
+        assert 0 < found.error <= LARGEST
+        row = evaluate(CASE, 0.0, found, "the baseline's result", POLICY)
+        assert (row.outcome, row.reason.message) == (
+            Outcome.REGRESSED, "differs from the baseline's result: other values",
+        )  # fmt: skip
+    for found in (compare(outputs(mine), outputs(mine)), sketched(outputs(mine), outputs(mine))):
+        assert evaluate(CASE, 0.0, found, "the baseline's result", POLICY).outcome is Outcome.UNCHANGED
+
+
 def test_the_largest_error_of_all_outputs_counts_and_its_output_is_named():
     one, other = np.ones(3), np.full(2, 1000.0)
     found = compare(outputs(one * 1.5, other), outputs(one, other))

@@ -225,3 +225,27 @@ def test_the_growth_of_device_time_that_fails_is_a_fraction():
     for text in ("", "0", "50%", "nan", "five"):
         with pytest.raises(UsageError, match="--gate-device"):
             parse_device_gate(text)
+
+
+def test_a_fixture_or_parameter_of_the_project_named_bench_makes_no_benchmark(folder):
+    owner(folder, "--other", "other.py")
+    (folder / "speed" / "test_b.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef bench():\n    return 'wooden'\n\n"
+        "def test_fixture(bench):\n    assert bench == 'wooden'\n\n"
+        "@pytest.mark.parametrize('bench', ['steel'])\ndef test_parameter(bench):\n    assert bench == 'steel'\n"
+    )
+    (folder / "speed" / "test_c.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef bench(bench):\n    return bench\n\ndef test_c(bench):\n    bench(int)\n"
+    )
+    code, output = run_pytest(folder, "speed", "-rs")
+    assert (code, "2 passed, 1 skipped" in output) == (0, True), output
+    code, output = run_pytest(folder, "--benchmark", "--collect-only", "-q", "speed")
+    assert (code, "test_c.py::test_c" in output, "test_b" in output) == (0, True, False), output
+
+
+@pytest.mark.parametrize("option", ["--against", "--save-baseline", "--tfbench-shard"])
+def test_an_empty_value_is_refused_since_the_run_would_pass_without_it(folder, option):
+    owner(folder, "--other", "other.py")
+    code, output = run_pytest(folder, "--benchmark", f"{option}=")
+    assert code == 4
+    assert "the value is empty; give one, or leave the option out" in output

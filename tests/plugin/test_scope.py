@@ -102,6 +102,7 @@ def test_a_method_is_known_with_its_class(scopes):
     )
     assert first
     assert first == same != other
+    assert scopes(test_old=text.format(1).replace("TestX", "TestRenamed"))["TestRenamed::test_main"] == first
 
 
 @pytest.mark.parametrize(

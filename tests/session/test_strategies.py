@@ -16,7 +16,7 @@ from tfbench.session import strategies
 from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult
 from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, VariantStrategy
-from tfbench.sides.counterparts import Benchmark, Selection
+from tfbench.sides.counterparts import Benchmark, Listing, Selection
 from tfbench.sides.spec import Side
 from tfbench.storage.history import Content
 
@@ -173,7 +173,7 @@ OTHER_TREE = replace(RIVAL, tree_redirect=("/", "/other"))
     ],
 )
 def test_a_saved_case_that_is_deselected_here_alone_is_missing(monkeypatch, source, there, said):
-    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: there)
+    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: Listing(there))
     strategy = saved_baseline(Races(), source=source, collected=frozenset([CODED.name]))
     strategy.conclude()
     rows = strategy.missing()
@@ -187,8 +187,8 @@ def test_the_tree_of_a_baseline_is_not_collected_without_a_doubt():
 
 def test_a_live_side_is_collected_even_if_nothing_races(monkeypatch):
     gone, kept = Benchmark("1"), Benchmark("2")
-    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: {"a.py::gone": gone, "a.py::slow": gone,
-                                                                          OTHER.name: kept})  # fmt: skip
+    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: Listing({"a.py::gone": gone, "a.py::slow": gone,
+                                                                          OTHER.name: kept}))  # fmt: skip
     launcher = SimpleNamespace(stopwatch=Stopwatch())
     starter = Starter()
     starter.launcher = launcher

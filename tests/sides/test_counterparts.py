@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tfbench.model import Case
-from tfbench.sides.counterparts import Benchmark, Counterparts, Selection, moved_files, removed_files
+from tfbench.sides.counterparts import Benchmark, Counterparts, Listing, Selection, moved_files, removed_files
 
 
 def case(name, source):
@@ -12,7 +12,7 @@ def case(name, source):
 
 def counterparts(before, *now):
     return Counterparts(
-        {name: Benchmark(source, source) for name, source in before.items()},
+        Listing({name: Benchmark(source, source) for name, source in before.items()}),
         [case(name, source) for name, source in now],
     )
 
@@ -47,7 +47,7 @@ def test_ambiguous_matches_are_left_out():
 def test_the_same_code_that_uses_something_else_is_another_case():
     before = {"a.py::test_main": Benchmark("1", "old")}
     now = Case("b.py::test_main", "w", "b.py::test_main", source="1", scope="new")
-    found = Counterparts(before, [now])
+    found = Counterparts(Listing(before), [now])
     assert found.of(now) is None
     assert [one.name for one in found.gone({now.name})] == ["a.py::test_main"]
 
@@ -63,7 +63,7 @@ def test_a_benchmark_whose_own_code_is_another_one_is_told():
 def test_a_tree_runs_what_it_selects_and_does_not_skip():
     given = {"a.py::x": Benchmark("1"), "a.py::skipped": Benchmark("2", skipped=True),
              "a.py::slow": Benchmark("3", selected=False)}  # fmt: skip
-    found = Counterparts(given, [])
+    found = Counterparts(Listing(given), [])
     assert [one.name for one in found.gone(())] == ["a.py::x"]
     assert [found.runs(case(name, "")) for name in given] == [True, False, False]
     assert found.of(case("a.py::slow", "3")).name == "a.py::slow"  # it races, if this run selects it
@@ -72,15 +72,15 @@ def test_a_tree_runs_what_it_selects_and_does_not_skip():
 def test_a_case_that_is_deselected_here_is_not_renamed():
     before = {"a.py::x": Benchmark("1", "1")}
     now = [case("a.py::y", "1")]
-    assert Counterparts(before, now).of(now[0]).name == "a.py::x"
-    found = Counterparts(before, now, {"a.py::x", "a.py::y"})
+    assert Counterparts(Listing(before), now).of(now[0]).name == "a.py::x"
+    found = Counterparts(Listing(before), now, {"a.py::x", "a.py::y"})
     assert found.of(now[0]) is None
     assert [one.name for one in found.gone({"a.py::y"})] == ["a.py::x"]
 
 
 def test_a_counterpart_has_the_thresholds_of_its_own_tree():
     own = (("minimum_effect", 0.05), ("tolerance", 0.1))
-    found = Counterparts({"a.py::x": Benchmark("1", thresholds=own), "a.py::y": Benchmark("2")}, [])
+    found = Counterparts(Listing({"a.py::x": Benchmark("1", thresholds=own), "a.py::y": Benchmark("2")}), [])
     assert found.of(case("a.py::x", "1")).thresholds == own
     assert found.of(replace(case("a.py::y", "2"), thresholds=own)).thresholds == ()
 
@@ -102,8 +102,8 @@ def test_a_selection_has_the_cases_below_its_paths():
 def test_a_benchmark_of_which_only_the_function_is_known_differs_with_its_function():
     before = {"a.py::x": Benchmark("1"), "a.py::y": Benchmark("1", "scope")}
     now = [Case(name, "w", name, source="2") for name in before]
-    assert [Counterparts(before, now).differs(one) for one in now] == [True, True]
-    assert not Counterparts(before, now).differs(replace(now[0], source="1"))
+    assert [Counterparts(Listing(before), now).differs(one) for one in now] == [True, True]
+    assert not Counterparts(Listing(before), now).differs(replace(now[0], source="1"))
 
 
 def test_files_that_are_gone_and_those_whose_cases_lie_elsewhere_are_found(tmp_path):
@@ -116,3 +116,12 @@ def test_files_that_are_gone_and_those_whose_cases_lie_elsewhere_are_found(tmp_p
     names = ["a.py::test_x[n=1]", "a.py::test_y", "b/c.py::test_z", "kept.py::test_w"]
     assert moved_files(names, ["d.py::test_x[n=1]", "d.py::test_w", "d.py::other"], now) == {"a.py": "d.py"}
     assert moved_files(names, names, now) == {}
+
+
+def test_cases_of_a_file_that_cannot_be_imported_there_are_raced():
+    found = Counterparts(Listing({"b.py::z": Benchmark("3", "3")}, frozenset(["a.py"])), [case("a.py::x", "1")])
+    assert found.of(case("a.py::x", "1")).name == "a.py::x"
+    assert found.runs(case("a.py::x", "1"))
+    assert not found.differs(case("a.py::x", "1"))
+    assert found.of(case("c.py::x", "2")) is None
+    assert [gone.name for gone in found.gone([])] == ["b.py::z"]

@@ -100,10 +100,17 @@ class Difference:
     """Its name; empty for a result that is a single array."""
     structure: str = ""
     """In what else than numbers it differs."""
+    exact: bool = False
+    """Whether no rounding explains it: the output has whole numbers, truth values or texts, for which numbers stand."""
+
+    def floor(self, policy: Policy) -> float:
+        """Return the largest error that is rounding."""
+        return 0.0 if self.exact else policy.parity_floor
 
     def note(self, note: Note = Note.RESULT, **facts: Any) -> Reason:
         """Return a note that a result differs in this."""
-        return because(note, error=self.error, output=self.output, structure=self.structure, **facts)
+        exact = {"exact": True} if self.exact else {}
+        return because(note, error=self.error, output=self.output, structure=self.structure, **exact, **facts)
 
 
 def nonfinite(outputs: Sequence[Output]) -> dict[str, int]:
@@ -128,7 +135,8 @@ def compare(result: Sequence[Output], reference: Sequence[Output]) -> Difference
     for mine, theirs in zip(result, reference, strict=True):
         structure = _other_shape(mine.name, mine.array.shape, theirs.array.shape)
         error = LARGEST if structure else min(_error(mine.array, theirs.array), LARGEST)
-        differences.append(Difference(error, mine.name, structure))
+        exact = {mine.array.dtype.kind, theirs.array.dtype.kind} <= set(_WHOLE)
+        differences.append(Difference(error, mine.name, structure, exact))
     return max(differences, key=lambda difference: difference.error)
 
 
@@ -153,7 +161,15 @@ def _the(name: str) -> str:
     return f"the output {name}" if name else "the output"
 
 
+_WHOLE = "biu"
+"""Kinds of types whose values do not round."""
+_EXACT_AS_FLOAT = 1 << 53
+
+
 def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:
+    if mine.dtype.kind in _WHOLE and theirs.dtype.kind in _WHOLE and not np.array_equal(mine, theirs):
+        a, b = mine.astype(np.float64), theirs.astype(np.float64)
+        return _relative(max(1.0, float(np.abs(a - b).max())), float(np.abs(b).max()))
     wide = np.complex128 if "c" in (mine.dtype.kind, theirs.dtype.kind) else np.float64
     a, b = mine.astype(wide), theirs.astype(wide)
     finite = np.isfinite(a) & np.isfinite(b)
@@ -193,6 +209,9 @@ def _sketch(output: Output, signs: NDArray[np.bool_], buckets: int) -> OutputSke
     """Compute a sketch of at most so many buckets, in which numbers that are not finite count as 0."""
     flat = output.array.ravel()
     flat = np.concatenate([flat.real, flat.imag]) if flat.dtype.kind == "c" else flat
+    whole = flat.dtype.kind in _WHOLE
+    if whole and flat.size and max(abs(int(flat.min())), abs(int(flat.max()))) > _EXACT_AS_FLOAT:
+        flat = np.concatenate([flat >> 32, flat & 0xFFFFFFFF])
     numbers = flat.astype(np.float64)
     finite = np.isfinite(numbers)
     numbers = np.where(finite, numbers, 0.0)
@@ -201,7 +220,8 @@ def _sketch(output: Output, signs: NDArray[np.bool_], buckets: int) -> OutputSke
         signed = np.pad(signed, (0, -len(numbers) % kept)).reshape(-1, kept).sum(axis=0)
     norm = min(float(np.linalg.norm(numbers)), LARGEST)
     sums = tuple(np.nan_to_num(np.clip(signed, -LARGEST, LARGEST)).tolist())
-    return OutputSketch(output.name, output.dtype, output.array.shape, int(finite.sum()), norm, sums, output.inside)
+    count = output.array.size if whole else int(finite.sum())
+    return OutputSketch(output.name, output.dtype, output.array.shape, count, norm, sums, output.inside)
 
 
 def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSketch]) -> list[Difference]:
@@ -229,7 +249,7 @@ def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSk
         # Few buckets may hide two changes behind each other's signs. The norms differ by no more than the outputs.
         distance = max(math.dist(new.sums, old.sums), abs(new.norm - old.norm)) if not structure else math.inf
         error = min(_relative(distance, old.norm), LARGEST)
-        differences.append(Difference(error, new.name, structure))
+        differences.append(Difference(error, new.name, structure, old.dtype.startswith(("bool", "int", "uint"))))
     return differences
 
 
@@ -254,7 +274,7 @@ def largest(differences: Sequence[Difference], scattered: Mapping[str, float], p
 
     def rank(difference: Difference) -> tuple[bool, float]:
         noise = policy.parity_growth * scattered_by(difference, scattered)
-        return difference.error > max(policy.parity_floor, noise), difference.error
+        return difference.error > max(difference.floor(policy), noise), difference.error
 
     return max(differences, key=rank, default=Difference(0.0))
 
@@ -272,10 +292,10 @@ def evaluate(case: Case, old: float | None, new: Difference, whose: str, policy:
 
     if old is None:
         return verdict(Outcome.NEW, ReasonCode.NOT_IN_BASELINE, new.note(whose=whose), because(Note.NO_VALUE))
-    note = new.note(whose=whose, before=old)
-    if new.error > max(policy.parity_floor, policy.parity_growth * old):
+    note, floor = new.note(whose=whose, before=old), new.floor(policy)
+    if new.error > max(floor, policy.parity_growth * old):
         return verdict(Outcome.REGRESSED, ReasonCode.MORE, note)
-    if old > max(policy.parity_floor, policy.parity_growth * new.error):
+    if old > max(floor, policy.parity_growth * new.error):
         return verdict(Outcome.IMPROVED, ReasonCode.FEWER, note)
-    rounding = max(old, new.error) <= policy.parity_floor
+    rounding = not new.exact and max(old, new.error) <= floor
     return verdict(Outcome.UNCHANGED, ReasonCode.SAME, new.note(whose=whose, rounding=True) if rounding else note)

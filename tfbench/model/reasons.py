@@ -198,10 +198,11 @@ def _few_launches(needed: int, **facts: Any) -> str:
     return f"{_values(**facts)}, but {plural(needed, 'launch')} of each side are needed"
 
 
-def _apart(error: float, output: str, structure: str, unit: str = "") -> str:
+def _apart(error: float, output: str, structure: str, unit: str = "", exact: bool = False) -> str:
     if structure:
         return f": {structure}"
-    return f" by {difference(error)}{unit}{f' in the output {output}' if output else ''}"
+    place = f" in the output {output}" if output else ""
+    return f": other values{place}" if exact and error else f" by {difference(error)}{unit}{place}"
 
 
 def _outputs(**apart: Any) -> str:
@@ -220,7 +221,9 @@ def _result(
     """Say how the result of a step differs from ``whose``."""
     text = f"differs from {whose}{_apart(structure=structure, **apart)}"
     text += ": rounding at most" if rounding else ""
-    text += f", by {difference(before)} before" if before is not None and not structure else ""
+    text += (
+        f", by {difference(before)} before" if before is not None and not structure and not apart.get("exact") else ""
+    )
     text += f", {allowed:.2g} allowed" if allowed is not None else ""
     if scatter is None:
         return text

@@ -60,10 +60,23 @@ class Option(NamedTuple):
 
     def attributes(self) -> dict[str, Any]:
         """Return the keywords for argparse, but for ``help``."""
-        value: dict[str, Any] = {"metavar": self.metavar, "default": self.default} if self.metavar else {}
+        # argparse would take a default of "" for a given value.
+        default = self.default or None
+        value: dict[str, Any] = {"metavar": self.metavar, "default": default, "type": _given} if self.metavar else {}
         if self.const is not None:
             value |= {"nargs": "?", "const": self.const}
         return {"dest": f"tfbench_{self.setting}", **(value or {"action": "store_true"})}
+
+
+def _given(text: str) -> str:
+    """Return the value of an option.
+
+    Raises:
+        ArgumentTypeError: It is empty, such as an unset variable of a shell: the run would pass without what it was to do.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("the value is empty; give one, or leave the option out")
+    return text
 
 
 OPTIONS = (
@@ -98,6 +111,7 @@ OPTIONS = (
     Option("profile-on-regression", "profile both sides of each regressed case, and explain the slowdown"),
 )  # fmt: skip
 """Present under ``--benchmark`` only."""
+_EMPTY = frozenset(option.setting for option in OPTIONS if option.default == "" and option.metavar)
 _ASK_FOR_RESULTS = frozenset(
     {"against", "baseline", "save-baseline", "report-json", "report-html", "report-markdown", "shard", "job", "resume",
      "gate-suite", "gate-device", "changed-only", "history"}
@@ -120,7 +134,8 @@ _LISTING = (
 
 def setting(config: pytest.Config, name: str) -> Any:
     """Return the value of an option of tfbench by its name in Python, such as ``save_baseline``."""
-    return config.getoption(f"tfbench_{name}")
+    value = config.getoption(f"tfbench_{name}")
+    return "" if value is None and name in _EMPTY else value
 
 
 def in_use(config: pytest.Config, text: str) -> str:
@@ -333,8 +348,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if RUNNER in config.stash:
         return
     for item in items:
-        if isinstance(item, pytest.Function) and "bench" in item.fixturenames:
+        if takes_bench(item):
             item.add_marker(pytest.mark.skip(reason="a benchmark; run it with pytest --benchmark"))
+
+
+def takes_bench(item: pytest.Item) -> bool:
+    """Tell whether a test takes the fixture `bench`, and not a fixture or parameter of the project with that name.
+
+    A fixture of the project that replaces it may take it itself.
+    """
+    if not isinstance(item, pytest.Function) or "bench" not in item.fixturenames:
+        return False
+    for fixture in reversed(item._fixtureinfo.name2fixturedefs.get("bench", ())):
+        if fixture.func.__module__.partition(".")[0] == "tfbench":
+            return True
+        if "bench" not in fixture.argnames:
+            break
+    return False
 
 
 class _Selecting:

@@ -23,7 +23,7 @@ from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import STATISTICS, THRESHOLDS, Case
-from tfbench.plugin import only_lists, setting
+from tfbench.plugin import only_lists, setting, takes_bench
 from tfbench.plugin.collect import ListedFile
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import completed
@@ -42,14 +42,13 @@ def adopts(config: pytest.Config) -> bool:
 
 def is_benchmark(item: pytest.Item, adopting: bool) -> TypeGuard[pytest.Function]:
     """Tell whether the item is a test function that takes ``bench``, or ``benchmark`` if plain tests are cases too."""
-    names = item.fixturenames if isinstance(item, pytest.Function) else ()
-    return "bench" in names or (adopting and is_plain(item))
+    return takes_bench(item) or (adopting and is_plain(item))
 
 
 def is_plain(item: pytest.Item) -> bool:
     """Tell whether the item is a plain pytest-benchmark test."""
     names = getattr(item, "fixturenames", ())
-    return isinstance(item, pytest.Function) and "benchmark" in names and "bench" not in names
+    return isinstance(item, pytest.Function) and "benchmark" in names and not takes_bench(item)
 
 
 def in_shard(item: pytest.Item, shard: Shard | None) -> bool:
@@ -324,7 +323,7 @@ def scope_of(item: pytest.Function) -> str:
     """Return a digest of a benchmark's function and fixtures, with what they use in the suite; ``""`` if unknown.
 
     It follows names to definitions, assignments and imports in the files of the suite, and counts all other statements
-    of these files. An import of another file counts by its text and the file's place. The function's name does not count.
+    of these files. An import of another file counts by its text and the file's place. The names of the function and its class do not count.
     """
     place = f"{item.cls.__qualname__}." if item.cls else ""
     fixtures = {
@@ -524,7 +523,7 @@ def _place(file: str, root: str) -> str:
 
 
 class _Unnamed(ast.NodeTransformer):
-    """Copies a definition without the name of one function in it, which is given by the names that lead to it."""
+    """Copies a definition without the name of one function in it and those of its classes, which lead to it."""
 
     def __init__(self, path: list[str]) -> None:
         self._path = path
@@ -536,7 +535,7 @@ class _Unnamed(ast.NodeTransformer):
         inner = _Unnamed(self._path[1:])
         fields = {key: getattr(node, key) for key in node._fields if hasattr(node, key)}
         fields |= {
-            "name": "" if last else node.name,
+            "name": "",
             "body": node.body if last else [inner.visit(statement) for statement in node.body],
         }
         return type(node)(**fields)

@@ -24,7 +24,7 @@ from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.imports import ini_file, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case, Claim
-from tfbench.plugin import RUNNER, STARTED_WITH, setting, whole_suite
+from tfbench.plugin import RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
@@ -161,7 +161,7 @@ def with_real_tensorflow(module: pytest.Module, policy: Policy) -> list[pytest.F
 def _listed_with_tensorflow(collected: Collected) -> JSON:
     def content(case: Case) -> JSON:
         item = collected.functions[case.name]
-        skip, plain = evaluate_skip_marks(item), "bench" not in item._fixtureinfo.names_closure
+        skip, plain = evaluate_skip_marks(item), not takes_bench(item)
         marks = sorted({mark.name for mark in item.iter_markers()} - _LEFT_OUT)
         return {"case": dataclasses.asdict(case), "plain": plain, "marks": marks, "skip": skip and skip.reason}
 
@@ -264,6 +264,8 @@ class Collected:
     """What selected the cases, to select those of another source tree."""
     functions: Mapping[str, pytest.Function] = field(default_factory=dict)
     """The pytest item of each case, by name."""
+    broken: frozenset[str] = frozenset()
+    """Files that cannot be imported, relative to the root."""
 
     def named(self, name: str) -> Case:
         """Find a case by its name, or by any part of the name that is unique.
@@ -291,11 +293,12 @@ class Collected:
         return [case for case in alike if references.get(case.group, {}) | given == case.levels] or alike
 
 
-def collect(arguments: Sequence[str] = ()) -> Collected:
+def collect(arguments: Sequence[str] = (), tolerant: bool = False) -> Collected:
     """Collect the benchmarks, as ``pytest --benchmark`` would.
 
     Args:
         arguments: Files, folders and selections for pytest; empty for its configured ones.
+        tolerant: Go on without files that cannot be imported.
 
     Raises:
         UsageError: pytest fails; the message contains its last lines.
@@ -309,13 +312,17 @@ def collect(arguments: Sequence[str] = ()) -> Collected:
     ):
         options = ["--benchmark", "--collect-only", "-q", "-p", "tfbench.plugin", "-o", f"cache_dir={cache}"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this process has imported the plugin
+        options += ["--continue-on-collection-errors"] if tolerant else []
         history = os.environ.get(HISTORY_VARIABLE)
         try:
             code = pytest.main([*options, *arguments], plugins=[catcher])
         finally:
             if history is not None:  # the plugin took it out of the environment, and the jobs of a fleet need it
                 os.environ[HISTORY_VARIABLE] = history
-    if catcher.collected is None or code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+    fine = {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
+    if tolerant and catcher.broken:
+        fine.add(pytest.ExitCode.TESTS_FAILED)
+    if catcher.collected is None or code not in fine:
         lines = printed.getvalue().strip().splitlines()
         wrong = [line for line in lines if line.startswith("ERROR: ")]  # a list of cases may come before it
         last = "\n".join(wrong if code == pytest.ExitCode.USAGE_ERROR and wrong else lines[-_TAIL:])
@@ -326,6 +333,11 @@ def collect(arguments: Sequence[str] = ()) -> Collected:
 class _Catcher:
     def __init__(self) -> None:
         self.collected: Collected | None = None
+        self.broken: set[str] = set()
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.broken.add(report.nodeid.partition("::")[0])
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -341,6 +353,7 @@ class _Catcher:
             runner.policy,
             selection_of(session.config, runner.policy.name),
             functions,
+            frozenset(self.broken),
         )
 
 
@@ -376,7 +389,7 @@ def _collect_elsewhere(text: str) -> int:
         top = Path(order["tree_redirect"][1])
         arguments += ["-c", order["inifile"] if named else ini_file(Path(order["root"]), top)]
     try:
-        collected = collect(arguments)
+        collected = collect(arguments, tolerant=not tensorflow_stub.REAL)
     except UsageError as error:
         say(str(error), error=True)
         return 1
@@ -396,7 +409,7 @@ def _collect_elsewhere(text: str) -> int:
         }
         for name, case in {**collected.deselected, **collected.cases}.items()
     }
-    write_whole(Path(order["answer"]), render_json(facts))
+    write_whole(Path(order["answer"]), render_json({"cases": facts, "broken": sorted(collected.broken)}))
     return 0
 
 

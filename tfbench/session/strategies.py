@@ -35,7 +35,7 @@ from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, asked_for, missing
 from tfbench.session.results import BaselineValues, MetricChecker, cache_note, untimed
 from tfbench.session.resume import ChangedOnly
-from tfbench.sides.counterparts import Benchmark, Counterparts, Selection, benchmarks_of, removed_files
+from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of, removed_files
 from tfbench.sides.environments import Environments, minor
 from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
 from tfbench.sides.spec import Side, parse
@@ -507,6 +507,8 @@ class LiveSideStrategy(Strategy):
     """What spares races of cases with the same code, if the user asks for it."""
     counterparts: Counterparts | None = field(default=None, init=False)
     """The cases of the live side's source tree, if it has its own."""
+    _failed: SideError | None = field(default=None, init=False)
+    """Why they cannot be collected, for all cases after the first one."""
 
     @property
     def way(self) -> str:
@@ -534,6 +536,8 @@ class LiveSideStrategy(Strategy):
     def _collect_side(self) -> None:
         """Collect the benchmarks of the live side's source tree, if it has one, whose files its zygotes must import."""
         with self.starter.lock:
+            if self._failed is not None:
+                raise self._failed
             if not self.side.tree_redirect or self.counterparts is not None:
                 return
             self.report(f"collecting the benchmarks of {self.side.spec}")
@@ -544,13 +548,17 @@ class LiveSideStrategy(Strategy):
                 unknown = any(self.counterparts.of(case) is None for case in request.suite_cases)
                 if request.selection.paths and unknown and (gone := removed_files(self.side.root, request.root)):
                     # A new case may come from a file that lay elsewhere, which the paths do not name.
-                    before = {**self._benchmarks(replace(request.selection, paths=tuple(gone))), **before}
+                    before = before.joined(self._benchmarks(replace(request.selection, paths=tuple(gone))))
                     self.counterparts = Counterparts(before, request.suite_cases, request.collected)
             names = [there.name for case in self.cases if (there := self.counterparts.of(case))]
             self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)))
 
-    def _benchmarks(self, selection: Selection) -> dict[str, Benchmark]:
-        return benchmarks_of(self.side, selection, self.request.collect_command, self.request.policy.start_seconds)
+    def _benchmarks(self, selection: Selection) -> Listing:
+        try:
+            return benchmarks_of(self.side, selection, self.request.collect_command, self.request.policy.start_seconds)
+        except SideError as error:
+            self._failed = SideError(f"{error.headline}; it was not tried again")
+            raise
 
     def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
         self._collect_side()
@@ -697,7 +705,8 @@ class SavedBaselineStrategy(Strategy):
         elif not side.tree_redirect:
             self._selected = lambda name: False  # the same code is deselected on both sides
         else:
-            there = benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds)
+            listing = benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds)
+            there = listing.cases
             self._selected = lambda name: name not in there or there[name].selected
 
     @property

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tfbench.errors import ReportError, SideError
 from tfbench.fs import isolated_package_dir, python_path, read_text
 from tfbench.model import JSON, Case, own_thresholds, short_name
 from tfbench.sides.spec import Side
-from tfbench.untrusted import a_flag, a_text, an_object, described, parse_json
+from tfbench.untrusted import a_flag, a_list, a_text, an_object, described, parse_json
 
 # Start a program that imports a source tree and writes down what it found there
 
@@ -117,8 +117,22 @@ def _starts(paths: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{path}{mark}" for path in paths for mark in ("/", "::", "["))
 
 
-def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seconds: float) -> dict[str, Benchmark]:
-    """Collect the cases of a side, by name: all cases in the files and folders of the selection.
+@dataclass(frozen=True)
+class Listing:
+    """What pytest collects of another source tree."""
+
+    cases: Mapping[str, Benchmark] = field(default_factory=dict)
+    """By name."""
+    broken: frozenset[str] = frozenset()
+    """Files that cannot be imported there, relative to its root."""
+
+    def joined(self, other: Listing) -> Listing:
+        """Return both, of which this one counts where they differ."""
+        return Listing({**other.cases, **self.cases}, self.broken | other.broken)
+
+
+def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seconds: float) -> Listing:
+    """Collect the cases of a side: all cases in the files and folders of the selection.
 
     Args:
         selection: Paths that the side does not have are ignored.
@@ -131,7 +145,7 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
     files = dict.fromkeys(path.partition("::")[0] for path in selection.paths)
     present = [file for file in files if Path(side.root, file).exists()]
     if files and not present:
-        return {}
+        return Listing()
     request = {
         "root": str(side.root),
         "arguments": [*selection.options, *present],
@@ -141,7 +155,9 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
     }
     try:
         listed = collect(command, request, Path(side.root), seconds)
-        return {name: _benchmark(benchmark) for name, benchmark in listed.items()}
+        cases = an_object(listed["cases"], "cases")
+        broken = frozenset(a_text(file, "a file") for file in a_list(listed["broken"], "broken"))
+        return Listing({name: _benchmark(benchmark) for name, benchmark in cases.items()}, broken)
     except SideError as error:
         raise SideError(f"{side.spec}: {error}") from None
     except (ReportError, ValueError, KeyError) as error:
@@ -183,16 +199,18 @@ class Counterparts:
 
     Benchmarks with the same code and variant under another name match, if that code uses the same definitions, imports
     and fixtures. A benchmark that only moved to another file is preferred. Ambiguous and doubtful matches are left out:
-    the old case is then missing and the new one new. ``before`` comes from `benchmarks_of` that tree.
+    the old case is then missing and the new one new. The cases of a file that cannot be imported there are their own
+    counterparts, and their races say so.
 
     Args:
-        before: The cases of that tree, from `benchmarks_of`.
+        listing: What pytest collects of that tree, from `benchmarks_of`.
         now: The cases of this run, those of other shards included.
         collected: Names of all cases here, deselected ones included. They are not renamed.
     """
 
-    def __init__(self, before: Mapping[str, Benchmark], now: Sequence[Case], collected: Collection[str] = ()) -> None:
-        self._before = before
+    def __init__(self, listing: Listing, now: Sequence[Case], collected: Collection[str] = ()) -> None:
+        self._broken = listing.broken
+        self._before = before = listing.cases
         gone = set(before) - {case.name for case in now} - set(collected)
         counterparts = {}
         for case in now:
@@ -213,15 +231,15 @@ class Counterparts:
         """Return the case with its name and thresholds in that tree, or ``None`` if the tree does not have it."""
         name = case.name if case.name in self._before else self._renamed.get(case.name)
         if not name:
-            return None
+            return case if case.name.partition("::")[0] in self._broken else None
         there = self._before[name]
         return replace(case, name=name, thresholds=there.thresholds, statistic=there.statistic)
 
     def differs(self, case: Case) -> bool:
         """Return whether the benchmark's function there, or what it uses in the suite, is other code; false if unknown."""
-        if not (there := self.of(case)):
+        there = self.of(case)
+        if there is None or (known := self._before.get(there.name)) is None:
             return False
-        known = self._before[there.name]
         pairs = (known.scope, case.scope), (known.source, case.source)
         before, now = next((pair for pair in pairs if all(pair)), ("", ""))
         return before != now
@@ -234,7 +252,7 @@ class Counterparts:
     def runs(self, case: Case) -> bool:
         """Return whether that tree has the case and would run it."""
         there = self.of(case)
-        return there is not None and self._before[there.name].runs
+        return there is not None and (there.name not in self._before or self._before[there.name].runs)
 
     def gone(self, known: Collection[str]) -> list[Case]:
         """Return the cases that that tree would run, and that are neither ``known`` nor renamed."""

@@ -297,13 +297,13 @@ def _numbers(part: Any) -> np.ndarray[Any, Any] | None:
         return array
     # A text that is no tensor may be a path, which differs from launch to launch.
     if (tensor or isinstance(part, np.ndarray)) and all(isinstance(text, (bytes, str)) for text in array.flat):
-        numbers = np.array([_number_of(text) for text in array.flat], np.float64)
+        numbers = np.array([_number_of(text) for text in array.flat], np.int64)
         return np.reshape(numbers, array.shape)
     return None
 
 
 def _number_of(text: bytes | str) -> int:
-    """Return a number that stands for a text, of 48 bits, which a float64 keeps."""
+    """Return a number of 48 bits that stands for a text."""
     content = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
 
