@@ -130,6 +130,7 @@ def test_a_baseline_gates_even_after_the_code_has_changed(project):
     project.write(ALONE.replace("5e-5", "1e-4") + ADDED)
     slower = project.run("--baseline", "first", "--save-baseline", "second")
     assert slower.outcomes() == {"test_mine": "regressed", "test_added": "new"}, slower.output
+    assert "as the run has no baseline" not in str(slower.report)
     assert slower.code == 1
     assert "the benchmark's own code has changed" in slower.reason("test_mine")
     assert "was not saved" in slower.output

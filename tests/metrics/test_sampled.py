@@ -202,7 +202,7 @@ def test_an_inconclusive_metric_states_the_scatter_of_its_launches():
     found = first_call(firsts(1.0, 1.0, 1.0), firsts(1.1, 2.2, 0.55), range(3), POLICY, 1)
     assert found.outcome is Outcome.INCONCLUSIVE
     scatter = f"; ratios of single launches have a standard deviation of {math.log(2):.1%}"
-    assert scatter + "; trace" in found.reason.message
+    assert scatter + "; work done once" in found.reason.message
     memory = verdict_on(peaks(100, 100, 100), peaks(100, 200, 110))
     assert memory.reason.message.endswith("% confidence, 3 launches); ratios of single launches have a standard "
                                           f"deviation of {np.std(np.log([1, 2, 1.1]), ddof=1):.1%}")  # fmt: skip

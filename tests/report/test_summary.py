@@ -56,6 +56,19 @@ def test_a_case_stands_once_where_its_gravest_verdict_belongs():
     assert one.unexplained == ()
 
 
+def test_a_case_that_is_slower_is_a_regression_whatever_its_other_metrics():
+    summary = summarize(made(verdict("a", Outcome.REGRESSED, 9.0), verdict("a", Outcome.MISSING, metric="flops")))
+    (finding,) = summary.findings[Group.REGRESSIONS]
+    assert (finding.what, finding.why) == ("regressed", ["missing flops"])
+    assert not summary.findings[Group.ERRORS]
+
+
+def test_the_ratio_of_another_metric_does_not_stand_beside_times():
+    ratio = replace(verdict("a", Outcome.REGRESSED, 2.0), metric="first_call")
+    (finding,) = summarize(made(verdict("a", Outcome.UNCHANGED), ratio)).findings[Group.REGRESSIONS]
+    assert (finding.what, finding.ratio) == ("regressed first_call", None)
+
+
 def test_a_metric_that_no_cause_names_is_listed_whatever_the_words_of_the_causes():
     slow, ops = verdict("a", Outcome.REGRESSED, 1.2), verdict("a", Outcome.REGRESSED, message="x", metric="graph_ops")
     lines = {"case": case("a").name, "side": "contender", "folder": "f", "sections": []}

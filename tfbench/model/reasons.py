@@ -83,6 +83,10 @@ def _cycles(time: float, cycles: float) -> str:
 
 
 def _first_call_parts(**parts: Sequence[float]) -> str:
+    if not any(parts.get("trace", ())):  # nothing shows that the rest is compilation
+        parts = {
+            "work done once" if part == "compile" else part: both for part, both in parts.items() if part != "trace"
+        }
     shown = ((part, *(f"{1e3 * seconds:.0f} ms" for seconds in both)) for part, both in parts.items())
     return ", ".join(f"{part} {before} before, {now} now" for part, before, now in shown)
 

@@ -150,7 +150,7 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
 
 
 def _row(finding: CaseFinding, *, again: bool) -> str:
-    timed = [finding.sides("→"), times(finding.timed.ratio)] if finding.timed.ratio else []
+    timed = [finding.sides("→"), times(finding.ratio)] if finding.ratio else []
     ratio = "".join(f", {plain(words)}" for words in timed if words)
     tail = calls_that_differ(finding.timed)
     details = [*([tail] if tail else []), *finding.why]
@@ -224,7 +224,7 @@ def _bytes(text: str) -> int:
 
 
 def _brief_row(finding: CaseFinding) -> str:
-    timed = [f"ratio {times(finding.timed.ratio)}", finding.sides()] if finding.timed.ratio else []
+    timed = [f"ratio {times(finding.ratio)}", finding.sides()] if finding.ratio else []
     what = ", ".join(filter(None, (finding.what, *timed)))
     lines = [
         f"- {brief(finding.case.name, 2 * _FIELD)}: {what}",

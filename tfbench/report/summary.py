@@ -253,6 +253,11 @@ class CaseFinding:
         return next(iter(report_times((self.verdict, *self.others))), self.verdict)
 
     @property
+    def ratio(self) -> Ratio | None:
+        """The ratio of times; ``None`` if the report has none that a reader must know."""
+        return self.timed.ratio if self.timed.metric == TIME else None
+
+    @property
     def why(self) -> list[str]:
         """What explains the verdict, a line each: its reason if it is no change, the causes, and other verdicts."""
         reason = [] if self.verdict.outcome in _CHANGED else [_first_line(self.verdict.reason)]
@@ -399,11 +404,12 @@ def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]
     order = list(Group)
 
     def gravity(verdict: Verdict) -> tuple[int, bool, float]:
+        """Sort cases, and the verdicts of a case that is no slower."""
         return order.index(_GROUPS[verdict.outcome]), verdict.metric != TIME, -_over(verdict, minimum)
 
     findings = []
     for name, some in rows.items():
-        some.sort(key=gravity)
+        some.sort(key=lambda row: (row.metric != TIME or row.outcome is not Outcome.REGRESSED, gravity(row)))
         if not any(verdict.outcome in _DECISIVE or verdict.metric == TIME for verdict in some):
             continue
         sides = rounds.get(name, {})

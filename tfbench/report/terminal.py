@@ -231,10 +231,10 @@ def _finding(finding: CaseFinding, limits: tuple[float, float], width: int, reac
     head.append(f"  {finding.what}")
     lines: list[RenderableType] = [head]
     timed = finding.timed
-    if timed.ratio is not None:
-        lines.append(_comparison(finding, timed.ratio, limits, width, reach))
+    if finding.ratio is not None:
+        lines.append(_comparison(finding, finding.ratio, limits, width, reach))
     elif finding.new is not None and verdict.outcome is not Outcome.ERROR:
-        lines.append(Text(f"{_INDENT}{finding.shown(finding.new)} now"))
+        lines.append(Text(f"{_INDENT}{finding.sides() or f'{finding.shown(finding.new)} now'}"))
     lines += [Text(f"{_INDENT}{rates(*both, unit)}") for unit, both in list(timed.rates.items())[:1]]
     if tail := calls_that_differ(timed):
         lines.append(_hanging(tail, width))

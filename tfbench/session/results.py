@@ -515,7 +515,8 @@ class MetricChecker:
         facts = _facts(result)
         explained: list[Reason] = []
         if baseline is None:
-            rows = self._measured(case, mine, facts)
+            why = result.verdict.reason if result.verdict and result.verdict.outcome is Outcome.NEW else NO_BASELINE
+            rows = [replace(row, reason=why) for row in self._measured(case, mine, facts)]
         else:
             rows, explained = self._compared(result, side, mine, baseline)
         rows += contracts.of_case(case, mine.contracts, mine.metric_values, exact.peaks(facts))
@@ -558,7 +559,7 @@ class MetricChecker:
             rows.append(row)
         if mine.difference is not None:
             rows.append(parity.evaluate(case, None, mine.difference, "the reference variant", self._policy))
-        return [replace(row, reason=NO_BASELINE) for row in rows]
+        return rows
 
     def _compared(
         self, result: CaseResult, side: Side, mine: _Probed, baseline: BaselineValues
