@@ -59,7 +59,7 @@ def test_a_case_stands_once_where_its_gravest_verdict_belongs():
 def test_a_case_that_is_slower_is_a_regression_whatever_its_other_metrics():
     summary = summarize(made(verdict("a", Outcome.REGRESSED, 9.0), verdict("a", Outcome.MISSING, metric="flops")))
     (finding,) = summary.findings[Group.REGRESSIONS]
-    assert (finding.what, finding.why) == ("regressed", ["missing flops"])
+    assert (finding.what, finding.why) == ("regressed", ["flops: why"])
     assert not summary.findings[Group.ERRORS]
 
 
