@@ -38,13 +38,21 @@ _TERRAFORM = (
 _SILENT = ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_ENABLE_DEPRECATION_WARNINGS")
 
 
-def describe() -> JSON:
-    """Return interpreter, packages, settings and machine of this process."""
+OPTION = "PYTEST_OPTION_"
+"""Beginning of a setting that is no variable, but an option of the project's conftest.py."""
+
+
+def describe(options: Mapping[str, object] | None = None) -> JSON:
+    """Return interpreter, packages, settings and machine of this process.
+
+    Args:
+        options: Values of options that the project's conftest.py files define.
+    """
     return {
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": packages(),
-        "settings": settings(),
+        "settings": settings() | {f"{OPTION}{name}": str(value) for name, value in (options or {}).items()},
         "machine": machine(),
     }
 

@@ -80,6 +80,8 @@ class StartZygote(ForkRequest):
     tree: str = ""
     """Top of the side's source tree."""
     watches: bool = False  # whether to note which files of the tree are opened
+    options: JSON = field(default_factory=dict)
+    """Values of options that the project's conftest.py files define, by their names in Python."""
 
 
 @dataclass(frozen=True)

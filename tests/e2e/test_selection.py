@@ -178,3 +178,37 @@ def test_stricter_thresholds_of_a_change_count_at_once(project):
     row = next(row for row in done.report["verdicts"] if row["metric"] == "time" and row["case"].endswith("one"))
     assert row["thresholds"] == {"minimum_effect": 0.1, "tolerance": 0.2}
     assert "looser" not in row["reason"]["message"]
+
+
+OWN_OPTIONS = """
+import pytest
+
+def pytest_addoption(parser):
+    parser.addoption("--nightly", action="store_true")
+    parser.addoption("--calls", type=int, default=1)
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if "nightly" in item.name and not config.getoption("--nightly"):
+            item.add_marker(pytest.mark.skip(reason="need --nightly"))
+
+@pytest.fixture
+def calls(request):
+    return request.config.getoption("--calls")
+"""
+
+
+@pytest.mark.parametrize("given", [[], ["--nightly", "--calls", "3"]])
+def test_options_of_the_project_reach_all_processes(project, given):
+    project.git("init", "-q")
+    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
+    project.write(OWN_OPTIONS, "conftest.py")
+    project.write("def test_nightly(bench, calls):\n    assert calls == 3\n    bench(sum, [1] * 1000)\n")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py", *given)
+    assert done.outcomes() == ({"test_nightly": "unchanged"} if given else {}), done.output
+    assert [skip["reason"] for skip in done.report["skips"]] == ([] if given else ["need --nightly"])
+    if given:
+        settings = [done.report["sides"][side]["settings"] for side in ("baseline", "contender")]
+        assert settings == 2 * [{"PYTEST_OPTION_calls": "3", "PYTEST_OPTION_nightly": "True"}]

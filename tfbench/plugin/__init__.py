@@ -38,6 +38,8 @@ RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 
 TAKEN: pytest.StashKey[list[str]] = pytest.StashKey()
 """Key of the short names of options that belong to another plugin or a conftest.py."""
+OWN: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
+"""Key of the options that conftest.py files define: their names in Python and defaults."""
 TERMINATION: pytest.StashKey[Any] = pytest.StashKey()
 """Key of the handler of SIGTERM that the run replaces."""
 
@@ -193,7 +195,9 @@ def pytest_load_initial_conftests(
 ) -> Generator[None, None, None]:
     """Add the options after all plugins and the first conftest.py files had their turn, and under ``--benchmark`` only."""
     early_config.known_args_namespace.file_or_dir = _paths(early_config, parser, args)
+    others = _defaults(parser)
     yield
+    early_config.stash[OWN] = {name: value for name, value in _defaults(parser).items() if name not in others}
     if early_config.known_args_namespace.benchmark:
         early_config.stash[TAKEN] = add_options(parser)
         return
@@ -204,6 +208,14 @@ def pytest_load_initial_conftests(
         raise pytest.UsageError(f"{asks} measures nothing without --benchmark; add it")
     if given:
         add_options(parser)  # settings of benchmark runs, as addopts of an ini file may have them
+
+
+def _defaults(parser: pytest.Parser) -> dict[str, Any]:
+    """Return all options that pytest knows so far by their names in Python, with their defaults."""
+    try:
+        return vars(parser.parse_known_args([], argparse.Namespace()))
+    except pytest.UsageError:  # an option is required
+        return {}
 
 
 class _Reader(argparse.ArgumentParser):

@@ -25,6 +25,7 @@ from tfbench.gpus.selection import parse_device
 from tfbench.imports import ini_file, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case, Claim
 from tfbench.plugin import RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
+from tfbench.plugin.options import own_options
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
@@ -147,6 +148,7 @@ def with_real_tensorflow(module: pytest.Module, policy: Policy) -> list[pytest.F
         "arguments": [*options, *(["-c", inifile] if inifile else []), str(module.path)],
         "tree_redirect": None,
         **{name: value for name, value in _ELSEWHERE.items() if name in ("tree_redirect", "inifile")},
+        "values": own_options(config)[0],
         "real": True,
     }
     listing = run_collection(COMMAND, order, config.rootpath, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
@@ -236,7 +238,8 @@ def selection_of(config: pytest.Config, policy: str) -> Selection:
     cache = getattr(config, "cache", None)
     failed = getattr(options, "lf", False) and cache is not None and cache.get("cache/lastfailed", {})
     reruns = bool(failed or getattr(options, "stepwise", False) or getattr(options, "stepwise_skip", False))
-    return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile, reruns)
+    values, _ = own_options(config)
+    return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile, values, reruns)
 
 
 # Collect the benchmarks with pytest, for commands and for other source trees; runs none of them
@@ -293,17 +296,20 @@ class Collected:
         return [case for case in alike if references.get(case.group, {}) | given == case.levels] or alike
 
 
-def collect(arguments: Sequence[str] = (), tolerant: bool = False) -> Collected:
+def collect(
+    arguments: Sequence[str] = (), tolerant: bool = False, values: Mapping[str, Any] | None = None
+) -> Collected:
     """Collect the benchmarks, as ``pytest --benchmark`` would.
 
     Args:
         arguments: Files, folders and selections for pytest; empty for its configured ones.
         tolerant: Go on without files that cannot be imported.
+        values: Of options that conftest.py files define, by their names in Python.
 
     Raises:
         UsageError: pytest fails; the message contains its last lines.
     """
-    catcher = _Catcher()
+    catcher = _Catcher(values or {})
     printed = io.StringIO()
     with (
         tempfile.TemporaryDirectory(prefix="tfbench-cache-") as cache,  # plugins may need one, and the user's stays
@@ -331,9 +337,14 @@ def collect(arguments: Sequence[str] = (), tolerant: bool = False) -> Collected:
 
 
 class _Catcher:
-    def __init__(self) -> None:
+    def __init__(self, values: Mapping[str, Any]) -> None:
         self.collected: Collected | None = None
         self.broken: set[str] = set()
+        self._values = values
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        vars(config.option).update(self._values)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -389,7 +400,7 @@ def _collect_elsewhere(text: str) -> int:
         top = Path(order["tree_redirect"][1])
         arguments += ["-c", order["inifile"] if named else ini_file(Path(order["root"]), top)]
     try:
-        collected = collect(arguments, tolerant=not tensorflow_stub.REAL)
+        collected = collect(arguments, not tensorflow_stub.REAL, order.get("values"))
     except UsageError as error:
         say(str(error), error=True)
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import library_variables
 from tfbench.fs import require_linux
 from tfbench.model import STATISTICS
-from tfbench.plugin import HISTORY_PLACES, setting
+from tfbench.plugin import HISTORY_PLACES, OWN, setting
 from tfbench.policy import Policy
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.workers import Suite
@@ -63,7 +64,26 @@ def suite_of(
         variables=worker_variables(started_with, os.environ),
         tree=str(top_level(root) or ""),
         imports_tensorflow=imports_tensorflow,
+        options=own_options(config)[0],
     )
+
+
+def own_options(config: pytest.Config) -> tuple[dict[str, Any], list[str]]:
+    """Return the values that the run gives to options of the project's conftest.py files.
+
+    Returns:
+        Name in Python -> value, where it is not the default; and the names of those whose values no message can carry.
+    """
+    defaults = config.stash.get(OWN, {})
+    known = {name: value for name in defaults if (value := getattr(config.option, name, None)) != defaults[name]}
+    plain = {name: value for name, value in known.items() if _is_plain(value)}
+    return plain, sorted(known.keys() - plain)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
 
 
 def worker_variables(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:

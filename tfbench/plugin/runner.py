@@ -47,6 +47,7 @@ from tfbench.plugin.options import (
     given_folder,
     given_history,
     job_options,
+    own_options,
     parse_device_gate,
     parse_slowdown,
     parse_suite_limit,
@@ -415,6 +416,10 @@ class Runner:
         count = "1" if listing else option("lanes")
         self._lanes, note = choose(count, self._processors, option("cpus"), self.policy)
         self._notes += [note] if note else []
+        if lost := own_options(config)[1]:
+            self._notes.append(
+                f"the measuring processes do not see the values of {some(lost, 3)}: no text, numbers or lists"
+            )
 
     # Collection
 

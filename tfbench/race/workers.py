@@ -18,6 +18,7 @@ from typing import IO
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.fs import abandoned_scratch_dirs, python_path, remove_half_dirs, scratch_dir
 from tfbench.gpus.selection import GROWTH, has_driver
+from tfbench.model import JSON
 from tfbench.protocol import TRACED_WORKERS
 from tfbench.sides.spec import Side
 from tfbench.storage.baselines import HISTORY_VARIABLE
@@ -137,6 +138,8 @@ class Suite:
     """Top of the working tree, ``""`` for the root of a side."""
     imports_tensorflow: bool = True
     """Whether a benchmark or a conftest.py does, so that ancestors import it once for the zygotes of both sides."""
+    options: JSON = field(default_factory=dict)
+    """Values of options that the project's conftest.py files define, by their names in Python."""
 
 
 def worker_environment(

@@ -384,6 +384,7 @@ class Zygote(_Forker):
             tree_redirect=side.tree_redirect,
             tree=side.tree_redirect[1] if side.tree_redirect else suite.tree or str(side.root),
             watches=bool(only),
+            options=suite.options,
         )
         try:
             with self._theirs:

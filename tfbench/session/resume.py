@@ -203,7 +203,12 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the other side": [request.against, request.baseline, saved, places],
         "the packages": {side: distributions(side) for side in sorted({side.executable for side in sides})},
         "the policy": request.policy.as_json(),
-        "the options": [*options, str(request.profile or ""), str(request.profile_regressed or "")],
+        "the options": [
+            *options,
+            request.suite.options,
+            str(request.profile or ""),
+            str(request.profile_regressed or ""),
+        ],
         "the cases of the suite": request.job.suite if request.job else digest(request.suite_names),
         "the settings": settings(),
         "the machine": machine(),

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from tfbench.errors import BenchmarkError, SideError, UsageError
-from tfbench.facts import VISIBLE, packages, settings
+from tfbench.facts import OPTION, VISIBLE, packages, settings
 from tfbench.metrics.catalog import GPU_CLOCK
 from tfbench.model import (
     JSON,
@@ -126,7 +126,8 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
         executable = _executable(saved.environment, contender, environments)
     except SideError as error:
         return because(ReasonCode.NO_ENVIRONMENT, spec=source.spec, error=str(error))
-    there, now = dict(saved.environment.settings), {**settings(), **contender.env}
+    variables = {name: value for name, value in saved.environment.settings.items() if not name.startswith(OPTION)}
+    there, now = variables, {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
     return replace(source, executable=executable, env=there, code=code_of_saved(saved), unset=unset)

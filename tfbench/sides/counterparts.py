@@ -100,6 +100,8 @@ class Selection:
     """Name of the run's policy."""
     inifile: str = ""
     """Value of pytest's option ``-c``, relative to pytest's root; ``""`` without the option."""
+    values: JSON = field(default_factory=dict)
+    """Values of options that the project's conftest.py files define, by their names in Python."""
     reruns: bool = False
     """Whether pytest leaves out cases because of its earlier runs (``--lf``, ``--stepwise``). None of them is missing."""
 
@@ -152,6 +154,7 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
         "tree_redirect": side.tree_redirect,
         "policy": selection.policy,
         "inifile": selection.inifile,
+        "values": selection.values,
     }
     try:
         listed = collect(command, request, Path(side.root), seconds)

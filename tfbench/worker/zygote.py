@@ -294,7 +294,9 @@ class Zygote:
                 for hook in caller.get_hookimpls():
                     hook.optionalhook = True  # type: ignore[misc]
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
+        vars(config.option).update(self.start.options)
         for marker in MARKERS:
             config.addinivalue_line("markers", marker)
         config.pluginmanager.register(Collection(), "tfbench-tf-test")
@@ -349,7 +351,7 @@ class Zygote:
                 cases=tuple(self._items),
                 broken=self._broken,
                 offenders=self.start.offenders,
-                environment={**describe(), "defaults": tf_runtime.defaults()},
+                environment={**describe(self.start.options), "defaults": tf_runtime.defaults()},
                 import_seconds=self.timer.seconds,
                 spawns=spawns,
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
