@@ -1,9 +1,12 @@
 """The first files of a project, and projects that have some of them."""
 
+import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -127,3 +130,27 @@ def test_the_workflow_pins_the_same_actions_and_is_valid(tmp_path):
     zizmor = [str(program("zizmor")), "--offline", "--min-severity=medium", str(file)]
     done = subprocess.run(zizmor, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "installed", "advice"),
+    [
+        (None, '"pytest-tfbench[versions]"', []),
+        (
+            {"url": "https://x.org/t.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            '"pytest-tfbench[versions] @ git+https://x.org/t.git@abc"',
+            [],
+        ),
+        (
+            {"url": "file:///home/me/t", "dir_info": {}},
+            '"pytest-tfbench[versions]"',
+            [f"{WORKFLOW}: install pytest-tfbench from where a runner finds it; yours is from file:///home/me/t"],
+        ),
+    ],
+)
+def test_the_workflow_installs_what_is_installed_here(tmp_path, monkeypatch, content, installed, advice):
+    text = None if content is None else json.dumps(content)
+    monkeypatch.setattr(metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
+    found = plan(tmp_path, "3.12")
+    assert f"install --quiet tensorflow {installed}\n" in found.files[WORKFLOW]
+    assert found.advice == advice

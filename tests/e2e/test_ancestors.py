@@ -58,7 +58,7 @@ def test_benchmarks_that_would_import_something_else_import_it_themselves(tmp_pa
     shutil.copy(typing_extensions.__file__, tmp_path / "vendor")
     output, zygotes, ancestors = run(tmp_path, before)
     assert (
-        f"each side imports TensorFlow itself, which costs seconds and makes more launches necessary, because {reason}"
+        f"each measuring process imports TensorFlow itself, which costs seconds and makes more launches necessary, because {reason}"
         in " ".join(output.split())
     )
     assert zygotes == ancestors

@@ -249,3 +249,14 @@ def test_an_empty_value_is_refused_since_the_run_would_pass_without_it(folder, o
     code, output = run_pytest(folder, "--benchmark", f"{option}=")
     assert code == 4
     assert "the value is empty; give one, or leave the option out" in output
+
+
+@pytest.mark.parametrize(("given", "code"), [(["--against=self"], 5), ([], 0)])
+def test_a_comparison_whose_cases_another_plugin_all_leaves_out_does_not_pass(folder, given, code):
+    (folder / "other.py").write_text(
+        "import pytest\n\n"
+        "def pytest_collection_modifyitems(items):\n    items.clear()\n\n"
+        "@pytest.hookimpl(tryfirst=True)\ndef pytest_sessionfinish(session):\n    session.exitstatus = 0\n"
+    )
+    found, output = run_pytest(folder, "--benchmark", *given)
+    assert found == code, output

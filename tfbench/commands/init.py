@@ -9,6 +9,7 @@ import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tfbench.fs import read_text, write_whole
 from tfbench.imports import ini_file
 from tfbench.report.screen import say
 from tfbench.sides.environments import minor
-from tfbench.untrusted import brief
+from tfbench.untrusted import an_object, brief, parse_json
 
 _NEXT = """
 next:
@@ -58,6 +59,7 @@ def run_init(arguments: argparse.Namespace) -> int:
 
 
 BENCHMARKS, INI, WORKFLOW = "benchmarks/test_first.py", "pytest.ini", ".github/workflows/tfbench.yml"
+DISTRIBUTION = "pytest-tfbench"
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -154,8 +156,28 @@ def _workflow(first: FirstFiles, root: Path, python: str) -> None:
         wanted = "-r requirements.txt"
     elif (root / "setup.py").is_file() or "[project]" in _text(root / "pyproject.toml"):
         wanted = "-e . tensorflow"
+    source, named = f"{DISTRIBUTION}[versions]", _installed_from()
+    if re.fullmatch(r"(?!file:)[\w.+:/@~-]+", named):
+        source += f" @ {named}"
+    elif named:
+        first.advice.append(f"{WORKFLOW}: install {DISTRIBUTION} from where a runner finds it; yours is from {named}")
     workflow = read_text(_TEMPLATES / "workflow.yml")
-    first.files[WORKFLOW] = workflow.replace("PYTHON", python, 1).replace("REQUIREMENTS", wanted, 1)
+    filled = {"PYTHON": python, "REQUIREMENTS": wanted, "DISTRIBUTION": source}
+    for word, value in filled.items():
+        workflow = workflow.replace(word, value, 1)
+    first.files[WORKFLOW] = workflow
+
+
+def _installed_from() -> str:
+    """Return the address that this distribution was installed from, in pip's form; ``""`` for a package index (PEP 610)."""
+    try:
+        text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+        content = an_object(parse_json(text or "{}"), "it")
+        version = content.get("vcs_info") or {}
+        prefix = f"{version['vcs']}+" if version else ""
+        return f"{prefix}{content.get('url', '')}{'@' + version['commit_id'] if version else ''}"
+    except (metadata.PackageNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
 
 
 def _text(file: Path) -> str:

@@ -162,4 +162,5 @@ def calls(before: Calls, now: Calls) -> str:
     p90 = [("p90", before.p90, now.p90)] if before.p90 and now.p90 else []
     parts = [f"{name} {time(then)} -> {time(later)}" for name, then, later in [("p50", before.p50, now.p50), *p90]]
     mean = f"mean {time(before.mean)} -> {time(now.mean)} ({now.mean / before.mean - 1:+.1%})"
-    return ", ".join([*parts, mean, f"slow calls {before.slow:.1%} -> {now.slow:.1%}"])
+    slow = "calls" if p90 else "rounds"  # a round may have several calls
+    return ", ".join([*parts, mean, f"slow {slow} {before.slow:.1%} -> {now.slow:.1%}"])

@@ -431,12 +431,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
-    if runner := session.config.stash.get(RUNNER, None):
-        if TERMINATION in session.config.stash:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut the report short
-        session.exitstatus = runner.finish(exitstatus)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> Generator[None, None, None]:
+    config = session.config
+    if (runner := config.stash.get(RUNNER, None)) is None:
+        return (yield)
+    if TERMINATION in config.stash:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut the report short
+    session.exitstatus = ours = runner.finish(exitstatus)
+    yield
+    if setting(config, "against") or setting(config, "baseline"):
+        # A plugin that has left out all cases, such as pytest-testmon, calls that a success.
+        session.exitstatus = session.exitstatus or ours
+    return None
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

@@ -418,10 +418,7 @@ _Key = tuple[str, Environment, int, str]
 """Name of a side, environment variables of a variant, number of a pair, and the only benchmark file or ``""``."""
 _Origin = tuple[str, str, frozenset[tuple[str, str]], int]
 """Name of a side that has ancestors of its own, or ``""``; interpreter, environment variables and number of the pair."""
-_OWN_IMPORT = (
-    "each side imports TensorFlow itself, which costs seconds and makes more launches necessary, because {}; set "
-    "variables before pytest starts"
-)
+_OWN_IMPORT = "each measuring process imports TensorFlow itself, which costs seconds and makes more launches necessary, because {}"
 _SPAWNS = (
     "on the side {}, CUDA is initialised while benchmarks are imported (as tf.config.list_physical_devices does), so its "
     "launches are started anew instead of forked, which takes seconds each; list devices inside benchmarks and fixtures"

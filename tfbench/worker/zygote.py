@@ -69,7 +69,7 @@ class Inheritance:
         """
         now = library_variables(os.environ)
         if changed := sorted(name for name in {*self.variables, *now} if self.variables.get(name) != now.get(name)):
-            return f"{', '.join(changed)} is set while the benchmarks are imported"
+            return f"{', '.join(changed)} is set while the benchmarks are imported; set it before pytest starts"
         for finder in sys.meta_path:
             if finder not in self.finders and _finds(finder, _TENSORFLOW):
                 return f"the benchmarks add {type(finder).__name__} to sys.meta_path, which decides about {_TENSORFLOW}"
@@ -490,6 +490,7 @@ def _last_line(report: pytest.TestReport) -> str:
 def _skip_reason(report: pytest.TestReport) -> str:
     if hasattr(report, "wasxfail"):
         expected = f" ({report.wasxfail})" if report.wasxfail else ""
-        return f"marked xfail{expected}: {_last_line(report)}"
+        text = _last_line(report)
+        return f"pytest.xfail was called{expected}" if "XFailed" in text else f"marked xfail{expected}: {text}"
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
     return str(reason).removeprefix("Skipped: ")
