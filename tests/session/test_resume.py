@@ -13,6 +13,7 @@ from tfbench.fs import try_lock
 from tfbench.model import Case, MetricValues, Outcome, Ratio, Reason, Run, Sample, VariantResult, Verdict
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
+from tfbench.race.workers import Suite
 from tfbench.session import resume
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.resume import Journal, Resumption, entry_of, identity, result_of
@@ -34,6 +35,7 @@ FULL = CaseResult(
     why=("a kernel", "another"),
 )
 SKIPPED = CaseResult(B, skip="no GPU")
+SUITE = Suite((), "", "importlib", "", (), options={"size": 3})
 
 
 def read_back(result):
@@ -71,7 +73,7 @@ def test_a_damaged_entry_is_no_result(key):
 
 
 def request(folder, **changes):
-    given = {"root": folder, "folder": folder / "data", "policy": preset("quick"), "suite": None, "executable": "python",
+    given = {"root": folder, "folder": folder / "data", "policy": preset("quick"), "suite": SUITE, "executable": "python",
              "processors": Processors((3,), (3, 4)), "collect_command": (), "suite_cases": (B, A)}  # fmt: skip
     return RunRequest(**{**given, **changes})
 
@@ -104,7 +106,7 @@ def test_the_identity_names_everything_that_a_result_depends_on(tmp_path, known)
             ["contender", "python", "/c", {"B": "2"}, []], ["baseline", "other", "/b", {}, ["C"]],
         ]],
         "the packages": {"other": {"packages of": "other"}, "python": {"packages of": "python"}},
-        "the options": [0.1, False, False, "none", "gpu", ["0"], [3], "p", "q"],
+        "the options": [0.1, False, False, "none", "gpu", ["0"], [3], {"size": 3}, "p", "q"],
         "the cases of the suite": hashlib.sha256(f"{A.name}\n{B.name}".encode()).hexdigest(),
         "the settings": {"TF_X": "1"},
         "the machine": {"processor": "p"},

@@ -28,7 +28,7 @@ def test_the_same_state_is_no_conflict(inherited):
 @pytest.mark.parametrize("name", ["TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "KERAS_BACKEND", "OMP_NUM_THREADS"])
 def test_a_variable_that_libraries_read_is_named(inherited, monkeypatch, name):
     monkeypatch.setenv(name, "another")
-    assert inherited.conflict() == f"{name} is set while the benchmarks are imported"
+    assert inherited.conflict() == f"{name} is set while the benchmarks are imported; set it before pytest starts"
 
 
 def test_a_variable_that_was_removed_is_named(monkeypatch):
