@@ -170,10 +170,10 @@ def test_an_id_that_comes_from_an_option_is_an_error_that_says_so(place):
                 metafunc.fixturenames.append("step_number")
                 metafunc.parametrize("step_number", range(count), indirect=False)
         """,
-        "conftest.py",
+        "counting.py",
     )
     place.write("import pytest\n\n@pytest.fixture\ndef step_number():\n    return 0\n\n" + ONE)
-    done = place.run("--against", "self", "--count=2")
+    done = place.run("-p", "counting", "--against", "self", "--count=2")
     assert set(done.outcomes().values()) == {"error"}, done.output
     assert "a plugin or a conftest.py, such as --count, leave that out" in done.reason("test_fine[0]")
 
@@ -259,7 +259,7 @@ def test_a_conftest_at_the_root_applies_to_the_workers(place):
 
         @pytest.fixture(autouse=True)
         def everywhere(request):
-            assert not request.config.getoption("--slowly")
+            assert request.config.getoption("--slowly")
             os.environ["APPLIED"] = "1"
 
         @pytest.fixture
