@@ -119,9 +119,10 @@ def test_files_that_are_gone_and_those_whose_cases_lie_elsewhere_are_found(tmp_p
 
 
 def test_cases_of_a_file_that_cannot_be_imported_there_are_raced():
-    found = Counterparts(Listing({"b.py::z": Benchmark("3", "3")}, frozenset(["a.py"])), [case("a.py::x", "1")])
+    found = Counterparts(Listing({"b.py::z": Benchmark("3", "3")}, ("a.py", "folder")), [case("a.py::x", "1")])
     assert found.of(case("a.py::x", "1")).name == "a.py::x"
     assert found.runs(case("a.py::x", "1"))
     assert not found.differs(case("a.py::x", "1"))
+    assert found.of(case("folder/c.py::x", "2")).name == "folder/c.py::x"
     assert found.of(case("c.py::x", "2")) is None
     assert [gone.name for gone in found.gone([])] == ["b.py::z"]

@@ -268,7 +268,7 @@ class Collected:
     functions: Mapping[str, pytest.Function] = field(default_factory=dict)
     """The pytest item of each case, by name."""
     broken: frozenset[str] = frozenset()
-    """Files that cannot be imported, relative to the root."""
+    """Files and folders that cannot be imported, relative to the root; ``.`` for all."""
 
     def named(self, name: str) -> Case:
         """Find a case by its name, or by any part of the name that is unique.
@@ -348,7 +348,7 @@ class _Catcher:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.broken.add(report.nodeid.partition("::")[0])
+            self.broken.add(report.nodeid.partition("::")[0] or ".")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:

@@ -706,8 +706,7 @@ class SavedBaselineStrategy(Strategy):
         elif not side.tree_redirect:
             self._selected = lambda name: False  # the same code is deselected on both sides
         else:
-            listing = benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds)
-            there = listing.cases
+            there = benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds).cases
             self._selected = lambda name: name not in there or there[name].selected
 
     @property

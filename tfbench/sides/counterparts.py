@@ -125,12 +125,12 @@ class Listing:
 
     cases: Mapping[str, Benchmark] = field(default_factory=dict)
     """By name."""
-    broken: frozenset[str] = frozenset()
-    """Files that cannot be imported there, relative to its root."""
+    broken: tuple[str, ...] = ()
+    """Files and folders that cannot be imported there, relative to its root; ``.`` for all."""
 
     def joined(self, other: Listing) -> Listing:
         """Return both, of which this one counts where they differ."""
-        return Listing({**other.cases, **self.cases}, self.broken | other.broken)
+        return Listing({**other.cases, **self.cases}, (*self.broken, *other.broken))
 
 
 def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seconds: float) -> Listing:
@@ -159,7 +159,7 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
     try:
         listed = collect(command, request, Path(side.root), seconds)
         cases = an_object(listed["cases"], "cases")
-        broken = frozenset(a_text(file, "a file") for file in a_list(listed["broken"], "broken"))
+        broken = tuple(a_text(place, "a place") for place in a_list(listed["broken"], "broken"))
         return Listing({name: _benchmark(benchmark) for name, benchmark in cases.items()}, broken)
     except SideError as error:
         raise SideError(f"{side.spec}: {error}") from None
@@ -234,7 +234,7 @@ class Counterparts:
         """Return the case with its name and thresholds in that tree, or ``None`` if the tree does not have it."""
         name = case.name if case.name in self._before else self._renamed.get(case.name)
         if not name:
-            return case if case.name.partition("::")[0] in self._broken else None
+            return case if _below(case.name, self._broken) else None
         there = self._before[name]
         return replace(case, name=name, thresholds=there.thresholds, statistic=there.statistic)
 
