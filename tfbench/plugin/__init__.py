@@ -195,10 +195,11 @@ def pytest_load_initial_conftests(
 ) -> Generator[None, None, None]:
     """Add the options after all plugins and the first conftest.py files had their turn, and under ``--benchmark`` only."""
     early_config.known_args_namespace.file_or_dir = _paths(early_config, parser, args)
-    others = _defaults(parser)
+    benchmark = early_config.known_args_namespace.benchmark
+    others = _defaults(parser) if benchmark else {}
     yield
-    early_config.stash[OWN] = {name: value for name, value in _defaults(parser).items() if name not in others}
-    if early_config.known_args_namespace.benchmark:
+    if benchmark:
+        early_config.stash[OWN] = {name: value for name, value in _defaults(parser).items() if name not in others}
         early_config.stash[TAKEN] = add_options(parser)
         return
     _, unknown = parser.parse_known_and_unknown_args(list(args), copy.copy(early_config.option))
