@@ -1,5 +1,5 @@
 # make bench   create the environment and run a selection of the benchmarks, minutes   (ARGS="-k matmul" selects others)
-# make suite   create the environment and run all benchmarks under the policy quick, 20 to 45 minutes
+# make suite   create the environment and run all benchmarks under the policy quick, 22 to 45 minutes
 # make test    create the environment, then lint, types, the tests without TensorFlow and a smoke test with it
 # make test-all  the same and all other tests, with TensorFlow and with faults
 # make test-rest  what test-all has beyond test

@@ -135,8 +135,7 @@ def compare(result: Sequence[Output], reference: Sequence[Output]) -> Difference
     for mine, theirs in zip(result, reference, strict=True):
         structure = _other_shape(mine.name, mine.array.shape, theirs.array.shape)
         error = LARGEST if structure else min(_error(mine.array, theirs.array), LARGEST)
-        exact = {mine.array.dtype.kind, theirs.array.dtype.kind} <= set(_WHOLE)
-        differences.append(Difference(error, mine.name, structure, exact))
+        differences.append(Difference(error, mine.name, structure, _are_whole(mine.array, theirs.array)))
     return max(differences, key=lambda difference: difference.error)
 
 
@@ -166,10 +165,11 @@ _WHOLE = "biu"
 _EXACT_AS_FLOAT = 1 << 53
 
 
+def _are_whole(*arrays: NDArray[Any]) -> bool:
+    return all(array.dtype.kind in _WHOLE for array in arrays)
+
+
 def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:
-    if mine.dtype.kind in _WHOLE and theirs.dtype.kind in _WHOLE and not np.array_equal(mine, theirs):
-        a, b = mine.astype(np.float64), theirs.astype(np.float64)
-        return _relative(max(1.0, float(np.abs(a - b).max())), float(np.abs(b).max()))
     wide = np.complex128 if "c" in (mine.dtype.kind, theirs.dtype.kind) else np.float64
     a, b = mine.astype(wide), theirs.astype(wide)
     finite = np.isfinite(a) & np.isfinite(b)
@@ -177,7 +177,10 @@ def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:
         return math.inf
     if not finite.any():
         return 0.0
-    return _relative(float(np.abs(a[finite] - b[finite]).max()), float(np.abs(b[finite]).max()))
+    difference = float(np.abs(a[finite] - b[finite]).max())
+    if _are_whole(mine, theirs) and not np.array_equal(mine, theirs):
+        difference = max(1.0, difference)  # as floats, large numbers may be equal
+    return _relative(difference, float(np.abs(b[finite]).max()))
 
 
 def _relative(difference: float, size: float) -> float:
@@ -209,7 +212,7 @@ def _sketch(output: Output, signs: NDArray[np.bool_], buckets: int) -> OutputSke
     """Compute a sketch of at most so many buckets, in which numbers that are not finite count as 0."""
     flat = output.array.ravel()
     flat = np.concatenate([flat.real, flat.imag]) if flat.dtype.kind == "c" else flat
-    whole = flat.dtype.kind in _WHOLE
+    whole = _are_whole(flat)
     if whole and flat.size and max(abs(int(flat.min())), abs(int(flat.max()))) > _EXACT_AS_FLOAT:
         flat = np.concatenate([flat >> 32, flat & 0xFFFFFFFF])
     numbers = flat.astype(np.float64)
