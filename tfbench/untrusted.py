@@ -68,8 +68,8 @@ def plural(number: int, noun: str) -> str:
 
 
 def described(error: Exception) -> str:
-    """Quote an error that a reader of a file met, with its kind: a KeyError's text is only the key."""
-    return f"{type(error).__name__}: {brief(error)}"
+    """Quote an error that a reader of a file met. A KeyError's own text is only the key."""
+    return f"{brief(error)} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {brief(error)}"
 
 
 _CASE = re.compile(r"(?![/~@-])(?!.*(?:^|/)\.\.(?:/|::|$))[^<>`\\\x00-\x1f\x7f]+(?:::[^<>`\\\x00-\x1f\x7f]+|(?<=\.py))")

@@ -154,3 +154,13 @@ def test_a_stranger_gets_no_command_with_a_path_or_a_variable():
         assert shlex.split(command_for(report, REGRESSED))[3] == spec
     assert command_for(REPORT, replace(REGRESSED, outcome=Outcome.MISSING)) == ""
     assert command_for(REPORT, replace(REGRESSED, case=replace(CASE, name="--x"))) == ""
+
+
+def test_the_command_has_the_options_of_the_project():
+    settings = {"PYTEST_OPTION_calls": "3", "PYTEST_OPTION_run_slow": "True", "TF_X": "1"}
+    sides = {"baseline": {"spec": "git:main"}, "contender": {"settings": settings}}
+    report = replace(REPORT, sides=sides)
+    assert shlex.split(command_for(report, REGRESSED))[4:-1] == ["--calls=3", "--run-slow"]
+    assert command_for(report, REGRESSED, shared=True) == ""
+    sides["contender"] = {"settings": {"PYTEST_OPTION_sizes": "['1', '2']"}}
+    assert command_for(replace(REPORT, sides=sides), REGRESSED) == ""

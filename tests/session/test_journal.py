@@ -109,7 +109,7 @@ def test_another_file_is_not_taken_for_a_journal(tmp_path):
     assert f"cannot be read ({fault}), so" in resumed(tmp_path).note
     (tmp_path / "journal.jsonl").write_text("{}\n")
     path = tmp_path / "journal.jsonl"
-    assert resumed(tmp_path).note == f"--resume: {path} cannot be read (KeyError: 'schema'), so every case is measured"
+    assert resumed(tmp_path).note == f"--resume: {path} cannot be read ('schema' is missing), so every case is measured"
 
 
 def test_a_journal_of_another_version_is_not_used(tmp_path):

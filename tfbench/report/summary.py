@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfbench.facts import OPTION
 from tfbench.metrics.catalog import CONTRACT
 from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Reason, ReasonCode, Report, Verdict
 from tfbench.model.measurement import by_side
@@ -147,7 +149,7 @@ def command_words(report: Report, verdict: Verdict, *, shared: bool = False) -> 
         shared: Whether strangers read the command. Then the other side must be of a form that can do no harm.
 
     Returns:
-        No word if the case no longer exists, or a name or side is not one that a shell can safely be given.
+        No word if the case no longer exists, or a name, side or option is not one that a shell can safely be given.
     """
     name = verdict.case.name
     if verdict.outcome is Outcome.MISSING or not is_case(name):
@@ -163,7 +165,21 @@ def command_words(report: Report, verdict: Verdict, *, shared: bool = False) -> 
     slowdown = report.sides.get("contender", {}).get("slowdown")
     if spec and isinstance(slowdown, (int, float)) and slowdown > 0:
         words += ["--inject-slowdown", f"{slowdown:g}"]
-    return "pytest", "--benchmark", *words, name
+    options = _own_options(report)
+    if options and (shared or not all(map(_PLAIN_OPTION.fullmatch, options))):
+        return ()
+    return "pytest", "--benchmark", *words, *options, name
+
+
+_PLAIN_OPTION = re.compile(r"--[a-z][a-z0-9-]*(=[\w.,:/+-]*)?", re.ASCII)
+"""An option that can be told from the recorded value: a list cannot."""
+
+
+def _own_options(report: Report) -> list[str]:
+    """Return the options of the project's conftest.py files with which the cases were measured."""
+    settings = report.sides.get("contender", {}).get("settings", {})
+    own = {name.removeprefix(OPTION): value for name, value in sorted(settings.items()) if name.startswith(OPTION)}
+    return [f"--{name.replace('_', '-')}{'' if value == 'True' else f'={value}'}" for name, value in own.items()]
 
 
 # Sort the verdicts of a report into what a reader must know, in the order in which terminal, HTML and Markdown show it
