@@ -8,7 +8,6 @@ import pytest
 from tfbench.doctor.checks import CHECKS, GpuCheck, examine, is_fit, worst_first
 from tfbench.doctor.machine import (
     Bytecode,
-    Cgroup,
     Finding,
     Gpu,
     Gpus,
@@ -18,6 +17,7 @@ from tfbench.doctor.machine import (
     ObservationWindow,
     State,
 )
+from tfbench.facts import Cgroup
 from tfbench.model import Run
 from tfbench.policy import preset
 

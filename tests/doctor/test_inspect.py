@@ -7,8 +7,10 @@ import sys
 
 import pytest
 
+from tfbench import facts
 from tfbench.doctor import machine
 from tfbench.doctor.machine import Counters, processors
+from tfbench.race.lanes import available_memory
 
 STAT = "cpu  1 0 1 90 0 0 0 8 0 0\ncpu1 100 0 10 800 5 0 0 {steal} 0 0\nprocs_running {running}\n"
 
@@ -92,9 +94,13 @@ def test_the_tightest_limit_of_cgroups_version_two_holds(root):
             "sys/fs/cgroup/a/cpu.stat": "throttled_usec 500000\n",
         }
     )
-    limits = machine.read_limits(two)
+    limits = facts.read_limits(two)
     assert (limits.quota, limits.memory_left) == (1.5, 500000)
-    assert machine.throttled_seconds(two) == 0.5
+    assert facts.throttled_seconds(two) == 0.5
+    root({"proc/meminfo": "MemAvailable: 64000000 kB\n"})
+    assert available_memory(two) == 500000
+    root({"proc/meminfo": "MemAvailable: 100 kB\n"})
+    assert available_memory(two) == 102400
 
 
 def test_limits_of_cgroups_version_one_are_read(root):
@@ -107,9 +113,9 @@ def test_limits_of_cgroups_version_one_are_read(root):
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
         }
     )
-    limits = machine.read_limits(one)
+    limits = facts.read_limits(one)
     assert (limits.quota, limits.memory_left) == (0.5, None)
-    assert machine.throttled_seconds(one) == 2.0
+    assert facts.throttled_seconds(one) == 2.0
 
 
 def test_bytecode_counts_only_if_python_would_use_it(tmp_path, monkeypatch):

@@ -218,7 +218,7 @@ def _determinism(arguments: argparse.Namespace, policy: Policy, console: Screen)
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
         exactness = calibration.examine(
-            collected.root, collected.suite, cases, number, policy, worker_processors(None),
+            collected.root, collected.suite, cases, number, policy, worker_processors(arguments.cpus),
             lambda case, done: bar.update(task, description=f"launch {done}, {case.short_name}"),
         )  # fmt: skip
     for line in calibration.exactness(exactness, number):

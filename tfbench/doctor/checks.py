@@ -16,8 +16,9 @@ from typing import TypeVar
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.doctor.machine import GIB, MPS, Cgroup, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
+from tfbench.doctor.machine import GIB, MPS, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
 from tfbench.errors import BenchmarkError, LaunchDisturbed, TfbenchError
+from tfbench.facts import Cgroup
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Identity, hardware_reasons
 from tfbench.model import TIME, Case, Outcome, Plan, Run

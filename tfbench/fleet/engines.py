@@ -193,6 +193,7 @@ class SlurmEngine:
         if earlier := self._earlier():
             with suppress(EngineError):  # none of them is left
                 _run("scancel", *earlier)
+            (self._folder / "arrays.txt").unlink()  # in time, Slurm gives their numbers to other jobs
 
     def _of_class(self) -> set[str]:
         rows = [line.split("|") for line in _run("sinfo", "-h", "-N", "-o", "%N|%f").splitlines() if "|" in line]

@@ -188,7 +188,8 @@ class Display:
         self._is_terminal = bool(reporter and reporter.isatty)
         self._logged = set[str]()
         self._live: Live | None = None
-        self._began = time.monotonic()
+        self._began: tuple[float, int] | None = None
+        """Time of the first progress, and the cases that were done by then, such as those of an interrupted run."""
 
     def __call__(self, progress: RunProgress) -> None:
         if self._file is None:
@@ -240,9 +241,11 @@ class Display:
         return line
 
     def _left(self, progress: RunProgress) -> str:
-        if not progress.done:
+        now = time.monotonic()
+        began, before = self._began = self._began or (now, progress.done)
+        if progress.done == before:
             return ""
-        seconds = (time.monotonic() - self._began) / progress.done * (progress.total - progress.done)
+        seconds = (now - began) / (progress.done - before) * (progress.total - progress.done)
         return f", {seconds / 60:.0f} min left" if seconds >= 90 else f", {seconds:.0f} s left"
 
 

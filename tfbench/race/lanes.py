@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from platformdirs import user_cache_path
 
 from tfbench.errors import UsageError
-from tfbench.facts import machine, read_proc
+from tfbench.facts import machine, number, read_limits, read_proc
 from tfbench.fs import write_whole
 from tfbench.model import JSON
 from tfbench.policy import Policy
@@ -48,14 +48,10 @@ def topology(numbers: Collection[int], system: Path = _SYSTEM) -> list[Processor
 
 
 def _processor(number: int, folder: Path) -> Processor:
-    def line(path: Path) -> str:
-        try:
-            return path.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            return ""
-
-    levels = {line(index / "level"): line(index / "shared_cpu_list") for index in folder.glob("cache/index[0-9]*")}
-    core = line(folder / "topology" / "thread_siblings_list") or str(number)
+    levels = {
+        read_proc(index / "level"): read_proc(index / "shared_cpu_list") for index in folder.glob("cache/index[0-9]*")
+    }
+    core = read_proc(folder / "topology" / "thread_siblings_list") or str(number)
     return Processor(number, core, levels.get(max(levels, default=""), ""))
 
 
@@ -151,13 +147,11 @@ def measured(whole: Processors) -> int | None:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the bytes that new processes can have, within the limit of this process' control group."""
-    lines = dict(line.split(":", 1) for line in read_proc(root / "proc/meminfo").splitlines() if ":" in line)
-    free = [int(lines.get("MemAvailable", "0").split()[0]) << 10]
-    limit, used = (read_proc(root / f"sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
-    if limit.isdecimal() and used.isdecimal():
-        free.append(max(0, int(limit) - int(used)))
-    return min(free)
+    """Return the bytes that new processes can have, within the limits of this process' control groups."""
+    limits = read_limits(root)
+    left = limits.memory_left if limits else None
+    free = (number(root / "proc/meminfo", "MemAvailable") or 0) << 10
+    return free if left is None else max(0, min(free, left))
 
 
 def choose(text: str, whole: Processors, cpus: str | None, policy: Policy) -> tuple[tuple[Processors, ...], str]:

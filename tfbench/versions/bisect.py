@@ -366,7 +366,7 @@ def policy_of(chosen: Policy, metric: str, effect: float | None) -> Policy:
     """Return a policy with the smallest slowdown of the bisected metric that counts.
 
     Raises:
-        UsageError: There is no such metric, or any difference of it counts.
+        UsageError: There is no such metric, any difference of it counts, or the slowdown is out of range.
     """
     if metric not in (*RACED, *COUNTED):
         raise UsageError(f"--metric {metric!r}: there are {', '.join((*RACED, *COUNTED))}")
@@ -374,11 +374,12 @@ def policy_of(chosen: Policy, metric: str, effect: float | None) -> Policy:
         return chosen
     if metric in COUNTED:
         raise UsageError(f"--min-slowdown: {metric} is counted, so any difference counts; leave the option out")
+    slower = chosen.with_slowdown(effect)
     if metric == FIRST_CALL:
         return replace(chosen, first_call_effect=effect, first_call_tolerance=2 * effect)
     if metric == PEAK_HOST_MEMORY:
         return replace(chosen, memory_tolerance=effect)
-    return chosen.with_slowdown(effect)
+    return slower
 
 
 # Report where cases became slower: text for the terminal, JSON for programs
