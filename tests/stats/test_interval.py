@@ -372,6 +372,39 @@ def test_an_outlier_is_limited_by_its_own_error():
     assert stretch == pytest.approx(moved)
 
 
+SHIFTING = [
+    (0.046, 0.094), (0.519, 0.005), (-0.403, 0.338), (-0.317, 0.516), (-0.302, 0.061), (-0.388, 0.057), (0.57, 0.011),
+    (0.017, 0.16),
+]  # fmt: skip
+"""Log-ratios of real launches and their errors: a step in a thread, whose blocks have one call or eighty-six."""
+
+
+def test_launches_that_hold_most_of_the_weight_are_no_outliers():
+    for launches in (SHIFTING, [(0.0, 0.3), (0.02, 0.3), (-0.02, 0.3), (0.01, 0.3), (-0.01, 0.3), (0.5, 0.01)]):
+        effects = [Effect(value, pair % 2, error) for pair, (value, error) in enumerate(launches)]
+        found = interval(effects, 0.03, POLICY, shared_zygote=False)
+        values = [value for value, _ in launches]
+        assert min(values) < math.log(found.center) < max(values)
+        assert found.high / found.low > 1.2
+
+
+def test_one_exact_launch_among_inexact_ones_does_not_mislead():
+    """Five launches have errors of 5%, and one of 0.3%."""
+    rng, centers, missed = np.random.default_rng(0), [], 0
+    errors = np.array([0.05] * 5 + [0.003])
+    for _ in range(300):
+        values = rng.normal(0, np.hypot(POLICY.launch_deviation, errors))
+        effects = [
+            Effect(value, pair % 2, error) for pair, (value, error) in enumerate(zip(values, errors, strict=True))
+        ]
+        found = interval(effects, 0.01, POLICY, shared_zygote=False)
+        centers.append(abs(math.log(found.center)))
+        missed += not found.low <= 1 <= found.high
+    print(f"missed {missed} of 300, farthest centre {max(centers):.1%}")
+    assert missed <= 3
+    assert max(centers) < 0.05
+
+
 def test_the_error_of_a_launch_is_that_of_its_median():
     rng = np.random.default_rng(6)
     baseline, contender = np.exp(rng.normal(0, 0.1, (2, 100)))

@@ -236,8 +236,8 @@ def huber_pseudovalues(effects: Floats, expected: float, clip: float, weight: Fl
     distances are then stretched by the weight of all launches / of those left in place. The results are the pseudo-values
     of Huber's M-estimate of location, one step from the median (Bickel 1975, J. Am. Stat. Assoc. 70).
     Their mean and spread are its value and error. The deviation is the larger of ``expected`` and the
-    scaled median absolute deviation. If more than a third of the launches are outliers, or the race has
-    fewer than five launches, outliers cannot be identified. Such a race is unchanged, and its interval wide.
+    scaled median absolute deviation. If more than a third of the launches or of their weight are outliers, or the race
+    has fewer than five launches, outliers cannot be identified. Such a race is unchanged, and its interval wide.
 
     ``effects`` has the shape (races, launches), and ``expected`` is the prior deviation of a launch, as a log-ratio.
     ``weight`` of a launch is the inverse of its relative variance, shape (launches,). They are all alike by default.
@@ -251,10 +251,11 @@ def huber_pseudovalues(effects: Floats, expected: float, clip: float, weight: Fl
     spread = _NORMAL_MAD * np.median(np.abs(away), axis=1, keepdims=True)
     limit = clip * np.maximum(expected, spread)
     far = np.abs(away) > limit
-    stretch = weight.sum() / np.where(far, 0, weight).sum(axis=1, keepdims=True)
+    number, in_place = far.sum(axis=1, keepdims=True), np.where(far, 0, weight).sum(axis=1, keepdims=True)
+    few = (number > 0) & (3 * number <= launches) & (3 * in_place >= (2 - 1e-9) * weight.sum())
+    stretch = weight.sum() / np.where(few, in_place, weight.sum())
     moved = middle + np.clip(away, -limit, limit) / np.sqrt(weight) * stretch
-    number = far.sum(axis=1, keepdims=True)
-    corrected: Floats = np.where((number > 0) & (3 * number <= launches), moved, effects)
+    corrected: Floats = np.where(few, moved, effects)
     return corrected
 
 
