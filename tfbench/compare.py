@@ -107,7 +107,7 @@ def read(path: Path) -> ResultFile:
 
 def content_of(path: Path) -> dict[str, Any]:
     """Parse a result file. Raises `ReportError` if it cannot be read, or is not a JSON object."""
-    text = read_text(path).removeprefix("\ufeff")  # the byte-order mark that editors on Windows write
+    text = read_text(path)
     content = json_format.load(text, str(path), constants=is_result(text))
     if not isinstance(content, dict):
         raise ReportError(f"{brief(path)} is not a result file: expected a JSON object, found {type(content).__name__}")
@@ -158,20 +158,22 @@ def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
 def _of_plain(path: str, content: JSON) -> ResultFile:
     times_by_name: dict[str, Timing] = {}
     occurrences: Counter[str] = Counter()
+    left_out: list[str] = []
     for row in a_list(content["benchmarks"], "benchmarks"):
         name, stats = a_text(an_object(row, "a benchmark")["fullname"], "fullname"), an_object(row["stats"], "stats")
         raw = a_list(stats.get("data") or [], "data")
         try:
             middle, *seconds = times([stats["median"], *raw], name)
         except ValueError:
-            raise ValueError(f"{brief(name)} has a time that is not a positive number") from None
+            left_out.append(f"{brief(name)} has a time that is not a positive number")
+            continue
         again = occurrences[name]
         occurrences[name] += 1
         times_by_name[f"{name} (again {again})" if again else name] = Timing(
             middle, (tuple(seconds),) if seconds else ()
         )
     if not times_by_name:
-        raise ValueError("it has no benchmarks")
+        raise ValueError(some(left_out, 1) or "it has no benchmarks")
     info = an_object(content["machine_info"], "machine_info")
     cpu = an_object(info.get("cpu") or {}, "cpu")
     machine = {
@@ -182,7 +184,8 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
     }
     kind = f"pytest-benchmark, {RAW if any(timing.launches for timing in times_by_name.values()) else STATISTICS}"
     saved = a_text(content.get("datetime", ""), "datetime")
-    return ResultFile(path, kind, saved, times_by_name, _machine(machine, info.get("python_version", "")))
+    of_machine = _machine(machine, info.get("python_version", ""))
+    return ResultFile(path, kind, saved, times_by_name, of_machine, left_out=left_out)
 
 
 def _of_asv(path: str, content: JSON) -> ResultFile:

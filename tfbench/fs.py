@@ -210,7 +210,9 @@ def read_text(path: Path) -> str:
             content = read_at_most(file, LARGEST + 1)
         if len(content) > LARGEST:
             raise ReportError(f"{brief(path)} is larger than {LARGEST >> 20} MiB")
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")  # with the byte-order mark that editors on Windows write, or without
+    except UnicodeDecodeError:
+        raise ReportError(f"{brief(path)} is not UTF-8 text") from None
     except (OSError, ValueError) as error:  # a path with a null character is a ValueError
         raise ReportError(f"{brief(path)} cannot be read: {brief(getattr(error, 'strerror', None) or error)}") from None
 

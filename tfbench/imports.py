@@ -18,13 +18,17 @@ PACKAGE = os.path.dirname(os.path.realpath(__file__))
 """tfbench measures both sides with the same code, even if it lies in the working tree."""
 
 
+_STRICT = f"{os.sep}__editable__."
+
+
 def redirect_imports(there: str, here: str) -> None:
     """Make imports from ``there``, the working tree, read ``here`` instead.
 
     Handles the editable installations of setuptools: entries of the path, and finders with a ``MAPPING`` from packages
     to folders. `leaked_packages` finds the others.
     """
-    sys.path[:] = [_moved(entry, there, here) for entry in sys.path]
+    # A strict editable installation has links to the working tree, which `leaked_packages` follows.
+    sys.path[:] = [entry if _STRICT in entry else _moved(entry, there, here) for entry in sys.path]
     for finder in sys.meta_path:
         mapping = getattr(sys.modules.get(getattr(finder, "__module__", "")), "MAPPING", None)
         if isinstance(mapping, dict):
@@ -32,16 +36,21 @@ def redirect_imports(there: str, here: str) -> None:
     sys.path_importer_cache.clear()
 
 
-def leaked_packages(there: str, here: str) -> list[str]:
+def leaked_packages(there: str, here: str, root: str) -> list[str]:
     """Return packages that were imported from the working tree nevertheless, without tfbench and installed ones.
 
-    A package that was installed from the working tree as a copy (``pip install .``) is one of them: both sides would
-    import that copy.
+    An installed package that the working tree has as well is one of them, such as after ``pip install .`` or from a wheel:
+    both sides would import that copy.
+
+    Args:
+        root: pytest's root below ``here``.
     """
-    leaks, copies = set(), _copies(there)
+    leaks, copies, places = set(), _copies(there), _places(there, here, root)
     for name, file in module_files():
         package = name.partition(".")[0]
-        leaked = _moved(file, there, here) != file or (package in copies and is_installed(file))
+        leaked = _moved(file, there, here) != file
+        if not leaked and package != OWN and is_installed(file):
+            leaked = package in copies or (name == package and any(_has(place, package) for place in places))
         # pytest makes a module of each folder above a conftest.py that lies outside of its root.
         if leaked and not is_below(os.path.realpath(file), PACKAGE) and not os.path.isdir(file):
             leaks.add(package)
@@ -74,6 +83,21 @@ def _copies(there: str) -> set[str]:
         if origin and copied and is_below(folder, there):
             copies |= {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
     return copies - {OWN}
+
+
+def _places(there: str, here: str, root: str) -> list[str]:
+    """Return the folders of a tree that its packages may lie in: pytest's root and those above it, each with its ``src``."""
+    folders = [there]
+    if is_below(root, here):
+        for name in os.path.relpath(root, here).split(os.sep):
+            folders.append(os.path.join(folders[-1], name))
+    return [place for folder in folders for place in (folder, os.path.join(folder, "src"))]
+
+
+def _has(place: str, package: str) -> bool:
+    return os.path.isfile(os.path.join(place, package, "__init__.py")) or os.path.isfile(
+        os.path.join(place, f"{package}.py")
+    )
 
 
 def _moved(path: str, there: str, here: str) -> str:

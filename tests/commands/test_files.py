@@ -197,7 +197,9 @@ def test_a_missing_baseline_is_reported_before_a_missing_reason(project, capsys)
     assert "no baseline named 'nope'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("content", "kind"), [({"tfbench": {}}, "a baseline"), ({}, "a file of pytest-benchmark")])
+@pytest.mark.parametrize(
+    ("content", "kind"), [({"tfbench": {}}, "a baseline"), ({"machine_info": {}}, "a file of pytest-benchmark")]
+)
 def test_a_gate_names_a_file_that_is_no_report(tmp_path, capsys, content, kind):
     (tmp_path / "first.json").write_text(json.dumps({"benchmarks": [], **content}))
     assert cli.main(["gate", str(tmp_path / "first.json")]) == 5

@@ -110,3 +110,11 @@ def test_an_impossible_time_is_refused(plain):
     broken["benchmarks"][0]["stats"]["data"][0] = -1
     with pytest.raises(ReportError, match="a time that is not a positive number"):
         of_content("x.json", broken)
+
+
+def test_a_benchmark_with_an_impossible_time_is_left_out(plain):
+    mixed = json.loads(json.dumps(plain[0]))
+    mixed["benchmarks"].append({"fullname": "t.py::coarse", "stats": {"median": 0.0}})
+    found = of_content("x.json", mixed)
+    assert "t.py::coarse" not in found.times
+    assert found.left_out == ["t.py::coarse has a time that is not a positive number"]

@@ -233,7 +233,7 @@ def test_a_misspelt_fixture_is_an_error_and_a_plain_test_is_named(project):
     done = project.run("--against", "self")
     assert done.code == 1
     assert "fixture 'benhc' not found" in done.output
-    assert "left out, because they do not use the fixture bench or benchmark: test_plain" in done.output
+    assert "left out, because they do not name the fixture bench or benchmark: test_plain" in done.output
     assert done.outcomes() == {"test_good": "unchanged", "test_typo": "error"}
     assert gate(project)[0] == 5
 

@@ -32,9 +32,10 @@ def trees(tmp_path, monkeypatch):
 def test_entries_of_the_path_are_redirected_and_installed_ones_stay(trees):
     there, here = trees
     installed = f"{there}/.venv/lib/python3.11/site-packages"
-    sys.path[:0] = [f"{there}/src", installed, f"{here}/src", "/elsewhere"]
+    links = f"{there}/build/__editable__.mine-1-py3-none-any"
+    sys.path[:0] = [f"{there}/src", installed, f"{here}/src", "/elsewhere", links]
     redirect_imports(there, here)
-    assert sys.path[:4] == [f"{here}/src", installed, f"{here}/src", "/elsewhere"]
+    assert sys.path[:5] == [f"{here}/src", installed, f"{here}/src", "/elsewhere", links]
 
 
 def test_finders_of_editable_installations_are_redirected(trees, monkeypatch):
@@ -56,7 +57,7 @@ def test_packages_that_still_come_from_the_working_tree_are_named(trees, monkeyp
         module = types.ModuleType(name)
         module.__file__ = file
         monkeypatch.setitem(sys.modules, name, module)
-    assert leaked_packages(there, here) == ["ours"]
+    assert leaked_packages(there, here, f"{here}/packages/one") == ["ours"]
 
 
 def test_a_folder_is_no_import(trees, monkeypatch):
@@ -64,7 +65,7 @@ def test_a_folder_is_no_import(trees, monkeypatch):
     parent = types.ModuleType("above")  # as pytest makes one for a folder above a conftest.py
     parent.__file__ = there
     monkeypatch.setitem(sys.modules, "above", parent)
-    assert leaked_packages(there, here) == []
+    assert leaked_packages(there, here, f"{here}/packages/one") == []
 
 
 @pytest.mark.parametrize(("info", "leaks"), [({}, ["copied"]), ({"editable": True}, [])])
@@ -82,9 +83,32 @@ def test_a_copy_that_pip_installed_from_the_working_tree_leaks(trees, monkeypatc
     module = types.ModuleType("copied")
     module.__file__ = str(site / "copied/__init__.py")
     monkeypatch.setitem(sys.modules, "copied", module)
-    assert leaked_packages(there, here) == leaks
+    assert leaked_packages(there, here, f"{here}/packages/one") == leaks
     module.__file__ = f"{here}/copied/__init__.py"
-    assert leaked_packages(there, here) == []
+    assert leaked_packages(there, here, f"{here}/packages/one") == []
+
+
+@pytest.mark.parametrize(
+    ("file", "leaks"),
+    [
+        ("copied/__init__.py", True),
+        ("copied.py", True),
+        ("src/copied/__init__.py", True),
+        ("packages/one/src/copied/__init__.py", True),
+        ("other/copied/__init__.py", False),
+        ("data/copied/notes.txt", False),
+    ],
+)
+def test_a_package_that_the_working_tree_has_must_not_be_an_installed_one(
+    trees, monkeypatch, tmp_path_factory, file, leaks
+):
+    there, here = trees
+    Path(there, file).parent.mkdir(parents=True, exist_ok=True)
+    Path(there, file).touch()
+    module = types.ModuleType("copied")
+    module.__file__ = str(tmp_path_factory.mktemp("environment") / "site-packages" / "copied" / "__init__.py")
+    monkeypatch.setitem(sys.modules, "copied", module)
+    assert leaked_packages(there, here, f"{here}/packages/one") == (["copied"] if leaks else [])
 
 
 def test_the_search_for_leaked_packages_loads_no_lazy_module(trees, monkeypatch):
@@ -93,7 +117,7 @@ def test_the_search_for_leaked_packages_loads_no_lazy_module(trees, monkeypatch)
             raise AssertionError(f"{name} was read")
 
     monkeypatch.setitem(sys.modules, "lazy_one", Lazy("lazy_one"))
-    assert "lazy_one" not in leaked_packages(*trees)
+    assert "lazy_one" not in leaked_packages(*trees, trees[1])
 
 
 def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
@@ -101,7 +125,7 @@ def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
     main = types.ModuleType("__mp_main__")
     main.__file__ = f"{root}/tfbench/worker/__main__.py"
     monkeypatch.setitem(sys.modules, "__mp_main__", main)
-    found = leaked_packages(root, trees[1])
+    found = leaked_packages(root, trees[1], trees[1])
     assert not {"tfbench", "__mp_main__"} & set(found)
     assert "tests" in found  # this module is in that package
 

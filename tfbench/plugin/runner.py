@@ -484,7 +484,7 @@ class Runner:
                 "pytest-benchmark's own numbers are not kept in the history; add --against or --baseline"
             )
         if unused:
-            self._notes.append(f"left out, because they do not use the fixture bench or benchmark: {some(unused, 3)}")
+            self._notes.append(f"left out, because they do not name the fixture bench or benchmark: {some(unused, 3)}")
         if not only_lists(self._config):
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
             self._session = Session.assemble(self._request(), list(self.cases.values()), self._display)

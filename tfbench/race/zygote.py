@@ -420,9 +420,9 @@ class Zygote(_Forker):
         if self.ancestor.imports_tensorflow and answer.offenders:
             reason = f"{Path(answer.offenders[0]).name} runs a TensorFlow op while it is imported"
             answer = replace(answer, needs_own_import=reason)
-        if answer.leaked_packages:
+        if answer.leaked_packages and not answer.needs_own_import:
             raise SideError(
-                f"{name}: {', '.join(answer.leaked_packages)} would come from the working tree and not from "
+                f"{name}: {', '.join(answer.leaked_packages)} would come from the working tree or an installed copy and not from "
                 f"{self.side.spec}, so both sides would be the same; uninstall it, and name its folder in pytest's option pythonpath"
             )
         self.collected = answer

@@ -106,7 +106,7 @@ def report_of(content: Any, name: str) -> Report:
     Raises:
         ReportError: The content violates the schema.
     """
-    if isinstance(content, dict) and "schema" not in content and "benchmarks" in content:
+    if isinstance(content, dict) and "schema" not in content and content.keys() & {"tfbench", "machine_info"}:
         kind = "a baseline" if "tfbench" in content else "a file of pytest-benchmark"
         raise ReportError(
             f"{brief(name)} is {kind}, not a report: write one with pytest --benchmark --report-json PATH"

@@ -356,7 +356,7 @@ class Zygote:
                 spawns=spawns,
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
                 # arenas, which launches of this zygote then need not allocate.
-                leaked_packages=tuple(leaked_packages(*redirect)),
+                leaked_packages=tuple(leaked_packages(*redirect, self.start.root)),
                 needs_own_import=self.inheritance.conflict() if self.inheritance else "",
             )
         )
