@@ -363,14 +363,17 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
 
 def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
     part = f"shard {report.shard['index']} of {report.shard['of']}: " if report.shard else ""
-    return f"{part}{ruling.result}: {'; '.join(filter(None, (_failures(ruling), counted(counts) or 'no cases')))}"
-
-
-def _failures(ruling: Ruling) -> str:
-    """Count what fails the run where no time does, such as ``1 contract broken``."""
     failing = [verdict for verdict in ruling.verdicts if fails(verdict)]
-    if any(verdict.metric == TIME for verdict in failing):
-        return ""
+    slow = {verdict.case.name for verdict in failing if verdict.metric == TIME}
+    others = [verdict for verdict in failing if verdict.case.name not in slow]
+    more = len({verdict.case.name for verdict in others}) if slow else 0
+    also = f"{more} more failed by other metrics" if more else ""
+    words = filter(None, ("" if slow else _kinds(others), counted(counts) or "no cases", also))
+    return f"{part}{ruling.result}: {'; '.join(words)}"
+
+
+def _kinds(failing: Sequence[Verdict]) -> str:
+    """Count what fails the run where no time does, such as ``1 contract broken``."""
     kinds = Counter(
         f"{'contract' if verdict.metric.startswith(CONTRACT) else verdict.metric} "
         f"{'broken' if verdict.reason.code == ReasonCode.CONTRACT_BROKEN else verdict.outcome}"
