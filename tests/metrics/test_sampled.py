@@ -162,7 +162,7 @@ def test_a_first_call_is_decided_by_the_policys_thresholds_of_first_calls():
     effects = [Effect(math.log(new["first_call"] / old["first_call"]), pair)
                for old, new, pair in zip(before, now, (0, 1, 1), strict=True)]  # fmt: skip
     plain = decide(effects, 3, POLICY, cases=7, shared_zygote=False, final=True, thresholds=POLICY.first_call)
-    parts = "; trace 20 ms before, 45 ms now, compile 300 ms before, 0 ms now, execute 0 ms before, 0 ms now"
+    parts = "; trace 20 ms before, 45 ms now, compilation and other work done once 300 ms before, 0 ms now, execute 0 ms before, 0 ms now"
     reason = Reason(plain.reason.code, plain.reason.message + parts)
     assert first_call(before, now, (0, 1, 1), POLICY, 7) == replace(plain, reason=reason)
     assert first_call([{"first_call": 1.0}] * 3, firsts(1.0, 1.0, 1.0), (0, 1, 2), POLICY, 7).outcome

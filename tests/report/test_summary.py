@@ -169,6 +169,8 @@ def test_the_command_has_the_options_of_the_project():
 def test_the_headline_counts_cases_that_fail_by_another_metric_only():
     rows = [verdict("a", Outcome.REGRESSED, 2.0), verdict("b", Outcome.UNCHANGED, 1.0)]
     also = [replace(rows[0], metric="parity"), replace(rows[1], metric="parity", outcome=Outcome.REGRESSED)]
-    assert summarize(made(*rows, *also)).headline == "regressed: 1 regressed, 1 unchanged; 1 more failed by other metrics"
+    assert (
+        summarize(made(*rows, *also)).headline == "regressed: 1 regressed, 1 unchanged; 1 more failed by other metrics"
+    )
     assert summarize(made(*rows, also[0])).headline == "regressed: 1 regressed, 1 unchanged"
     assert summarize(made(rows[1], also[1])).headline == "regressed: 1 parity regressed; 1 unchanged"

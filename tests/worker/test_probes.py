@@ -242,6 +242,37 @@ def test_xla_knows_the_flags_of_a_gpu(tmp_path):
     assert done.stdout == "1\n", done.stderr[-2000:]
 
 
+COUNTED = """
+import tensorflow as tf
+from tfbench.worker.tf_runtime import MetricUnavailable
+from tfbench.worker import tf_runtime
+
+product = tf.function(lambda x: tf.matmul(x, x))
+steps = [
+    product,
+    tf.function(lambda x: product(x) + product(x)),
+    tf.function(lambda x: tf.map_fn(lambda row: row * 2.0, x)),
+    tf.function(lambda x: tf.switch_case(tf.constant(0), [lambda: x, lambda: x * 2.0])),
+    tf.function(lambda x: tf.data.Dataset.from_tensors(x).reduce(x, lambda old, new: old + new) * 3.0),
+]
+for step in steps:
+    try:
+        print(tf_runtime.flops(step.get_concrete_function(tf.ones([64, 64])).graph))
+    except MetricUnavailable as error:
+        print(error)
+"""
+
+
+@pytest.mark.tensorflow
+def test_operations_of_called_functions_count_and_those_of_loops_are_unknown():
+    done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, timeout=300, check=False)
+    *numbers, loop, branch, pipeline = done.stdout.splitlines()
+    assert list(map(int, numbers)) == [2 * 64**3, 4 * 64**3 + 64**2], done.stderr[-2000:]
+    assert loop == "the step has a loop or a branch (StatelessWhile), which TensorFlow does not count"
+    assert "StatelessCase" in branch
+    assert int(pipeline) == 64**2
+
+
 def test_probes_report_that_tensorflow_is_missing(monkeypatch):
     monkeypatch.setattr(tf_runtime, "tensorflow", lambda: None)
     with pytest.raises(MetricUnavailable, match="does not use TensorFlow"):

@@ -83,11 +83,14 @@ def _cycles(time: float, cycles: float) -> str:
 
 
 def _first_call_parts(**parts: Sequence[float]) -> str:
-    if not any(parts.get("trace", ())):  # nothing shows that the rest is compilation
-        parts = {
-            "work done once" if part == "compile" else part: both for part, both in parts.items() if part != "trace"
-        }
-    shown = ((part, *(f"{1e3 * seconds:.0f} ms" for seconds in both)) for part, both in parts.items())
+    traced = any(parts.get("trace", ()))
+    # Without a trace, nothing shows that the rest is compilation.
+    words = {"compile": "compilation and other work done once" if traced else "work done once"}
+    shown = (
+        (words.get(part, part), *(f"{1e3 * seconds:.0f} ms" for seconds in both))
+        for part, both in parts.items()
+        if traced or part != "trace"
+    )
     return ", ".join(f"{part} {before} before, {now} now" for part, before, now in shown)
 
 

@@ -196,8 +196,30 @@ def on_trace(callback: Traced) -> Callable[[], None]:
     return partial(setattr, func_graph, "func_graph_from_py_func", traced)
 
 
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_PIPELINE = ("Dataset", "Iterator")
+
+
 def flops(graph: Any) -> int:
-    """Return the floating-point operations of a graph, from TensorFlow's statistics of its ops."""
+    """Return the floating-point operations of a graph and of the functions that it calls, from TensorFlow's statistics of ops.
+
+    Input pipelines count as 0.
+
+    Raises:
+        MetricUnavailable: The graph has a loop or a branch. How often those run is not in it.
+    """
+    total = _own_flops(graph)
+    for op in graph.get_operations():
+        functions = (function for value in op.node_def.attr.values() for function in (value.func, *value.list.func))
+        called = [function.name for function in functions if function.name]
+        if op.type in _CALLS:
+            total += sum(flops(graph._get_function(name).graph) for name in called)
+        elif (called or op.type == "Enter") and not any(part in op.type for part in _PIPELINE):
+            raise MetricUnavailable(f"the step has a loop or a branch ({op.type}), which TensorFlow does not count")
+    return total
+
+
+def _own_flops(graph: Any) -> int:
     profiler = required().compat.v1.profiler
     builder = profiler.ProfileOptionBuilder
     options = builder(builder.float_operation()).with_empty_output().build()
