@@ -9,7 +9,7 @@ from tests.stats.recorded import recorded
 from tfbench.model import Effect
 from tfbench.policy import Policy
 from tfbench.stats.interval import median_error
-from tfbench.stats.rounds import best_rounds
+from tfbench.stats.rounds import best_rounds, shifts
 
 
 def launches(rng, between, within, rounds, count=3):
@@ -89,3 +89,26 @@ def test_recorded_launches_get_more_evidence_per_second(kind):
     print(kind, np.round(np.exp(np.mean(np.log(gains))), 3), np.round(np.quantile(gains, [0, 0.1, 0.5, 0.9, 1]), 2))
     assert np.exp(np.mean(np.log(gains))) > 1.07
     assert min(gains) > 0.7
+
+
+@pytest.mark.parametrize("kind", ["quiet", "busy"])
+def test_a_ratio_that_changes_within_launches_is_told_from_noise(kind):
+    """Half as slow again from three quarters of a launch on, against unchanged code."""
+    rng, counts, found, alarms = np.random.default_rng(5), 0, 0, 0
+    for ratios, *_ in recorded(kind):
+        for _ in range(20):
+            some = ratios[rng.permutation(len(ratios))[:3], :200]
+            later = some.copy()
+            later[:, 3 * some.shape[1] // 4 :] += math.log(1.5)
+            counts += 1
+            found += shifts(list(later), 0.02)
+            alarms += shifts(list(some), 0.02)
+    print(f"{kind}: found {found / counts:.0%}, false alarms {alarms / counts:.1%}")
+    assert found >= 0.98 * counts
+    assert alarms < 0.02 * counts
+
+
+def test_few_rounds_show_no_shift():
+    assert not shifts([np.arange(11.0)], 0.01)
+    assert not shifts([], 0.01)
+    assert shifts([np.repeat([0.0, 1.0], [20, 10])], 0.01)

@@ -41,7 +41,8 @@ from tfbench.race.launch import (
 )
 from tfbench.race.timer import Phase, Stopwatch
 from tfbench.stats.alpha_spending import policy_of
-from tfbench.stats.rounds import best_rounds, log_items_ratio
+from tfbench.stats.interval import log_ratios
+from tfbench.stats.rounds import best_rounds, log_items_ratio, shifts
 from tfbench.stats.verdict import (
     P90_ROUNDS,
     Decision,
@@ -448,8 +449,20 @@ class Race:
         least, most = self.policy.rounds_allocated
         if len(self.launches) < self.policy.looks[0]:
             least, most = max(least, min(1.0, self._rounds_wanted / plan.rounds)), 1.0
+        if any(map(self._shifts, self.undecided)):
+            least = max(least, max(rounds) / plan.rounds)
+            most = max(least, most)
         wanted = min(max(max(best, default=plan.rounds), least * plan.rounds), most * plan.rounds)
         return replace(plan, rounds=max(min(self.policy.rounds_min, plan.rounds), round(wanted)))
+
+    def _shifts(self, entrant: int) -> bool:
+        """Return whether launches show more of the difference the longer they last, so that none may be shorter."""
+        reference = self.reference
+        if reference is None:
+            return False
+        pairs = [(launch.runs[entrant], launch.runs[reference]) for launch in self.launches]
+        ratios = [log_ratios(theirs.seconds, mine.seconds) for mine, theirs in pairs if mine and theirs]
+        return shifts(ratios, self.thresholds(entrant).minimum_effect)
 
     def _look(self, limit: float) -> None:
         """Decide the open comparisons, finally if the race has taken ``limit`` seconds."""
