@@ -207,6 +207,12 @@ class LaunchBudgets:
     settle_seconds: float = 0.004
     """Time that a process which was warmed up on another processor runs the step where it races, to fill the caches
     there. A longer step hides the misses of its first turn."""
+    equal_calls_scatter: float = 2.0
+    """If launches differ by more than this factor of what is usual and what their rounds explain, both sides make equally many
+    calls before the rounds of later launches. Both then have the same batches in the same rounds, where batches differ in
+    size. Not from the first launch on, because on a busy machine one side catches up with 27 ms of calls in the median."""
+    equal_calls_seconds: float = 0.3
+    """Not if one side takes longer than this to catch up."""
     warmup_limit_seconds: float = 0.5
     """The race starts after this time even if the step is not steady."""
     warmup_steady: float = 0.02

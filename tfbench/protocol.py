@@ -252,8 +252,8 @@ class Settle(Message):
     """Move to other processors, where the rounds take place, and fill their caches."""
 
     cpus: tuple[int, ...]
-    seconds: float
-    """Time to run the step there."""
+    calls: int
+    """Calls of the step there."""
 
 
 @dataclass(frozen=True)
@@ -300,6 +300,8 @@ class Prepared(Preparing):
     """Whether threads of the process work on after a step has returned, or its waits go on."""
     waits: bool = False
     """Whether its waits go on, also in the turns of others."""
+    calls: int = 0
+    """Calls of the warm-up."""
 
 
 @dataclass(frozen=True)

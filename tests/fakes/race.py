@@ -87,6 +87,8 @@ class ScriptedLaunch:
         self.clocks: dict[int, tuple[float, ...]] = {}
         self.ahead: OpenLaunch | None = None
         """The launch that was to make its first calls at the same time."""
+        self.equal = False
+        """Whether both sides were to make equally many calls."""
 
     def _seconds(self, entrant: int) -> float:
         return self.launcher.scripts[entrant](self.number, self.pair, self.launcher.rng)
@@ -97,8 +99,9 @@ class ScriptedLaunch:
         brief: bool = False,
         together: bool = True,
         ahead: OpenLaunch | None = None,
+        equal: bool = False,
     ) -> dict[int, Prepared | Failure]:
-        self.ahead = ahead
+        self.ahead, self.equal = ahead, equal
         return {entrant: self._prepared(entrant, together) for entrant in entrants}
 
     def _prepared(self, entrant: int, together: bool) -> Prepared | Failure:

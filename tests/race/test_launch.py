@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.fakes.race import sides_of, variants_of
 from tfbench.model import Case
 from tfbench.policy import Policy
-from tfbench.race.launch import followers, make_plan, orders, starting_places, with_even_slices
+from tfbench.protocol import Prepared
+from tfbench.race.launch import followers, make_plan, orders, settling_calls, starting_places, with_even_slices
 from tfbench.worker.block import Block
 
 POLICY = Policy()
@@ -183,3 +184,20 @@ def test_of_two_entrants_each_starts_as_many_sliced_rounds_as_the_other():
     assert [one + other for one, other in zip(first, second, strict=True)] == [1] * 8
     assert sum(first) == sum(second) == 4
     assert starting_places([[2, 0, 1], [0, 1, 2], [1, 0, 2]], 2) == (0, 2, 2)
+
+
+def test_both_sides_have_made_equally_many_calls_before_the_rounds():
+    prepared = {0: Prepared(1e-4, {}, calls=300), 1: Prepared(1.1e-4, {}, calls=420)}
+    usual = settling_calls(prepared, POLICY, equal=False)
+    assert usual == {0: 40, 1: 36}
+    calls = settling_calls(prepared, POLICY, equal=True)
+    assert 300 + calls[0] == 420 + calls[1] == 456
+    assert settling_calls({0: prepared[0]}, POLICY, equal=True) == {0: 40}
+    assert settling_calls({}, POLICY, equal=True) == {}
+
+
+def test_a_side_that_would_take_long_to_catch_up_need_not():
+    prepared = {0: Prepared(1e-4, {}, calls=5000), 1: Prepared(2e-4, {}, untimed=1e-3, calls=10)}
+    assert (
+        settling_calls(prepared, POLICY, equal=True) == settling_calls(prepared, POLICY, equal=False) == {0: 40, 1: 3}
+    )

@@ -86,6 +86,20 @@ def test_the_launches_of_a_long_step_may_take_more_than_the_budget_of_seconds():
     assert race.limit == pytest.approx(4 * race.wall_seconds / len(race.launches))
 
 
+@pytest.mark.parametrize(("deviation", "equal"), [(0.2, True), (0.002, False)])
+def test_sides_whose_launches_scatter_make_equally_many_calls_from_then_on(deviation, equal):
+    _, launcher = raced(sides_of(CASE), [steady(1e-4, deviation), steady(1e-4, deviation)])
+    asked = [launch.equal for launch in launcher.launches]
+    assert asked[:2] == [False, False]  # one launch shows no scatter
+    assert any(asked) == equal
+
+
+def test_variants_need_no_equal_numbers_of_calls():
+    _, launcher = raced(variants_of("ref", "other"), [steady(1e-4, 0.2), steady(1e-4, 0.2)])
+    assert len(launcher.launches) > 2
+    assert not any(launch.equal for launch in launcher.launches)
+
+
 def test_launches_come_from_the_pairs_in_turn():
     race, launcher = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], pairs=range(4, 8))
     assert launcher.pairs[:5] == [4, 5, 6, 7, 4]

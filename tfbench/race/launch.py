@@ -54,6 +54,7 @@ class OpenLaunch(Protocol):
         brief: bool = False,
         together: bool = True,
         ahead: OpenLaunch | None = None,
+        equal: bool = False,
     ) -> dict[int, Prepared | Failure]:
         """Start and warm up the processes of these entrants, in this order.
 
@@ -63,6 +64,7 @@ class OpenLaunch(Protocol):
                 so report none.
             ahead: The next launch of the same entrants. It makes its first calls at the same time where two processors
                 are free for it, and then waits for its own ``prepare``.
+            equal: Have all make equally many calls, see `settling_calls`.
 
         Returns:
             What each is ready with, or why it broke or cannot run here. The others can go on then.
@@ -193,6 +195,21 @@ def make_plan(
 def _count(length: float, times: Sequence[float], policy: Policy) -> int:
     """Return the iterations that take about ``length`` on the fastest side, and no more than a few times that on any."""
     return max(1, min(round(length / min(times)), math.floor(policy.block_longest * length / max(times))))
+
+
+def settling_calls(prepared: Mapping[int, Prepared], policy: Policy, equal: bool) -> dict[int, int]:
+    """Return how often each entrant calls its step on the processors of the rounds, before these.
+
+    Args:
+        equal: Whether all shall have made equally many calls then, unless one takes too long to catch up. If a step takes
+            batches of different sizes in turn, both sides so have the same ones in the same round.
+    """
+    costs = {entrant: max(1e-9, result.iteration + (result.untimed or 0)) for entrant, result in prepared.items()}
+    usual = {entrant: round(policy.settle_seconds / cost) for entrant, cost in costs.items()}
+    most = max((result.calls + usual[entrant] for entrant, result in prepared.items()), default=0)
+    calls = {entrant: most - result.calls for entrant, result in prepared.items()}
+    catching_up = max((costs[entrant] * count for entrant, count in calls.items()), default=0.0)
+    return calls if equal and catching_up <= policy.equal_calls_seconds else usual
 
 
 def one_sample(entrants: Sequence[Entrant]) -> Plan:

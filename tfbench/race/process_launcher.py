@@ -30,6 +30,7 @@ from tfbench.race.launch import (
     alone,
     followers,
     planned_seconds,
+    settling_calls,
     starting_places,
     time_in_queue,
     without_first_call,
@@ -91,6 +92,7 @@ class ProcessLaunch:
         brief: bool = False,
         together: bool = True,
         ahead: OpenLaunch | None = None,
+        equal: bool = False,
     ) -> dict[int, Prepared | Failure]:
         warmup = self.policy.warmup(brief)
         two = self._are_two()
@@ -106,9 +108,10 @@ class ProcessLaunch:
                     ahead._begin(batch[::-1], warmup, self.places[1])
                     _call_first(self, ahead)
             results |= self._prepared(apart=two and not together)
-        if len(self.places) > 1 and not brief:
+        if (len(self.places) > 1 or equal) and not brief:
+            calls = settling_calls(self._ready, self.policy, equal)
             for entrant, process in list(self._running.items()):
-                process.ask(protocol.Settle(self.cpus, self.policy.settle_seconds))
+                process.ask(protocol.Settle(self.cpus, calls.get(entrant, 0)))
                 settled = self._reply(entrant, protocol.Settled, "while it was warmed up", self.policy.answer_seconds)
                 if not isinstance(settled, protocol.Settled):
                     results[entrant] = settled

@@ -42,7 +42,7 @@ from tfbench.race.launch import (
 from tfbench.race.timer import Phase, Stopwatch
 from tfbench.stats.alpha_spending import policy_of
 from tfbench.stats.interval import log_ratios
-from tfbench.stats.rounds import best_rounds, log_items_ratio, shifts
+from tfbench.stats.rounds import best_rounds, log_items_ratio, scatter, shifts
 from tfbench.stats.verdict import (
     P90_ROUNDS,
     Decision,
@@ -75,6 +75,7 @@ def run_launch(
     brief: bool = False,
     together: bool = True,
     ahead: OpenLaunch | None = None,
+    equal: bool = False,
 ) -> tuple[Launch | None, dict[int, Failure]]:
     """Race the active entrants once. If an entrant breaks during its set-up, the others go on.
 
@@ -85,6 +86,7 @@ def run_launch(
         brief: The launch is for the first call and the peak of memory, so it warms nothing up and has one round.
         together: Two sides make their first calls at once.
         ahead: The next launch, which may make its first calls at the same time.
+        equal: All make equally many calls before the rounds.
 
     Raises:
         LaunchDisturbed: The launch does not count.
@@ -96,7 +98,7 @@ def run_launch(
     try:
         with stopwatch.phase(Phase.PREPARING):
             order = rng.sample(list(active), len(active))
-            ready = opened.prepare(order, brief, together, ahead)
+            ready = opened.prepare(order, brief, together, ahead, equal)
         prepared = {entrant: result for entrant, result in ready.items() if isinstance(result, Prepared)}
         failures = {entrant: result for entrant, result in ready.items() if not isinstance(result, Prepared)}
         if len({bool(result.facts.get(ONCE)) for result in prepared.values()}) > 1:
@@ -318,7 +320,7 @@ class Race:
                 self._ahead = self._open() if together and not brief and self._another_follows else None
             launch, failures = run_launch(
                 self.entrants, active, opened, self.launcher.stopwatch, self._plan, self.clock, self.rng, self._least,
-                brief, together, self._ahead,
+                brief, together, self._ahead, self._scatters,
             )  # fmt: skip
         except LaunchDisturbed as error:
             self.disturbed.append(str(error))
@@ -454,6 +456,15 @@ class Race:
             most = max(least, most)
         wanted = min(max(max(best, default=plan.rounds), least * plan.rounds), most * plan.rounds)
         return replace(plan, rounds=max(min(self.policy.rounds_min, plan.rounds), round(wanted)))
+
+    @property
+    def _scatters(self) -> bool:
+        """Return whether the launches of two sides differ by much more than usual, and than their rounds explain."""
+        if len({entrant.case for entrant in self.entrants}) > 1:
+            return False
+        effects = [self.effects(entrant) for entrant in self.undecided]
+        usual = self.usual.launch_deviation
+        return any(len(some) > 1 and scatter(some, usual) > self.policy.equal_calls_scatter for some in effects)
 
     def _shifts(self, entrant: int) -> bool:
         """Return whether launches show more of the difference the longer they last, so that none may be shorter."""

@@ -191,6 +191,18 @@ def best_rounds(
     return math.sqrt(launch_seconds / round_seconds / apart) * of_round
 
 
+def scatter(launches: Sequence[Effect], usual: float) -> float:
+    """Return the deviation between launches, relative to that of unchanged code whose rounds have the same errors.
+
+    Args:
+        launches: Effects of at least two launches.
+        usual: Deviation between launches of the same code besides that error, as a log-ratio.
+    """
+    values = np.array([effect.value for effect in launches])
+    errors = np.array([effect.error for effect in launches])
+    return float(values.std(ddof=1) / math.sqrt(usual**2 + np.mean(errors**2)))
+
+
 _SURE = 3.0
 """Standard errors."""
 _FEW = 4

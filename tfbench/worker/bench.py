@@ -515,7 +515,17 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         # The median call may have lost its processor to others, and the mean includes waits of few calls.
         waiting = min(waiting, waited) if by_processor else None
         self.channel.send(
-            Prepared(iteration, self.facts, on_device, waiting, untimed, first, bool(ahead or paced), bool(paced))
+            Prepared(
+                iteration,
+                self.facts,
+                on_device,
+                waiting,
+                untimed,
+                first,
+                bool(ahead or paced),
+                bool(paced),
+                block.calls,
+            )
         )
         clock, failure = sm_clock() if on_device else (None, "")
         inbox, *outboxes = self.pipes
@@ -540,8 +550,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
             return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted, clocks, why)
 
-        cost = iteration + (untimed or 0)
-        self._take_turns(timed, lambda order: block(round(order.seconds / cost)))
+        self._take_turns(timed, lambda order: block(order.calls))
 
     def serve_reported(self, seconds: float) -> None:
         self.facts.update({REPORTED: True, ONCE: True})

@@ -71,6 +71,8 @@ class Block:
     """Called before and after the timed part, while the device is idle."""
     dispatched: list[int] = field(default_factory=list, init=False)
     """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
+    calls: int = field(default=0, init=False)
+    """Iterations of all blocks so far."""
     switches: list[tuple[int, int, int, int]] = field(default_factory=list, init=False)
     """For each block, how often the process gave up its processor, and how often it was taken from it; its processor time and
     its time in nanoseconds."""
@@ -84,11 +86,12 @@ class Block:
         timed block and are not counted. They are the slowdown of ``--inject-slowdown``. So does a ``pause`` in seconds.
         """
         call, clock = self.call, self.clock
+        total = iterations + extra
+        self.calls += prime + total
         for _ in repeat(None, prime):
             call()
         self.wait()
         self.mark()
-        total = iterations + extra
         before = getrusage(RUSAGE_SELF)
         began = clock()
         for _ in repeat(None, total):
@@ -171,6 +174,7 @@ class PreparedBlock(Block):
         self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0, pause: float = 0.0
     ) -> tuple[int, int]:
         call, clock = self.call, self.clock
+        self.calls += prime + iterations + extra
         for _ in repeat(None, prime):
             call()
         self.wait()
