@@ -424,7 +424,8 @@ def _module(file: str, changed: int, suite: _Suite) -> _Module:
         names = set(_bound(node))
         for name in names:
             bound[name].add(number)
-        if "*" in names or not (names or _is_text(node)):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if "*" in names or not (names or is_text):
             always.add(number)
     imports, stars = {}, []
     for part in ast.walk(tree):
@@ -459,10 +460,6 @@ def _file_of(module: str, file: str, level: int, suite: _Suite) -> str:
             if os.path.isfile(candidate):
                 return candidate if suite.has(candidate) else ""
     return ""
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _bound(node: ast.stmt) -> Iterator[str]:

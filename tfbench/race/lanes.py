@@ -60,7 +60,7 @@ def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:
 
     The first core stays free for the controller. Neighbours in the result are behind different caches, if there are several.
     """
-    cores = list(_grouped(processors, _core).values())
+    cores = _cores(processors)
     caches: dict[str, list[tuple[int, ...]]] = {}
     for core in cores[1:]:
         caches.setdefault(core[0].cache, []).append(tuple(processor.number for processor in core[:2]))
@@ -69,19 +69,15 @@ def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:
     return [units[index] for index in range(longest) for units in by_cache if index < len(units)]
 
 
-def _core(processor: Processor) -> str:
-    return processor.core
-
-
 def _pairs(units: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return [(*first, *second) for first, second in zip(units[::2], units[1::2], strict=False)]
 
 
-def _grouped(processors: Sequence[Processor], key: Callable[[Processor], str]) -> dict[str, list[Processor]]:
-    groups: dict[str, list[Processor]] = {}
+def _cores(processors: Sequence[Processor]) -> list[list[Processor]]:
+    cores: dict[str, list[Processor]] = {}
     for processor in processors:
-        groups.setdefault(key(processor), []).append(processor)
-    return groups
+        cores.setdefault(processor.core, []).append(processor)
+    return list(cores.values())
 
 
 def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tuple[Processors, ...]:
@@ -99,9 +95,7 @@ def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tup
     chosen: list[tuple[int, ...]] = places(processors)[:count]
     if len(chosen) < count:
         # Forced: each lane has one core, and none is left for the controller.
-        chosen = [tuple(processor.number for processor in core[:1]) for core in _grouped(processors, _core).values()][
-            :count
-        ]
+        chosen = [tuple(processor.number for processor in core[:1]) for core in _cores(processors)][:count]
     if len(chosen) < count:
         raise UsageError(
             f"--lanes {count}: the processors of this run have {len(chosen)} cores, one for each lane at least"
