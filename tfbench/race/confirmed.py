@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfbench.metrics import exact
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
@@ -32,11 +32,14 @@ from tfbench.model import (
     because,
 )
 from tfbench.policy import Policy, Thresholds
-from tfbench.race.launch import Clock, Entrant, Failure, Launcher
+from tfbench.race.launch import Clock, Entrant, Failure
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.timer import Phase
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
+
+if TYPE_CHECKING:
+    from tfbench.race.process_launcher import ProcessLauncher
 
 # Refuse to compare two source trees whose processes have not loaded the native code of their own tree alone
 
@@ -159,7 +162,7 @@ class ConfirmedRace:
     def __init__(
         self,
         entrants: Sequence[Entrant],
-        launcher: Launcher,
+        launcher: ProcessLauncher,
         policy: Policy,
         cases: int,
         clock: Clock,
