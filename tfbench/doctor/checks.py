@@ -372,7 +372,6 @@ class GpuCheck:
     """Try the GPUs of this machine step by step. The caller must `close` it.
 
     Args:
-        gpu_session: The GPUs, locked and monitored.
         kind: The device that TensorFlow must see: ``GPU``, or ``CPU`` to test the check without a GPU.
     """
 

@@ -211,9 +211,7 @@ class GpuSession:
         kind: ``cpu``, ``gpu`` or ``all``.
         names: Indices or UUIDs, empty for all GPUs.
         required: Whether a missing GPU is an error. The workers report it.
-        opened: Opens NVML.
         locks: Folder of the lock files, by default in Linux's folder for locks of all users.
-        driver: Whether the machine has a driver.
 
     Raises:
         UsageError: A named GPU is missing.

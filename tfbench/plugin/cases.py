@@ -117,9 +117,6 @@ def case_of(
 ) -> Case:
     """Turn a benchmark's item into its case.
 
-    Args:
-        place, thresholds, statistic: See `Case`.
-
     Raises:
         DeclarationError: The ``tfbench`` mark has unknown arguments, or a contract names no variant.
     """

@@ -52,7 +52,6 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
 
     Args:
         sides: Baseline and contender.
-        runs: All runs of each.
     """
     if sides[0].tree_redirect == sides[1].tree_redirect and sides[0].executable == sides[1].executable:
         return None  # a setting may select other libraries
@@ -156,7 +155,6 @@ class ConfirmedRace:
         entrants: Baseline and contender of one case.
         cases: Cases of the whole run, which share its alpha.
         confirm: Whether to apply the policy's confirmation. A calibration of variants does without it.
-        metrics: Metrics to judge.
     """
 
     def __init__(

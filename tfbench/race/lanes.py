@@ -39,11 +39,7 @@ class Processor:
 
 
 def topology(numbers: Collection[int], system: Path = _SYSTEM) -> list[Processor]:
-    """Return these processors, sorted by number, with their cores and caches as far as the kernel says.
-
-    Args:
-        system: The kernel's folder of the processors.
-    """
+    """Return these processors, sorted by number, with their cores and caches as far as the kernel says."""
     return [_processor(number, system / f"cpu{number}") for number in sorted(numbers)]
 
 
@@ -154,7 +150,6 @@ def choose(text: str, whole: Processors, cpus: str | None, policy: Policy) -> tu
     Args:
         text: The option ``--lanes``: a number, or ``auto`` for as many as the machine was measured to bear.
         whole: The processors of a run of one lane.
-        cpus: The option ``--cpus``.
 
     Raises:
         UsageError: The option is invalid, or there are fewer cores than lanes.

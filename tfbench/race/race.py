@@ -81,11 +81,8 @@ def run_launch(
 
     Args:
         active: Indices of the entrants that take part.
-        planner: Makes the plan of the rounds from the results of the warm-up.
         least: With fewer prepared entrants the launch ends without rounds.
         brief: The launch is for the first call and the peak of memory, so it warms nothing up and has one round.
-        together: Two sides make their first calls at once.
-        ahead: The next launch, which may make its first calls at the same time.
 
     Raises:
         LaunchDisturbed: The launch does not count.

@@ -226,7 +226,6 @@ def render_history(cases: Iterable[Sequence[Trend]], runs: int, problems: Sequen
 
     Args:
         cases: The series of each case, the followed one first.
-        runs: Number of runs of the history.
         problems: One line per unreadable part of its files.
 
     Raises:

@@ -186,11 +186,7 @@ def reread(kept: Kept, policy: Policy) -> Explained:
 
 @dataclass
 class Profiles:
-    """Take the profiles that a run asks for.
-
-    Args:
-        gpu_monitor: Monitors the GPUs of the run, if there are any.
-    """
+    """Take the profiles that a run asks for."""
 
     request: RunRequest
     launcher: ProcessLauncher

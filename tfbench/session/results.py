@@ -312,11 +312,7 @@ def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseR
 
 
 def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResult:
-    """Add a verdict `error` to a case that was timed before the failure.
-
-    Args:
-        metric: Name of the row.
-    """
+    """Add a verdict `error` to a case that was timed before the failure."""
     reason, output = reason_of(error)
     reason = replace(reason, facts={}, notes=(because(Note.LATER_STEP, reason),))
     row = Verdict(result.case, Outcome.ERROR, reason, metric)
@@ -483,7 +479,6 @@ class MetricChecker:
         """Add a row for each metric and contract, and append changes that explain the time to its reason.
 
         Args:
-            result: Result of a timed case.
             side: The contender.
             baseline: What the case is compared with; ``None`` without a comparison.
             group: Further cases to probe at the same time.

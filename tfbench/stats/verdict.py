@@ -100,7 +100,6 @@ def compare(
 
     Args:
         effects: One per launch, as for `interval`, which may refuse them.
-        rounds: Number of rounds of these launches.
         cases: Cases of the whole run, which share its alpha.
         shared_zygote: Whether the entrants of a launch are forked from one zygote.
         thresholds: Has the noise to expect; those of the step's time by default.
@@ -427,7 +426,6 @@ def decide_on_saved(
     a change at that level.
 
     Args:
-        now: The new session.
         own: Sessions of the baseline's own code, including the baseline itself.
         others: Sessions of other code of the same case, on the same machine in the same environment.
         calls: All rounds of the baseline, and of the new session. `unchanged` needs their means to be alike, too, since the

@@ -428,7 +428,7 @@ class Causes:
 
         Args:
             metric: ``time``, ``first_call``, ``peak_host_memory``, or one that is counted.
-            found: The changes of the case's graphs and exact metrics.
+            evidence: The changes of the case's graphs and exact metrics.
             ratio: The raced ratio, if the metric is raced.
         """
         self.launcher.ready([(entrant.side, entrant.case.env) for entrant in sides], [0])

@@ -460,7 +460,6 @@ def serve_turns(
 
     Args:
         block: Times one block; returns when it began and ended.
-        own: Index of this entrant.
         follow: For each turn of this entrant, the entrant of the next turn; -1 after the last turn of the launch.
         inbox: Descriptor from which this entrant reads one byte per turn.
         outboxes: For each entrant, the descriptor that writes to its inbox.
