@@ -148,8 +148,7 @@ class _Judge(Generic[Judged]):
 class ConfirmedRace:
     """Judges two sides of a case, with the confirmation that a failed test needs.
 
-    The second race uses zygotes of its own, numbered after those of the first,
-    so that the bias of one pair of zygotes does not count twice.
+    The second race uses zygotes of its own, so that the bias of one pair of zygotes does not count twice.
 
     Args:
         entrants: Baseline and contender of one case.

@@ -69,13 +69,11 @@ def make_plan(
 
     Args:
         iteration: Seconds of one iteration of each participating entrant, by index.
-        on_device: Whether a step runs asynchronously on a device. Blocks then take ``device_block_seconds``, and
-            all of them ``device_launch_seconds``.
+        on_device: Whether a step runs asynchronously on a device: ``device_block_seconds`` and ``device_launch_seconds``.
         preparation: Seconds that the launch has taken so far.
         sliceable: Whether processor time can stand for the time of these steps. Long ones then have sliced rounds.
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
-        works_on: Whether threads of a process work on after a step. Blocks then take ``ahead_block_seconds``, and all of
-            them ``ahead_launch_seconds``.
+        works_on: Whether threads work on after a step: ``ahead_block_seconds`` and ``ahead_launch_seconds``.
         waits: Whether the waits of a step go on after it. Blocks then have ``ahead_calls`` at least.
         single: Whether the time of each call counts, so that a block has one.
     """
