@@ -345,7 +345,6 @@ class Race:
 
     @property
     def _can_be_disturbed(self) -> bool:
-        """Whether the race survives one more disturbance."""
         return len(self.disturbed) < self.policy.disturbed_launches
 
     @property
