@@ -158,6 +158,16 @@ def read_proc(file: Path) -> str:
     return text(file) or ""
 
 
+def parents() -> dict[int, int]:
+    """Return the id of the parent of each process of this machine, zombies included."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        # The name in parentheses may contain anything, even parentheses. The file of an ended process is empty.
+        if fields := read_proc(stat).rpartition(")")[2].split():
+            found[int(stat.parent.name)] = int(fields[1])
+    return found
+
+
 # Read the limits of this process' control groups, version 1 and 2. The tightest limit of all levels holds
 
 

@@ -220,9 +220,8 @@ def read_text(path: Path) -> str:
 def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) -> None:
     """Write a file atomically: no reader sees a part of ``text``, and on failure ``path`` stays unchanged.
 
-    Half a character, as in names of files that are not UTF-8, becomes ``?``.
-
-    Files that killed processes have left half-written in the same folder are removed.
+    Half a character, as in names of files that are not UTF-8, becomes ``?``. Files that killed processes have left
+    half-written in the same folder are removed.
 
     Args:
         text: The text, or its pieces.

@@ -121,7 +121,7 @@ def is_installed(path: str) -> bool:
     )
 
 
-_SETTINGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+SETTINGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 """In pytest's order of preference."""
 
 
@@ -136,7 +136,7 @@ def ini_file(root: Path, top: Path) -> str:
     """
     root, top = root.resolve(), top.resolve()
     for folder in (folder for folder in (root, *root.parents) if folder.is_relative_to(top)):
-        for file in (folder / name for name in _SETTINGS):
+        for file in (folder / name for name in SETTINGS):
             if file.is_file() and load_config_dict_from_file(file) is not None:
                 return str(file)
     return os.devnull

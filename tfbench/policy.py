@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfbench.errors import UsageError
-from tfbench.model import JSON, STATISTICS
+from tfbench.model import JSON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -469,63 +469,6 @@ class Policy(
     """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
 
     name: str = "standard"
-
-    def __post_init__(self) -> None:
-        looks = self.looks and self.looks[0] >= 2 and list(self.looks) == sorted(set(self.looks))
-        first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
-        probes = min(self.probe_calls, self.probes_at_once, self.probe_launches)
-        counts = min(
-            probes,
-            self.lane_launches - 1,
-            self.case_launches,
-            self.rounds_least,
-            self.memory_launches,
-            self.alone_launches,
-            self.device_launches,
-            self.suite_passes,
-        )
-        limits = min(self.lane_memory, self.overrun, self.output_bytes, self.file_bytes, self.block_longest)
-        rules = {
-            "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
-            "0 < tail_effect < tail_tolerance < 1 must hold": 0 < self.tail_effect < self.tail_tolerance < 1,
-            "lane_error must be at least 1": self.lane_error >= 1,
-            "tail_alpha must lie between 0 and 1": 0 < self.tail_alpha < 1,
-            "tail_rounds must be at least 1, and tail_launch_seconds 0": self.tail_rounds >= 1
-            and self.tail_launch_seconds >= 0,
-            f"statistic must be one of {', '.join(STATISTICS)}": self.statistic in STATISTICS,
-            "alpha must lie between 0 and 0.5": 0 < self.alpha < 0.5,
-            "min_compared must be a share from 0 to 1": 0 <= self.min_compared <= 1,
-            "changed_only_share must lie between 0 and 1": 0 < self.changed_only_share <= 1,
-            "alpha_case must lie between 0 and 0.5": 0 < self.alpha_case < 0.5,
-            "alpha_unchanged must lie between 0 and 0.25": 0 < self.alpha_unchanged < 0.25,
-            "looks must be increasing numbers of launches, the first at least 2": looks,
-            "zygotes, first_zygotes and ancestors must be at least 1": min(
-                self.zygotes, self.first_zygotes, self.ancestors
-            )
-            >= 1,
-            "most_zygotes_after must be at least more_zygotes_after": self.more_zygotes_after
-            <= self.most_zygotes_after,
-            "overrun, output_bytes, file_bytes and block_longest must be at least 1": limits >= 1,
-            "0 < device_effect < 0.5 must hold": 0 < self.device_effect < 0.5,
-            "cache_multiple and cache_sets must be at least 1": min(self.cache_multiple, self.cache_sets) >= 1,
-            "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
-            "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
-            "0 < once_effects[0] < once_effects[1] < 1 must hold": 0 < self.once_effects[0] < self.once_effects[1] < 1,
-            "probe_calls, probes_at_once, the numbers of launches and suite_passes must be at least 1": counts >= 1,
-            "leak_windows must be at least 2 windows of 2 calls": min(self.leak_windows) >= 2,
-            "gpu_process_memory and gpu_case_factor must be at least 1": min(
-                self.gpu_process_memory, self.gpu_case_factor
-            )
-            >= 1,
-            "bisect_retry_factor and repro_launches must be at least 1": min(
-                self.bisect_retry_factor, self.repro_launches
-            )
-            >= 1,
-            "sessions must be at least 3, and floor_launches 1": self.sessions >= 3 and self.floor_launches >= 1,
-        }
-        for rule, holds in rules.items():
-            if not holds:
-                raise UsageError(f"policy {self.name}: {rule}")
 
     def profiles_must_show(self, raced: float | None) -> float:
         """Return the slowdown that profiles must show to explain a raced one, both as fractions."""

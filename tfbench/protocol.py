@@ -303,6 +303,11 @@ class Prepared(Preparing):
     calls: int = 0
     """Calls of the warm-up."""
 
+    @property
+    def whole(self) -> float:
+        """Seconds of an iteration with the untimed work around it."""
+        return self.iteration + (self.untimed or 0.0)
+
 
 @dataclass(frozen=True)
 class Rounds(Message):

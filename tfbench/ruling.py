@@ -28,60 +28,38 @@ SAME_CODE = "same code"
 
 
 class Result(enum.Enum):
-    """The answer on a run or a case. Its value is the word that every headline has."""
+    """The answer on a run or a case, the gravest first. Its value is the word that every headline has.
 
-    PASS = "pass"
-    REGRESSED = "regressed"
-    ERROR = "error"
-    INCOMPARABLE = "incomparable"
-    INCONCLUSIVE = "inconclusive"
-    NOT_GATED = "not gated"
+    A regression is certain, whatever the other cases are.
+    """
+
+    REGRESSED = "regressed", 1, "failed", "error", "bold red"
+    ERROR = "error", 5, "failed", "error", "bold red"
+    INCOMPARABLE = "incomparable", 4, "skipped", "error", "bold yellow"
+    INCONCLUSIVE = "inconclusive", 3, "skipped", "warning", "bold yellow"
+    NOT_GATED = "not gated", 4, "passed", "warning", "bold"
     """The run named no other side, so it compared nothing with one."""
+    PASS = "pass", 0, "passed", "notice", "bold green"
+
+    code: int
+    """The exit code of ``tfbench gate``; 2 remains that of a wrong command line."""
+    test: str
+    """The outcome of a pytest item without ``--strict-gate``: ``passed``, ``skipped`` or ``failed``."""
+    level: str
+    """GitHub's level of an annotation."""
+    style: str
+    """The style of the word on a terminal."""
+
+    def __new__(cls, word: str, code: int, test: str, level: str, style: str) -> Result:
+        result = object.__new__(cls)
+        result._value_ = word
+        result.code, result.test, result.level, result.style = code, test, level, style
+        return result
 
     def __str__(self) -> str:
-        return self.value
-
-    @property
-    def code(self) -> int:
-        """The exit code of ``tfbench gate``; 2 remains that of a wrong command line."""
-        return _TABLE[self].code
-
-    @property
-    def test(self) -> str:
-        """The outcome of a pytest item without ``--strict-gate``: ``passed``, ``skipped`` or ``failed``."""
-        return _TABLE[self].test
-
-    @property
-    def level(self) -> str:
-        """GitHub's level of an annotation."""
-        return _TABLE[self].level
-
-    @property
-    def style(self) -> str:
-        """The style of the word on a terminal."""
-        return _TABLE[self].style
+        return str(self.value)
 
 
-@dataclass(frozen=True)
-class _Consequence:
-    code: int
-    test: str
-    level: str
-    style: str
-
-
-_TABLE: Mapping[Result, _Consequence] = {
-    Result.PASS: _Consequence(0, "passed", "notice", "bold green"),
-    Result.REGRESSED: _Consequence(1, "failed", "error", "bold red"),
-    Result.ERROR: _Consequence(5, "failed", "error", "bold red"),
-    Result.INCOMPARABLE: _Consequence(4, "skipped", "error", "bold yellow"),
-    Result.INCONCLUSIVE: _Consequence(3, "skipped", "warning", "bold yellow"),
-    Result.NOT_GATED: _Consequence(4, "passed", "warning", "bold"),
-}
-_SEVERITY = (
-    Result.REGRESSED, Result.ERROR, Result.INCOMPARABLE, Result.INCONCLUSIVE, Result.NOT_GATED, Result.PASS,
-)  # fmt: skip
-"""The results, the gravest first. A regression is certain, whatever the other cases are."""
 _RESULTS: Mapping[Outcome, Result] = {
     Outcome.REGRESSED: Result.REGRESSED,
     Outcome.ERROR: Result.ERROR,
@@ -189,7 +167,8 @@ def rule(
     if shortage and not failures:
         failures.append((Result.INCOMPARABLE if gated else Result.NOT_GATED, "", shortage))
     failures.append((Result.PASS, _counts(timed) + _skipped(report), _first_time(timed) if gated else ""))
-    result, counts, reason = min(failures, key=lambda pair: _SEVERITY.index(pair[0]))
+    order = list(Result)
+    result, counts, reason = min(failures, key=lambda pair: order.index(pair[0]))
     if problems and result is not Result.REGRESSED:
         result, more = Result.ERROR, plural(len(problems), "expired or unused acceptance")
         reason = f"{reason}; {more}" if reason else more

@@ -25,7 +25,6 @@ GIB = 1 << 30
 GPU = Gpu(0, "H200", True, 0.0, 1980.0, 1980.0, 0, False)
 EXCLUSIVE = replace(GPU, compute_mode="Exclusive_Process")
 FINE = Machine(
-    system="Linux",
     cpus=(0, 1),
     worker=1,
     online=2,

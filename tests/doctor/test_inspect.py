@@ -37,7 +37,7 @@ def test_this_machine_is_read():
 
 
 def test_missing_files_give_none(root):
-    found = machine.read((0,), 0, root=root({}), system="Linux", seconds=0, run=lambda command: None)
+    found = machine.read((0,), 0, root=root({}), seconds=0, run=lambda command: None)
     assert (found.governor, found.turbo, found.cgroup, found.memory, found.gpus) == (None,) * 5
     assert found.hypervisor is None
 
@@ -56,7 +56,7 @@ def test_constant_properties_are_read_from_their_files(root):
         "proc/cpuinfo": "processor: 0\nflags\t\t: fpu hypervisor sse\n",
         "sys/class/dmi/id/sys_vendor": "QEMU\n",
     }
-    found = machine.read((1, 3), 1, root=root(files), system="Linux", seconds=0, run=lambda command: None)
+    found = machine.read((1, 3), 1, root=root(files), seconds=0, run=lambda command: None)
     assert found.online == 4
     assert found.governor == "powersave"
     assert found.siblings == (1, 3)

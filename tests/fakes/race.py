@@ -12,7 +12,7 @@ from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import JSON, WAITED, Case, Plan, SlowCalls
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
-from tfbench.race.launch import Entrant, EntrantFailed, Failure, OpenLaunch
+from tfbench.race.launch import Entrant, EntrantFailed, Failure
 from tfbench.race.timer import Stopwatch
 from tfbench.sides.spec import Side
 
@@ -69,7 +69,7 @@ class ScriptedLauncher:
     def start_pairs(self, entrants: Sequence[Entrant], pairs: Sequence[int]) -> None:
         self.started += pairs
 
-    def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
+    def open(self, entrants: Sequence[Entrant], pair: int) -> ScriptedLaunch:
         self.pairs.append(pair)
         self.active.append([])
         self.launches.append(ScriptedLaunch(self, len(self.pairs) - 1, pair))
@@ -85,7 +85,7 @@ class ScriptedLaunch:
         self.facts: dict[int, JSON] = {}
         self.preempted: dict[int, dict[int, float]] = {}
         self.clocks: dict[int, tuple[float, ...]] = {}
-        self.ahead: OpenLaunch | None = None
+        self.ahead: ScriptedLaunch | None = None
         """The launch that was to make its first calls at the same time."""
         self.equal = False
         """Whether both sides were to make equally many calls."""
@@ -98,7 +98,7 @@ class ScriptedLaunch:
         entrants: Sequence[int],
         brief: bool = False,
         together: bool = True,
-        ahead: OpenLaunch | None = None,
+        ahead: ScriptedLaunch | None = None,
         equal: bool = False,
     ) -> dict[int, Prepared | Failure]:
         self.ahead, self.equal = ahead, equal

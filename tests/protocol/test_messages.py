@@ -103,7 +103,7 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
         (
             '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null,"first_call":null,'
-            '"works_on":false,"waits":false}',
+            '"works_on":false,"waits":false,"calls":0}',
             "field facts .* wrong type",
         ),
         (encode(EXAMPLES[3]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),

@@ -60,10 +60,8 @@ def sample(rounds, iterations=1):
 @pytest.mark.parametrize(
     ("rounds", "iterations", "reported"),
     [
-        (63, 1, {"p50"}),
-        (64, 1, {"p50", "p90"}),
-        (661, 1, {"p50", "p90"}),
-        (662, 1, {"p50", "p90", "p99"}),
+        (63, 1, set()),
+        (64, 1, {"p90"}),
         (1000, 2, set()),
     ],
 )
@@ -72,10 +70,7 @@ def test_a_percentile_needs_enough_rounds_of_single_iterations(rounds, iteration
 
 
 def test_percentiles_are_taken_over_all_rounds():
-    found = percentiles(sample(1000))
-    assert found["p50"] == pytest.approx(1.5e-3, rel=1e-2)
-    assert found["p90"] == pytest.approx(1.9e-3, rel=1e-2)
-    assert found["p99"] == pytest.approx(1.99e-3, rel=1e-2)
+    assert percentiles(sample(1000)) == {"p90": pytest.approx(1.9e-3, rel=1e-2)}
 
 
 def raced(*seconds, claims, cases=10, thresholds=()):

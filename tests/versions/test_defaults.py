@@ -25,7 +25,6 @@ GOOD = {
     "--xla_gpu_a": Default("false", "bool"),
     "--xla_gone": Default("true", "bool"),
     "TF_A": Default("false"),
-    "Keras' floatx": Default("float32"),
 }
 BAD = {
     "--xla_cpu_use_thunk_runtime": Default("true", "bool"),
@@ -37,7 +36,6 @@ BAD = {
     "--xla_new_text": Default("", "string"),
     "TF_A": Default("true"),
     "TF_NEW": Default("true"),
-    "Keras' floatx": Default("float16"),
 }
 SIDE = Side("2.18", sys.executable, Path("/"), "2.18", env={"XLA_FLAGS": "--a=1"})
 

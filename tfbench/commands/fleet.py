@@ -156,7 +156,6 @@ def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) ->
 
 
 def _engine(arguments: argparse.Namespace, folder: FleetFolder, plan: Plan) -> Engine:
-    """Create the engine."""
     if arguments.local_nodes and arguments.engine != "ray":
         raise UsageError("--local-nodes is for --engine ray")
     if arguments.engine_option and arguments.engine != "slurm":

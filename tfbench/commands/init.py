@@ -79,7 +79,6 @@ def plan(root: Path, python: str) -> FirstFiles:
     """Return the files that a project lacks.
 
     Args:
-        root: Folder of the project.
         python: Minor version of Python for the workflow, such as ``3.12``.
 
     Raises:

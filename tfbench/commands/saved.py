@@ -190,7 +190,6 @@ def _show(trends: Trends, case: str) -> None:
 
 
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
-    """Accept the newest change of a case."""
     if len(cases) != 1:
         raise UsageError("name one case: tfbench history accept CASE --reason TEXT")
     reason = arguments.reason.strip()

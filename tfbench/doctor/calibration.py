@@ -531,7 +531,6 @@ def whole_runs(trials: Sequence[CalibrationTrial], cases: int) -> Rate:
 
 
 def _rate(trials: Sequence[CalibrationTrial], *outcomes: Outcome) -> Rate:
-    """Compute the rate of these outcomes."""
     return _share(trials, lambda trial: trial.outcome in outcomes)
 
 

@@ -110,9 +110,7 @@ def _check(name: str, missing: str, read: Callable[[Machine], T | None], *, hidd
             if (reading := read(machine)) is not None:
                 state, what, fix = rule(reading, machine, limits)
                 return Finding(name, state, what, "" if state is OK else fix)
-            if machine.system != "Linux":
-                reason = f"tfbench reads this on Linux only, and this is {machine.system}"
-            elif hidden and machine.hypervisor:
+            if hidden and machine.hypervisor:
                 reason = "the hypervisor hides it from this virtual machine"
             else:
                 reason = "the kernel does not report it here"
@@ -374,7 +372,6 @@ class GpuCheck:
     """Try the GPUs of this machine step by step. The caller must `close` it.
 
     Args:
-        gpu_session: The GPUs, locked and monitored.
         kind: The device that TensorFlow must see: ``GPU``, or ``CPU`` to test the check without a GPU.
     """
 

@@ -6,7 +6,6 @@ import csv
 import importlib.util
 import itertools
 import os
-import platform
 import shutil
 import struct
 import subprocess
@@ -125,7 +124,6 @@ class Gpus:
 class Machine:
     """All readings of a machine."""
 
-    system: str
     cpus: tuple[int, ...]
     """Processors that this process may use."""
     worker: int
@@ -301,7 +299,6 @@ def read(
     worker: int,
     *,
     root: Path = Path("/"),
-    system: str = platform.system(),
     seconds: float = 1.0,
     run: Run = run,
 ) -> Machine:
@@ -320,7 +317,6 @@ def read(
     # First, before this process is a load itself.
     others, share, spin = observe(root, worker, seconds) if seconds else (None, None, None)
     return Machine(
-        system=system,
         cpus=tuple(cpus),
         worker=worker,
         online=len(processors(text(root / _CPUS / "online") or "")) or None,

@@ -34,7 +34,7 @@ from tfbench.model.words import change, duration, ends, factor, times
 from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared
 from tfbench.race.lanes import lanes, places, topology
-from tfbench.race.launch import Clock, Entrant, Launcher, make_plan
+from tfbench.race.launch import Clock, Entrant, make_plan
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.race import run_launch
 from tfbench.race.workers import Suite
@@ -172,7 +172,7 @@ class SelfRace:
         self._entrants = [Entrant(case, side) for side in sides]
         self._iteration: dict[int, float] = {}
 
-    def launch(self, launcher: Launcher, pair: int, policy: Policy, clock: Clock, rng: random.Random) -> None:
+    def launch(self, launcher: ProcessLauncher, pair: int, policy: Policy, clock: Clock, rng: random.Random) -> None:
         """Run one launch from this pair of zygotes, and keep it, or the failure that ended it."""
 
         def plan(prepared: Mapping[int, Prepared], seconds: float) -> Plan:
@@ -293,7 +293,7 @@ def race(
 
 def round_robin(
     races: Sequence[SelfRace],
-    launcher: Launcher,
+    launcher: ProcessLauncher,
     pairs: Sequence[int],
     seconds: float,
     policy: Policy,

@@ -175,7 +175,6 @@ class Fleet:
 
     Args:
         tell: Called with the status after each poll.
-        sleep: Waits between two polls.
     """
 
     def __init__(

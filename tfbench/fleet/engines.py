@@ -53,27 +53,21 @@ class Engine(Protocol):
     @property
     def slots(self) -> int:
         """Number of jobs that run at once as far as known, at least 1; for the time left."""
-        ...
 
     def submit(self, jobs: Sequence[Submission], avoid: Collection[str]) -> None:
         """Start jobs as machines become free, on other machines than those to avoid."""
-        ...
 
     def poll(self) -> Mapping[int, State]:
         """Return the state of every job that was submitted and has not been reported as ended."""
-        ...
 
     def avoid(self, hosts: Collection[str]) -> None:
         """Keep jobs that still wait off these machines, as far as the engine can."""
-        ...
 
     def cancel(self) -> None:
         """End all submitted jobs."""
-        ...
 
     def close(self) -> None:
         """Release what this process holds of the engine. Submitted jobs go on."""
-        ...
 
 
 PROGRAM = (sys.executable, "-m", "tfbench", "job", "run")
@@ -334,7 +328,6 @@ class RayEngine:
         self.cluster: Any = None
         self._references: dict[Any, int] = {}
         self._avoided: frozenset[str] = frozenset()
-        self._lost: set[int] = set()
         try:
             if local_nodes:
                 self.cluster = self._started(local_nodes)

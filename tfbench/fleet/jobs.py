@@ -394,7 +394,6 @@ def costs(cases: Sequence[Case], known: Mapping[str, float], policy: str) -> dic
 
     Args:
         known: Seconds of cases in earlier reports.
-        policy: Name of the policy.
     """
     of_group: dict[str, list[float]] = defaultdict(list)
     for case in cases:
@@ -455,9 +454,6 @@ def jobs_of(parts: Sequence[tuple[tuple[str, ...], float]], make: Callable[..., 
 
 def write_plan(place: Path, jobs: Iterable[Job], root: Path, missing: Sequence[str] = ()) -> Plan:
     """Write the folder of a fleet, whole or not at all; return its plan.
-
-    Args:
-        missing: See `Plan`.
 
     Raises:
         OSError: The folder exists, or cannot be written.

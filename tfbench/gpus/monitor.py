@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from tfbench.errors import GpuError, UsageError
-from tfbench.facts import read_proc
+from tfbench.facts import parents, read_proc
 from tfbench.gpus.nvml import Driver, GpuObservationWindow, GpuReading, Identity, Nvml, hardware_reasons
 from tfbench.gpus.selection import VISIBLE, choose, doubtful_order, environment, has_driver, lock, mps_folder, visible
 from tfbench.model import JSON, Case
@@ -187,13 +187,8 @@ def foreign(window: GpuObservationWindow, ours: frozenset[int], before: frozense
 def family(first: int | None = None) -> set[int]:
     """Return the ids of a process, by default of this one, and of its descendants."""
     children: dict[int, list[int]] = defaultdict(list)
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # The name in parentheses may contain anything, even parentheses.
-            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            children[int(fields[1])].append(int(stat.parent.name))
-        except (OSError, ValueError, IndexError):
-            continue  # the process has ended
+    for pid, parent in parents().items():
+        children[parent].append(pid)
     members = [os.getpid() if first is None else first]
     for pid in members:  # which grows
         members += children.pop(pid, [])
@@ -216,9 +211,7 @@ class GpuSession:
         kind: ``cpu``, ``gpu`` or ``all``.
         names: Indices or UUIDs, empty for all GPUs.
         required: Whether a missing GPU is an error. The workers report it.
-        opened: Opens NVML.
         locks: Folder of the lock files, by default in Linux's folder for locks of all users.
-        driver: Whether the machine has a driver.
 
     Raises:
         UsageError: A named GPU is missing.

@@ -150,7 +150,7 @@ def of_times(claim: Claim, result: Comparison | str, tolerance: float) -> Contra
     """Check a claim about speed: faster than another variant in the same race, or equally fast.
 
     Args:
-        found: Compares the times of the other variant / those of this case, or says why there are none.
+        result: Compares the times of the other variant / those of this case, or says why there are none.
         tolerance: Fraction by which equally fast variants may differ.
     """
     facts: dict[str, Any] = {"other": claim.other, "claim": None if claim.name == "as_fast" else claim.bound}

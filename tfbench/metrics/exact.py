@@ -219,7 +219,6 @@ def sampled(
 
     Args:
         metric: Its name and unit.
-        old, new: The samples of baseline and contender.
         pairs: The pair of zygotes of each launch, if both sides took part in each; otherwise the launches of the two
             sides have nothing in common.
     """

@@ -298,7 +298,6 @@ class Record:
 
     Args:
         columns: Name -> type, and value of a case: what a row has in place of the field ``case``.
-        case: Makes the case of a row.
         tag: Value of the field ``schema``.
     """
 

@@ -236,7 +236,8 @@ class StoredRounds:
         every = -(-len(sample.seconds) // MOST)
         kept = [run.seconds[::every] for run in sample.runs]
         steps = [round(math.log(second / middle) / STEP) for run in kept for second in run]
-        codes = array("H", (_zigzag(max(-_REACH, min(_REACH, step))) for step in steps))
+        steps = [max(-_REACH, min(_REACH, step)) for step in steps]
+        codes = array("H", (2 * step if step >= 0 else -2 * step - 1 for step in steps))
         planes = bytes(code & 255 for code in codes) + bytes(code >> 8 for code in codes)
         text = base64.b64encode(zlib.compress(planes)).decode()
         return StoredRounds(sample.case.name, side, middle, tuple(map(len, kept)), every, text)
@@ -273,11 +274,6 @@ class StoredRounds:
         if len(planes) != size:
             raise ValueError(f"it has not the {size // 2} rounds that it states")
         return planes
-
-
-def _zigzag(step: int) -> int:
-    """Code small distances of either sign as small numbers: 0, -1, 1, -2 as 0, 1, 2, 3."""
-    return step << 1 if step >= 0 else (-step << 1) - 1
 
 
 def by_side(rounds: Sequence[StoredRounds]) -> dict[str, dict[str, StoredRounds]]:

@@ -117,9 +117,6 @@ def case_of(
 ) -> Case:
     """Turn a benchmark's item into its case.
 
-    Args:
-        place, thresholds, statistic: See `Case`.
-
     Raises:
         DeclarationError: The ``tfbench`` mark has unknown arguments, or a contract names no variant.
     """
@@ -424,7 +421,8 @@ def _module(file: str, changed: int, suite: _Suite) -> _Module:
         names = set(_bound(node))
         for name in names:
             bound[name].add(number)
-        if "*" in names or not (names or _is_text(node)):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if "*" in names or not (names or is_text):
             always.add(number)
     imports, stars = {}, []
     for part in ast.walk(tree):
@@ -459,10 +457,6 @@ def _file_of(module: str, file: str, level: int, suite: _Suite) -> str:
             if os.path.isfile(candidate):
                 return candidate if suite.has(candidate) else ""
     return ""
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _bound(node: ast.stmt) -> Iterator[str]:

@@ -213,11 +213,7 @@ _PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 
 
 def selection_of(config: pytest.Config, policy: str) -> Selection:
-    """Return what the user selected, to select the same cases in another source tree.
-
-    Args:
-        policy: Name of the run's policy.
-    """
+    """Return what the user selected, to select the same cases in another source tree."""
     options, root, start = given(config), config.rootpath, config.invocation_params.dir
 
     def below_root(path: str) -> str:

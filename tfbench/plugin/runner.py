@@ -325,9 +325,6 @@ class ReportFiles:
     def write(self, report: Report, strict: bool = False) -> list[str]:
         """Write every file, each as a whole, and return a note on each.
 
-        Args:
-            strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
-
         Raises:
             UsageError: A file cannot be written.
         """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfbench.metrics import exact
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
@@ -32,11 +32,14 @@ from tfbench.model import (
     because,
 )
 from tfbench.policy import Policy, Thresholds
-from tfbench.race.launch import Clock, Entrant, Failure, Launcher
+from tfbench.race.launch import Clock, Entrant, Failure
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.timer import Phase
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
+
+if TYPE_CHECKING:
+    from tfbench.race.process_launcher import ProcessLauncher
 
 # Refuse to compare two source trees whose processes have not loaded the native code of their own tree alone
 
@@ -49,7 +52,6 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
 
     Args:
         sides: Baseline and contender.
-        runs: All runs of each.
     """
     if sides[0].tree_redirect == sides[1].tree_redirect and sides[0].executable == sides[1].executable:
         return None  # a setting may select other libraries
@@ -146,20 +148,18 @@ class _Judge(Generic[Judged]):
 class ConfirmedRace:
     """Judges two sides of a case, with the confirmation that a failed test needs.
 
-    The second race uses zygotes of its own, numbered after those of the first,
-    so that the bias of one pair of zygotes does not count twice.
+    The second race uses zygotes of its own, so that the bias of one pair of zygotes does not count twice.
 
     Args:
         entrants: Baseline and contender of one case.
         cases: Cases of the whole run, which share its alpha.
         confirm: Whether to apply the policy's confirmation. A calibration of variants does without it.
-        metrics: Metrics to judge.
     """
 
     def __init__(
         self,
         entrants: Sequence[Entrant],
-        launcher: Launcher,
+        launcher: ProcessLauncher,
         policy: Policy,
         cases: int,
         clock: Clock,

@@ -39,11 +39,7 @@ class Processor:
 
 
 def topology(numbers: Collection[int], system: Path = _SYSTEM) -> list[Processor]:
-    """Return these processors, sorted by number, with their cores and caches as far as the kernel says.
-
-    Args:
-        system: The kernel's folder of the processors.
-    """
+    """Return these processors, sorted by number, with their cores and caches as far as the kernel says."""
     return [_processor(number, system / f"cpu{number}") for number in sorted(numbers)]
 
 
@@ -60,7 +56,7 @@ def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:
 
     The first core stays free for the controller. Neighbours in the result are behind different caches, if there are several.
     """
-    cores = list(_grouped(processors, _core).values())
+    cores = _cores(processors)
     caches: dict[str, list[tuple[int, ...]]] = {}
     for core in cores[1:]:
         caches.setdefault(core[0].cache, []).append(tuple(processor.number for processor in core[:2]))
@@ -69,19 +65,15 @@ def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:
     return [units[index] for index in range(longest) for units in by_cache if index < len(units)]
 
 
-def _core(processor: Processor) -> str:
-    return processor.core
-
-
 def _pairs(units: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return [(*first, *second) for first, second in zip(units[::2], units[1::2], strict=False)]
 
 
-def _grouped(processors: Sequence[Processor], key: Callable[[Processor], str]) -> dict[str, list[Processor]]:
-    groups: dict[str, list[Processor]] = {}
+def _cores(processors: Sequence[Processor]) -> list[list[Processor]]:
+    cores: dict[str, list[Processor]] = {}
     for processor in processors:
-        groups.setdefault(key(processor), []).append(processor)
-    return groups
+        cores.setdefault(processor.core, []).append(processor)
+    return list(cores.values())
 
 
 def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tuple[Processors, ...]:
@@ -99,9 +91,7 @@ def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tup
     chosen: list[tuple[int, ...]] = places(processors)[:count]
     if len(chosen) < count:
         # Forced: each lane has one core, and none is left for the controller.
-        chosen = [tuple(processor.number for processor in core[:1]) for core in _grouped(processors, _core).values()][
-            :count
-        ]
+        chosen = [tuple(processor.number for processor in core[:1]) for core in _cores(processors)][:count]
     if len(chosen) < count:
         raise UsageError(
             f"--lanes {count}: the processors of this run have {len(chosen)} cores, one for each lane at least"
@@ -160,7 +150,6 @@ def choose(text: str, whole: Processors, cpus: str | None, policy: Policy) -> tu
     Args:
         text: The option ``--lanes``: a number, or ``auto`` for as many as the machine was measured to bear.
         whole: The processors of a run of one lane.
-        cpus: The option ``--cpus``.
 
     Raises:
         UsageError: The option is invalid, or there are fewer cores than lanes.

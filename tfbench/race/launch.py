@@ -1,6 +1,6 @@
-"""A launch, as a race plans it and asks for it: entrants, blocks, rounds, order of turns, and launchers.
+"""A launch, as a race plans it and asks for it: entrants, blocks, rounds, and order of turns.
 
-`process_launcher` has the launcher of real processes.
+`process_launcher` opens launches.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, TfbenchError
 from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS
 from tfbench.model import ONCE, Case, Plan
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
-from tfbench.race.timer import Stopwatch
 from tfbench.sides.spec import Side
 
 Clock = Callable[[], float]
@@ -39,79 +37,6 @@ class EntrantFailed(TfbenchError):
         super().__init__(str(failure))
         self.entrant = entrant
         self.failure = failure
-
-
-class OpenLaunch(Protocol):
-    """One launch: a fresh process for each entrant."""
-
-    @property
-    def pair(self) -> int:
-        """The pair of zygotes that its processes come from."""
-
-    def prepare(
-        self,
-        entrants: Sequence[int],
-        brief: bool = False,
-        together: bool = True,
-        ahead: OpenLaunch | None = None,
-        equal: bool = False,
-    ) -> dict[int, Prepared | Failure]:
-        """Start and warm up the processes of these entrants, in this order.
-
-        Args:
-            brief: Do not warm them up: the launch is for the first call and the peak of memory.
-            together: Have two sides make their first calls at once, which takes longer. Otherwise sides that could do
-                so report none.
-            ahead: The next launch of the same entrants. It makes its first calls at the same time where two processors
-                are free for it, and then waits for its own ``prepare``.
-            equal: Have all make equally many calls, see `settling_calls`.
-
-        Returns:
-            What each is ready with, or why it broke or cannot run here. The others can go on then.
-        """
-
-    def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
-        """Run all rounds and let the processes finish; return the seconds of an iteration for each entrant and round.
-
-        Args:
-            orders: For each round, a permutation of the prepared entrants.
-
-        Raises:
-            EntrantFailed: An entrant broke or skipped itself, during its rounds or after them.
-            LaunchDisturbed: A disturbance from outside makes the times useless.
-        """
-
-    @property
-    def preempted(self) -> Mapping[int, Mapping[int, float]]:
-        """Entrant -> round during which its processor was taken from it -> processor seconds of an iteration."""
-
-    @property
-    def clocks(self) -> Mapping[int, tuple[float, ...]]:
-        """Entrant -> mean clock of the GPU in each of its rounds, MHz. An entrant whose clock was not read is absent."""
-
-    def kill(self) -> None:
-        """End all processes at once. It never raises."""
-
-
-class Launcher(Protocol):
-    """Opens launches."""
-
-    @property
-    def stopwatch(self) -> Stopwatch:
-        """The stopwatch of the run, which counts the phases of its launches."""
-
-    def start_pairs(self, entrants: Sequence[Entrant], pairs: Sequence[int]) -> None:
-        """Start the missing zygotes of these pairs, as many at a time as there are processors.
-
-        Raises:
-            SideError: A zygote does not start.
-        """
-
-    def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
-        """Open a launch whose processes come from this pair of zygotes."""
-
-    def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
-        """Return the policy for a race of these entrants, which needs fewer pairs if they have common ancestors."""
 
 
 REFERENCE_ENTRANTS = 2
@@ -144,13 +69,11 @@ def make_plan(
 
     Args:
         iteration: Seconds of one iteration of each participating entrant, by index.
-        on_device: Whether a step runs asynchronously on a device. Blocks then take ``device_block_seconds``, and
-            all of them ``device_launch_seconds``.
+        on_device: Whether a step runs asynchronously on a device: ``device_block_seconds`` and ``device_launch_seconds``.
         preparation: Seconds that the launch has taken so far.
         sliceable: Whether processor time can stand for the time of these steps. Long ones then have sliced rounds.
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
-        works_on: Whether threads of a process work on after a step. Blocks then take ``ahead_block_seconds``, and all of
-            them ``ahead_launch_seconds``.
+        works_on: Whether threads work on after a step: ``ahead_block_seconds`` and ``ahead_launch_seconds``.
         waits: Whether the waits of a step go on after it. Blocks then have ``ahead_calls`` at least.
         single: Whether the time of each call counts, so that a block has one.
     """
@@ -204,7 +127,7 @@ def settling_calls(prepared: Mapping[int, Prepared], policy: Policy, equal: bool
         equal: Whether all shall have made equally many calls then, unless one takes too long to catch up. If a step takes
             batches of different sizes in turn, both sides so have the same ones in the same round.
     """
-    costs = {entrant: max(1e-9, result.iteration + (result.untimed or 0)) for entrant, result in prepared.items()}
+    costs = {entrant: max(1e-9, result.whole) for entrant, result in prepared.items()}
     usual = {entrant: round(policy.settle_seconds / cost) for entrant, cost in costs.items()}
     most = max((result.calls + usual[entrant] for entrant, result in prepared.items()), default=0)
     calls = {entrant: most - result.calls for entrant, result in prepared.items()}

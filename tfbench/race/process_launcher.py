@@ -26,7 +26,6 @@ from tfbench.race.launch import (
     Entrant,
     EntrantFailed,
     Failure,
-    OpenLaunch,
     alone,
     followers,
     planned_seconds,
@@ -68,7 +67,9 @@ class ProcessLaunch:
     compiling: tuple[int, ...] = ()
     """Processors of first calls on a GPU, which compile; empty elsewhere."""
     preempted: dict[int, dict[int, float]] = field(default_factory=dict, init=False)
+    """Entrant -> round during which its processor was taken from it -> processor seconds of an iteration."""
     clocks: dict[int, tuple[float, ...]] = field(default_factory=dict, init=False)
+    """Entrant -> mean clock of the GPU in each of its rounds, MHz. An entrant whose clock was not read is absent."""
     _running: dict[int, Process] = field(default_factory=dict, init=False)
     _waiting: list[int] = field(default_factory=list, init=False)
     """Entrants that are not prepared yet."""
@@ -91,9 +92,18 @@ class ProcessLaunch:
         entrants: Sequence[int],
         brief: bool = False,
         together: bool = True,
-        ahead: OpenLaunch | None = None,
+        ahead: ProcessLaunch | None = None,
         equal: bool = False,
     ) -> dict[int, Prepared | Failure]:
+        """Start and warm up the processes of these entrants, in this order. If one cannot run here, the others can go on.
+
+        Args:
+            brief: Do not warm them up: the launch is for the first call and the peak of memory.
+            together: Have two sides make their first calls at once. Otherwise sides that could do so report none.
+            ahead: The next launch of the same entrants. It makes its first calls at the same time where two processors
+                are free for it, and then waits for its own ``prepare``.
+            equal: Have all make equally many calls, see `settling_calls`.
+        """
         warmup = self.policy.warmup(brief)
         two = self._are_two()
         together = together and two
@@ -104,7 +114,7 @@ class ProcessLaunch:
             batch = entrants[first : first + len(self.places)]
             if not self.began:
                 self._begin(batch, warmup, self.cpus if together else ())
-                if together and isinstance(ahead, ProcessLaunch):
+                if together and ahead is not None:
                     ahead._begin(batch[::-1], warmup, self.places[1])
                     _call_first(self, ahead)
             results |= self._prepared(apart=two and not together)
@@ -123,11 +133,7 @@ class ProcessLaunch:
         return bool(self._waiting or self._results)
 
     def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float], meeting: tuple[int, ...]) -> None:
-        """Start the processes of these entrants, each on a place of its own.
-
-        Args:
-            meeting: The processor on which they make their first calls at once, if they do.
-        """
+        """Start the processes of these entrants, each on a place of its own; ``meeting`` is that of common first calls."""
         self._since = time.monotonic()
         for entrant, place in zip(batch, self.places, strict=False):
             try:
@@ -151,11 +157,7 @@ class ProcessLaunch:
         return two and len(self.cpus) == 1
 
     def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
-        """Wait until the processes that have begun are prepared.
-
-        Args:
-            apart: Drop their first calls, which were not made together though they could have been.
-        """
+        """Wait until the processes that have begun are prepared; drop first calls that could be together, and were apart."""
         while self._waiting and self._met <= _MEETINGS:
             if self._met:
                 self.go_on()
@@ -206,6 +208,12 @@ class ProcessLaunch:
             return error
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
+        """Run all rounds and let the processes finish; return the seconds of an iteration for each entrant and round.
+
+        Raises:
+            EntrantFailed: An entrant broke or skipped itself, during its rounds or after them.
+            LaunchDisturbed: A disturbance from outside makes the times useless.
+        """
         blocks = self._watched_blocks(plan, orders)
         times = {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
         for entrant, own in times.items():
@@ -296,20 +304,12 @@ class ProcessLaunch:
 
     def _limit(self, plan: Plan) -> float:
         """Return the time limit of the rounds in seconds."""
-        whole = {
-            entrant: prepared.iteration + (prepared.untimed or 0)
-            for entrant, prepared in self._ready.items()
-            if entrant in self._running
-        }
+        whole = {entrant: prepared.whole for entrant, prepared in self._ready.items() if entrant in self._running}
         seconds = planned_seconds(plan, whole)
         return self.policy.overrun * seconds + self.policy.answer_seconds
 
     def _all_rounds(self, turns: int, limit: float) -> dict[int, protocol.Rounds]:
-        """Receive the times of all entrants. The first one that sends anything else ends the wait for the others.
-
-        Args:
-            turns: Bytes that an entrant reads from its inbox at most.
-        """
+        """Receive the times of all entrants. The first one that sends anything else ends the wait for the others."""
         when, seconds = "while it was timed", self.policy.answer_seconds
         waiting = {process.channel: entrant for entrant, process in self._running.items()}
         deadline = time.monotonic() + limit
@@ -357,6 +357,7 @@ class ProcessLaunch:
             raise failures[0]
 
     def kill(self) -> None:
+        """End all processes at once. It never raises."""
         for process in self._running.values():
             process.end(kill=True)
         self._running.clear()
@@ -535,9 +536,11 @@ class ProcessLauncher:
             raise
 
     def start_pairs(self, entrants: Iterable[Entrant], pairs: Sequence[int]) -> None:
+        """Start the missing zygotes of these pairs; see `ready`."""
         self.ready([(entrant.side, entrant.case.env) for entrant in entrants], pairs)
 
-    def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
+    def open(self, entrants: Sequence[Entrant], pair: int) -> ProcessLaunch:
+        """Open a launch whose processes come from this pair of zygotes."""
         self.start_pairs(entrants, [pair])
         on_gpu = self.on_gpu(entrants)
         cpus = tuple(sorted({cpu for entrant in entrants for cpu in self.cpus(entrant)}))
@@ -574,6 +577,7 @@ class ProcessLauncher:
         return (where or self.processors).of(entrant.case)
 
     def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
+        """Return the policy for a race of these entrants, which needs fewer pairs if they have common ancestors."""
         if self.on_gpu(entrants):
             policy = policy.on_gpu()
         sides = {(entrant.side.name, entrant.case.env): entrant.side for entrant in entrants}
@@ -611,11 +615,7 @@ class ProcessLauncher:
         self._ready({(side.name, env): side for side, env in wanted}, pairs)
 
     def _ready(self, sides: Mapping[_Pool, Side], pairs: Iterable[int], only: str = "") -> None:
-        """Start the missing zygotes of these pairs.
-
-        Args:
-            only: The only benchmark file that they collect; ``""`` for every file.
-        """
+        """Start the missing zygotes of these pairs, which collect ``only`` one benchmark file, or every file."""
         with self.stopwatch.phase(Phase.STARTING), self._lock:
             for pool in sides:
                 if (failure := self._failed.get(pool)) is not None:

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import (
@@ -31,8 +32,6 @@ from tfbench.race.launch import (
     Entrant,
     EntrantFailed,
     Failure,
-    Launcher,
-    OpenLaunch,
     make_plan,
     one_sample,
     orders,
@@ -56,6 +55,9 @@ from tfbench.stats.verdict import (
     with_tail,
 )
 
+if TYPE_CHECKING:
+    from tfbench.race.process_launcher import ProcessLaunch, ProcessLauncher
+
 # One launch: fresh processes, which are warmed up and then race in turns
 
 
@@ -66,7 +68,7 @@ Planner = Callable[[Mapping[int, Prepared], float], Plan]
 def run_launch(
     entrants: Sequence[Entrant],
     active: Sequence[int],
-    opened: OpenLaunch,
+    opened: ProcessLaunch,
     stopwatch: Stopwatch,
     planner: Planner,
     clock: Clock,
@@ -74,18 +76,15 @@ def run_launch(
     least: int,
     brief: bool = False,
     together: bool = True,
-    ahead: OpenLaunch | None = None,
+    ahead: ProcessLaunch | None = None,
     equal: bool = False,
 ) -> tuple[Launch | None, dict[int, Failure]]:
     """Race the active entrants once. If an entrant breaks during its set-up, the others go on.
 
     Args:
         active: Indices of the entrants that take part.
-        planner: Makes the plan of the rounds from the results of the warm-up.
         least: With fewer prepared entrants the launch ends without rounds.
         brief: The launch is for the first call and the peak of memory, so it warms nothing up and has one round.
-        together: Two sides make their first calls at once.
-        ahead: The next launch, which may make its first calls at the same time.
         equal: All make equally many calls before the rounds.
 
     Raises:
@@ -171,7 +170,7 @@ class Race:
     """
 
     entrants: Sequence[Entrant]
-    launcher: Launcher
+    launcher: ProcessLauncher
     policy: Policy
     config: RaceConfig
     clock: Clock
@@ -187,7 +186,7 @@ class Race:
     _untimed: dict[int, float] = field(default_factory=dict, init=False)
     _opened: int = field(default=0, init=False)
     """Number of launches opened so far, including discarded ones."""
-    _ahead: OpenLaunch | None = field(default=None, init=False)
+    _ahead: ProcessLaunch | None = field(default=None, init=False)
     """The next launch, which has made its first calls."""
     _preparing: float = field(default=0.0, init=False)
     """Seconds that all launches took to prepare."""
@@ -331,7 +330,7 @@ class Race:
         self.failures.update(failures)
         return launch
 
-    def _open(self) -> OpenLaunch:
+    def _open(self) -> ProcessLaunch:
         """Open a launch from the next pair of zygotes."""
         pair = self.config.pairs[self._opened % len(self.config.pairs)]
         self._opened += 1
@@ -349,7 +348,6 @@ class Race:
 
     @property
     def _can_be_disturbed(self) -> bool:
-        """Whether the race survives one more disturbance."""
         return len(self.disturbed) < self.policy.disturbed_launches
 
     @property

@@ -31,11 +31,7 @@ _ATTEMPTS = 20
 
 
 def end_processes(folder: Path, proc: Path = Path("/proc")) -> None:
-    """Kill the processes that have a path below this folder in their environment, but this process.
-
-    Args:
-        proc: Path of /proc.
-    """
+    """Kill the processes that have a path below this folder in their environment, but this process."""
     token = os.fsencode(folder)
     for _ in range(_ATTEMPTS):
         killed = False

@@ -265,9 +265,7 @@ class Ancestor(_Forker):
     """A process that imports what is installed and forks zygotes. It starts at once, and `fork` waits for it.
 
     Args:
-        env: Its environment variables.
         imports_tensorflow: Whether it imports TensorFlow, instead of each of its zygotes.
-        scratch: Folder of its temporary files.
 
     Raises:
         SideError: It cannot be started.
@@ -342,9 +340,7 @@ class Zygote(_Forker):
     """A process that collects the benchmarks of a side and forks launches. `wait_ready` waits until it has collected.
 
     Args:
-        ancestor: Forks it.
         env: Environment variables of the variant.
-        scratch: Folder of its temporary files and those of its launches.
         only: The only benchmark file that it collects, with a note of all that it reads; ``""`` for every file.
         stopping: Set to end the races of its processes as Ctrl-C does.
 

@@ -24,6 +24,7 @@ from typing import IO
 
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import DATA_FOLDER, read_at_most, read_text
+from tfbench.imports import SETTINGS
 from tfbench.model import Report
 from tfbench.model.formats import convert, plain
 from tfbench.report import json_format
@@ -204,16 +205,7 @@ _ENVIRONMENT = re.compile(
     r".*\.(lock|pth)|.*\baccepted\.toml|pylock(\..+)?\.toml|.*(requirements|constraints).*\.(txt|in)|Pipfile\.lock"
     r"|(environment|conda-lock).*\.ya?ml"
 )
-_SETTINGS = (
-    "pytest.ini",
-    ".pytest.ini",
-    "pytest.toml",
-    ".pytest.toml",
-    "pyproject.toml",
-    "tox.ini",
-    "setup.cfg",
-    "setup.py",
-)
+_SETTINGS = (*SETTINGS, "setup.py")
 _PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)*")
 _MODULES = (
     (re.compile(r"""(?<![\w-])-p[\s"',=]*([\w.]+)"""), re.compile(r"[\w.]+")),

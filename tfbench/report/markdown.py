@@ -91,11 +91,7 @@ _RESERVE = 400
 
 
 def render(report: Report, *, strict: bool = False) -> str:
-    """Render the report. Of more than `LONGEST` characters, the least severe rows are left out and counted.
-
-    Args:
-        strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
-    """
+    """Render the report. Of more than `LONGEST` characters, the least severe rows are left out and counted."""
     summary = summarize(report, shared=True, strict=strict)
     head = [f"**tfbench: {plain(summary.headline)}**", context_line(report)]
     head += [f"{plain(summary.reason)}."] if summary.reason else []
@@ -191,7 +187,6 @@ def summary_text(report: Report, notes: Sequence[str] = (), *, strict: bool = Fa
 
     Args:
         notes: Remarks on the source of the report.
-        strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
     """
     summary = summarize(report, shared=True, strict=strict)
     sides = {name: f"{side.get('spec') or 'unknown'}, {code_of_side(side)}" for name, side in report.sides.items()}
@@ -261,7 +256,6 @@ def render_comment(report: Report, decision: GateDecision, link: str = "", run: 
     """Render the comment.
 
     Args:
-        decision: Of the gate on the report.
         link: Address of the full report.
         run: The run as GitHub knows it, which a report cannot forge.
     """

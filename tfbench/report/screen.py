@@ -34,11 +34,7 @@ def table(title: str) -> Table:
 
 
 def add_columns(made: Table, *headings: str, right: bool = False, fold: bool = False) -> None:
-    """Add columns that never wrap, or that fold long cells on a narrow terminal.
-
-    Args:
-        right: Align to the right, as for numbers.
-    """
+    """Add columns that never wrap, or that fold long cells on a narrow terminal."""
     for heading in headings:
         made.add_column(
             heading, justify="right" if right else "left", no_wrap=not fold, overflow="fold" if fold else "ellipsis"

@@ -153,7 +153,6 @@ def render(
     Args:
         width: Characters per line. Only a single longer word, such as the name of a case, is longer.
         shared: Whether the report may be a stranger's, see `tfbench.report.summary.command_for`.
-        strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
         here: Returns the words of a command as they work where the reader is.
     """
     summary = summarize(report, shared=shared, strict=strict)

@@ -177,12 +177,8 @@ def environment_changes(points: Sequence[SeriesPoint]) -> list[str]:
         ("machine", [point.run.machine for point in points]),
     ):
         if len(set(values)) > 1:
-            trends.append(f"the {what} changed: {' → '.join(_without_repeats(values))}")
+            trends.append(f"the {what} changed: {' → '.join(value for value, _ in groupby(values))}")
     return trends
-
-
-def _without_repeats(values: Iterable[str]) -> list[str]:
-    return [value for value, _ in groupby(values)]
 
 
 def _newest(trends: Sequence[Trend]) -> RenderableType:
@@ -230,7 +226,6 @@ def render_history(cases: Iterable[Sequence[Trend]], runs: int, problems: Sequen
 
     Args:
         cases: The series of each case, the followed one first.
-        runs: Number of runs of the history.
         problems: One line per unreadable part of its files.
 
     Raises:

@@ -63,9 +63,8 @@ def explained(prober: Prober, before: Entrant, now: Entrant) -> Explanation:
 
 def explanation(before: ProbeOutput, now: ProbeOutput, policy: Policy) -> Explanation:
     """Return what changed from the first probing launch to the second."""
-    changes = [(change.where, change.what, change.text) for change in explain(before, now)]
     metrics = metric_changes(read_metrics(before), read_metrics(now), policy)
-    return Explanation(changes, metrics, _notes(before, now))
+    return Explanation(explain(before, now), metrics, _notes(before, now))
 
 
 def _probed(output: ProbeOutput | Exception) -> ProbeOutput:
@@ -187,11 +186,7 @@ def reread(kept: Kept, policy: Policy) -> Explained:
 
 @dataclass
 class Profiles:
-    """Take the profiles that a run asks for.
-
-    Args:
-        gpu_monitor: Monitors the GPUs of the run, if there are any.
-    """
+    """Take the profiles that a run asks for."""
 
     request: RunRequest
     launcher: ProcessLauncher

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from tfbench.model import TIME, Case, Outcome, Ratio, Reason, Verdict
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.launch import Entrant, Launcher
+from tfbench.race.launch import Entrant
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.race.timer import Phase
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
@@ -37,7 +38,7 @@ class Races:
     """
 
     def __init__(
-        self, request: RunRequest, launcher: Launcher, contender: Side, sharing: int, report: ProgressReporter
+        self, request: RunRequest, launcher: ProcessLauncher, contender: Side, sharing: int, report: ProgressReporter
     ) -> None:
         self._policy = request.policy
         self._launcher = launcher

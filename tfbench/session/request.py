@@ -112,11 +112,7 @@ Progress = Callable[[RunProgress], None]
 
 
 class ProgressReporter:
-    """Pass on what the run does now, together with the number of cases that are done.
-
-    Args:
-        total: Number of cases of the run.
-    """
+    """Pass on what the run does now, together with the number of cases that are done."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self.done = 0

@@ -53,7 +53,7 @@ from tfbench.session.resume import ExecutedCode
 from tfbench.sides.spec import Side
 from tfbench.stats.alpha_spending import ignored, judged
 from tfbench.stats.rounds import log_items_ratio, rates, two_speeds
-from tfbench.stats.verdict import calls_of, compare, decide
+from tfbench.stats.verdict import P90_ROUNDS, calls_of, compare, decide
 
 # Turn a race, or the failure that ended it, into results of its cases
 
@@ -153,20 +153,10 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     return compare(effects, rounds, race.policy, cases=cases, shared_zygote=shared, thresholds=own)
 
 
-_PERCENTILES = ((90, 64), (99, 662))
-"""Percentile, and the rounds that it needs at least (MLPerf's early stopping: 64 and 662 for 90% and 99%)."""
-
-
 def percentiles(sample: Sample) -> dict[str, float]:
-    """Return ``p50``, ``p90`` and ``p99`` of single iterations in seconds, as far as there are enough rounds.
-
-    Empty if a round is a mean of several iterations, since a mean hides the tail.
-    """
-    if any(run.iterations != 1 for run in sample.runs):
-        return {}
-    values = {"p50": median(sample.seconds)}
-    cuts = quantiles(sample.seconds, n=100) if len(sample.seconds) >= _PERCENTILES[0][1] else []
-    return values | {f"p{number}": cuts[number - 1] for number, rounds in _PERCENTILES if len(sample.seconds) >= rounds}
+    """Return ``p90`` of single iterations in seconds; empty if rounds are too few, or means, which hide the tail."""
+    single = all(run.iterations == 1 for run in sample.runs)
+    return {"p90": quantiles(sample.seconds, n=100)[89]} if single and len(sample.seconds) >= P90_ROUNDS else {}
 
 
 def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
@@ -322,11 +312,7 @@ def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseR
 
 
 def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResult:
-    """Add a verdict `error` to a case that was timed before the failure.
-
-    Args:
-        metric: Name of the row.
-    """
+    """Add a verdict `error` to a case that was timed before the failure."""
     reason, output = reason_of(error)
     reason = replace(reason, facts={}, notes=(because(Note.LATER_STEP, reason),))
     row = Verdict(result.case, Outcome.ERROR, reason, metric)
@@ -493,7 +479,6 @@ class MetricChecker:
         """Add a row for each metric and contract, and append changes that explain the time to its reason.
 
         Args:
-            result: Result of a timed case.
             side: The contender.
             baseline: What the case is compared with; ``None`` without a comparison.
             group: Further cases to probe at the same time.

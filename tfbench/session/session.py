@@ -58,15 +58,6 @@ from tfbench.suite.shards import part
 # Judge the mean time of all raced cases. Race them again until it is decided, and before a slower one fails the run
 
 
-@dataclass(frozen=True)
-class _Mean:
-    """A mean, of how many cases, and how often they were raced again for it."""
-
-    mean: Ratio | None
-    cases: int
-    passes: int
-
-
 class SuiteGate:
     """The verdict of ``--gate-suite``.
 
@@ -102,30 +93,29 @@ class SuiteGate:
 
     def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:
         cases = len(raced)
-        first = self._decided(
+        first, _, passes = self._decided(
             raced, [result.verdict.ratio for result in raced if result.verdict and result.verdict.ratio]
         )
-        if first.mean is None:
+        if first is None:
             reason = because(ReasonCode.FEW_CASES, cases=cases, needed=FEWEST_CASES)
             return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, reason, cases)
-        outcome, mean = self._outcome(first.mean), because(Note.MEAN, ratio=first.mean, cases=cases, again=first.passes)
+        outcome, mean = self._outcome(first), because(Note.MEAN, ratio=first, cases=cases, again=passes)
         if outcome is not Outcome.REGRESSED or not self._policy.confirm:
-            return SuiteVerdict(self._limit, outcome, because(CODES[outcome], mean), cases, first.mean)
-        second = self._decided(raced)
-        if second.mean is None:
+            return SuiteVerdict(self._limit, outcome, because(CODES[outcome], mean), cases, first)
+        second, added, passes = self._decided(raced)
+        if second is None:
             reason = because(ReasonCode.NOT_CONFIRMED, mean, because(Note.TOO_FEW_AGAIN))
-            return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, reason, cases, first.mean)
-        if self._outcome(second.mean) is Outcome.REGRESSED:
+            return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, reason, cases, first)
+        if self._outcome(second) is Outcome.REGRESSED:
             code, first_mean = ReasonCode.SLOWER, Note.FOUND_TWICE
         else:
             outcome, code, first_mean = Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED, Note.FIRST_MEAN
-        passes = second.passes if second.passes > 1 else 0
-        again = because(Note.MEAN, ratio=second.mean, cases=second.cases, again=passes)
+        again = because(Note.MEAN, ratio=second, cases=added, again=passes if passes > 1 else 0)
         reason = because(code, again, because(first_mean, mean))
-        return SuiteVerdict(self._limit, outcome, reason, second.cases, second.mean)
+        return SuiteVerdict(self._limit, outcome, reason, added, second)
 
-    def _decided(self, raced: Sequence[CaseResult], first: Sequence[Ratio] = ()) -> _Mean:
-        """Race all cases again until their mean is decided.
+    def _decided(self, raced: Sequence[CaseResult], first: Sequence[Ratio] = ()) -> tuple[Ratio | None, int, int]:
+        """Race all cases again until their mean is decided; return it, of how many cases, and how often they were raced.
 
         Each pass adds one ratio per case to the mean. The errors of these ratios are independent.
 
@@ -143,7 +133,7 @@ class SuiteGate:
             ratios += more
             passes += 1
             added = len(more)
-        return _Mean(self._mean(ratios), added, passes)
+        return self._mean(ratios), added, passes
 
     def _again(self, raced: CaseResult, confirms: bool) -> Ratio | None:
         baseline = self._strategy.baseline_entrant(raced.case)

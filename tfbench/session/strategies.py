@@ -140,11 +140,7 @@ def code_of_saved(saved: Baseline) -> Snapshot:
 
 
 def source_of(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
-    """Return a side with the baseline's source tree and the contender's interpreter, or why that is impossible.
-
-    Args:
-        cache: Folder for recreated source trees.
-    """
+    """Return a side with the baseline's source tree and the contender's interpreter, or why that is impossible."""
     spec = describe(saved)
     here = snapshot(contender.root)
     if here is not None and here.tree == saved.tree:
@@ -497,7 +493,6 @@ class LiveSideStrategy(Strategy):
     """Race each case against its counterpart on a live side.
 
     Args:
-        side: The live side.
         cases: All cases of the run, to be matched with the cases of another source tree.
     """
 
@@ -611,7 +606,6 @@ class SavedBaselineStrategy(Strategy):
     """Judge cases against a saved baseline: by a live race of its recreated side, by its saved times, or by both.
 
     Args:
-        saved: The baseline.
         recreated: The baseline's side, or why it cannot be recreated; ``None`` under ``--replay never``.
         sharing: Number of cases that share the run's alpha.
     """

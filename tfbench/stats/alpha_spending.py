@@ -105,15 +105,12 @@ def case_alpha(policy: Policy, cases: int) -> float:
 def alpha_per_look(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...] = ()) -> tuple[float, ...]:
     """Compute the nominal two-sided level of every look, so that all looks together err with ``alpha``.
 
-    This is alpha spending by Lan & DeMets (1983, Biometrika 70): each look has a share of ``alpha`` that
-    is fixed in advance. The boundary of a look follows from its share and from the races still open, by
-    the recursion of Armitage, McPherson & Rowe (1969, J. R. Stat. Soc. A 132).
-    Even shares give the first look more than the functions by Pocock or O'Brien and Fleming. An early
-    look is there to report a large change, and this lets it.
+    This is alpha spending by Lan & DeMets (1983, Biometrika 70), by the recursion of Armitage, McPherson & Rowe (1969, J. R.
+    Stat. Soc. A 132). Even shares give the first look more than the functions by Pocock or O'Brien and Fleming: an early look
+    is there to report a large change.
 
-    Boundaries are returned as levels, which apply to any distribution of the evidence. Information is
-    assumed to grow with launches. That of the zygotes grows more slowly, which makes looks more alike
-    than assumed and errs on the safe side.
+    Levels apply to any distribution of the evidence. Information is assumed to grow with launches. That of the zygotes grows
+    more slowly, which makes looks more alike than assumed and errs on the safe side.
 
     Args:
         alpha: Both sides together, over all looks.

@@ -1,20 +1,16 @@
 """Compute a ratio and its interval from the rounds of launches, with noise of launches and of pairs of zygotes.
 
-The model: a launch of pair j shows the true log-ratio, plus a bias that all launches of its two zygotes
-share (deviation tau), plus noise of its own (deviation sigma). A few launches from four pairs say little
-about either deviation. They leave a t interval three degrees of freedom, which makes it far too wide.
-So the interval also uses prior knowledge of noise. The policy names a typical value of each deviation,
-and how far cases differ from it. The interval averages over all deviations, each weighted by its prior
-plausibility and by how well it explains this case's launches.
+A launch of pair j shows the true log-ratio, plus a bias that all launches of its two zygotes share (deviation tau), plus
+noise of its own (deviation sigma). A few launches from four pairs say so little about either deviation that a t interval
+is far too wide. So the policy names a typical value of each, and how far cases differ from it, and the interval averages
+over all deviations, each weighted by its prior plausibility and by how well it explains this case's launches.
 
-Given the deviations, everything is normal, so the posterior is a mixture of normal distributions over a
-grid. This is the random-effects model with an informative prior of Higgins, Thompson & Spiegelhalter
-(2009, J. R. Stat. Soc. A 172), computed as in Roever (2020, J. Stat. Softw. 93(6)). The priors have the
-tails of Student's t, so that the launches of a case that contradicts them outweigh them.
+The posterior is a mixture of normal distributions over a grid: the random-effects model with an informative prior of
+Higgins, Thompson & Spiegelhalter (2009, J. R. Stat. Soc. A 172), computed as in Roever (2020, J. Stat. Softw. 93(6)). The
+priors have the tails of Student's t, so that the launches of a case that contradicts them outweigh them.
 
-What a launch tells by its median of rounds has an error that the rounds themselves show, from the first launch on.
-The typical deviation of launches therefore includes it (`with_error`), and a launch with a larger error counts for less
-(`relative_variances`).
+The median of a launch has an error that its rounds show. The typical deviation of launches therefore includes it
+(`with_error`), and a launch with a larger error counts for less (`relative_variances`).
 """
 
 from __future__ import annotations
@@ -230,14 +226,13 @@ def _grid(launch: float, launch_spread: float, between: float, between_spread: f
 
 
 def huber_pseudovalues(effects: Floats, expected: float, clip: float, weight: Floats | None = None) -> Floats:
-    """Limit the influence of outlying launches.
+    """Limit the influence of outlying launches: the mean and spread of the results are those of Huber's M-estimate.
 
-    A launch further than ``clip`` deviations from the race's median is moved to that distance. All
-    distances are then stretched by the weight of all launches / of those left in place. The results are the pseudo-values
-    of Huber's M-estimate of location, one step from the median (Bickel 1975, J. Am. Stat. Assoc. 70).
-    Their mean and spread are its value and error. The deviation is the larger of ``expected`` and the
-    scaled median absolute deviation. If more than a third of the launches or of their weight are outliers, or the race
-    has fewer than five launches, outliers cannot be identified. Such a race is unchanged, and its interval wide.
+    A launch further than ``clip`` deviations from the race's median is moved to that distance, and all distances are
+    stretched by the weight of all launches / of those left in place: one step from the median (Bickel 1975, J. Am. Stat.
+    Assoc. 70). The deviation is the larger of ``expected`` and the scaled median absolute deviation. If more than a third
+    of the launches or of their weight are outliers, or the race has fewer than five launches, outliers cannot be
+    identified. Such a race is unchanged, and its interval wide.
 
     ``effects`` has the shape (races, launches), and ``expected`` is the prior deviation of a launch, as a log-ratio.
     ``weight`` of a launch is the inverse of its relative variance, shape (launches,). They are all alike by default.

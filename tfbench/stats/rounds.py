@@ -1,18 +1,16 @@
 """What the rounds of launches tell besides a median: interrupts, two speeds, throughput, the best number of them.
 
-An interrupt makes the block longer in which it happens, by 40 to 70 µs on a virtual machine. Between them the timer has a
-fixed period, so which blocks contain one is known without measuring it, and has nothing to do with the side that a block
-belongs to. What an interrupt costs follows from the blocks with and without one. It is a covariate that explains a part
-of the noise (Cochran 1957, Biometrics 13: analysis of covariance).
+An interrupt lengthens its block by 40 to 70 µs on a virtual machine. The timer has a fixed period, so which blocks contain
+one is known without measuring it, and has nothing to do with their side. Its cost is therefore a covariate that explains a
+part of the noise (Cochran 1957, Biometrics 13: analysis of covariance).
 
-The times are split into the two groups with the least scatter inside (Fisher 1958, On Grouping for Maximum Homogeneity,
-JASA 53). They are two speeds if the groups lie far enough apart for their scatter (Ashman, Bird and Zepf 1994, Detecting
-Bimodality in Astronomical Datasets, AJ 108).
+Two speeds are the two groups of times with the least scatter inside (Fisher 1958, On Grouping for Maximum Homogeneity,
+JASA 53), if they lie far enough apart for it (Ashman, Bird and Zepf 1994, Detecting Bimodality in Astronomical Datasets,
+AJ 108).
 
-A launch has an error of its own, and its median has another one that falls with the number of its rounds. Both cost
-time: the start of a launch, and each of its rounds. In sampling of two stages, the number of rounds with the least
-variance for a given time is sqrt(cost of a launch / cost of a round) * deviation of a round / deviation of a launch
-(Cochran 1977, Sampling Techniques, section 10.6).
+The start of a launch costs time, and so does each of its rounds. The number of rounds with the least variance for a given
+time is sqrt(cost of a launch / cost of a round) * deviation of a round / deviation of a launch (sampling of two stages,
+Cochran 1977, Sampling Techniques, section 10.6).
 """
 
 from __future__ import annotations

@@ -1,19 +1,16 @@
 """Decide an outcome, with its reason, from the evidence of a race, from saved times, or from the cases of a suite.
 
 The median of the rounds has the least noise, but a slowdown in fewer than half of the calls leaves it where it is. The
-tail is judged by the mean log-ratio of the rounds, the ratio of the geometric means: a slow call on one side moves it,
-and a burst of the machine, which strikes both blocks of a round, cancels. A logarithm limits the effect of a single
-interrupted block, so that the noise of this mean is near that of the median on a quiet machine.
+tail is judged by the mean log-ratio of the rounds: a slow call on one side moves it, a burst of the machine, which
+strikes both blocks of a round, cancels, and a logarithm limits the effect of a single interrupted block.
 
-The saved value of a session for a case is its floor, the fastest block of the first launches. The floors of unchanged
-code differ between sessions, by an amount that depends on the case and the machine. A prediction interval for a future
-observation tells whether one more session fits into the spread of the earlier ones (Hahn & Meeker 1991, Statistical
-Intervals, ch. 4). Code changes between the earlier sessions widen the spread, which errs on the safe side.
+The saved value of a session for a case is its floor, the fastest block of the first launches. Floors of unchanged code
+differ between sessions. A prediction interval for a future observation tells whether one more session fits into the
+spread of the earlier ones (Hahn & Meeker 1991, Statistical Intervals, ch. 4). Code changes between them only widen it.
 
-The mean of a suite is that of a random-effects meta-analysis: cases differ in their true log-ratio, and each is measured
-with an error of its own. The weights follow DerSimonian & Laird (1986, Control. Clin. Trials 7), and the interval Hartung
-& Knapp (2001, Stat. Med. 20): a t interval by the weighted scatter of the cases themselves. It holds for few cases, and
-where the errors are known only by their order of magnitude.
+The mean of a suite is that of a random-effects meta-analysis. The weights follow DerSimonian & Laird (1986, Control. Clin.
+Trials 7), and the interval Hartung & Knapp (2001, Stat. Med. 20): it holds for few cases, and where the errors are known
+only by their order of magnitude.
 """
 
 from __future__ import annotations
@@ -67,12 +64,10 @@ class Region(NamedTuple):
 def regions(thresholds: Thresholds) -> tuple[Region, ...]:
     """Return the ranges of ratios that prove an outcome; the first one that holds an interval counts.
 
-    Swapping the sides mirrors them: ratio to 1 / ratio.
-
-    Regressed and improved come first: an interval between the minimum effect and the tolerance is a
-    real change, however small. Unchanged needs the whole interval within the tolerance, which is the
-    two one-sided tests of Schuirmann (1987, J. Pharmacokinet. Biopharm. 15). Such an interval may
-    exclude 1 or reach beyond the minimum effect: a real change that is too small to matter is no change.
+    Swapping the sides mirrors them: ratio to 1 / ratio. Regressed and improved come first: an interval between the minimum
+    effect and the tolerance is a real change, however small. Unchanged needs the whole interval within the tolerance (the two
+    one-sided tests of Schuirmann 1987, J. Pharmacokinet. Biopharm. 15). Such an interval may exclude 1 or reach beyond the
+    minimum effect: a real change that is too small to matter is no change.
     """
     effect, tolerance = 1 + thresholds.minimum_effect, 1 + thresholds.tolerance
     return (  # a ratio at the minimum effect itself is not yet a change
@@ -94,13 +89,11 @@ def compare(
 ) -> Comparison:
     """Compute the ratio and the interval that finds a change, at the look that this number of launches belongs to.
 
-    The confidence of the ratio is that of the whole race: with this probability the intervals of all
-    looks contain the true ratio (repeated confidence intervals, Jennison & Turnbull 1989,
-    J. R. Stat. Soc. B 51). Stopping at an interval that decides therefore costs no further alpha.
+    The confidence of the ratio is that of the intervals of all looks together (repeated confidence intervals, Jennison &
+    Turnbull 1989, J. R. Stat. Soc. B 51). Stopping at an interval that decides therefore costs no further alpha.
 
     Args:
         effects: One per launch, as for `interval`, which may refuse them.
-        rounds: Number of rounds of these launches.
         cases: Cases of the whole run, which share its alpha.
         shared_zygote: Whether the entrants of a launch are forked from one zygote.
         thresholds: Has the noise to expect; those of the step's time by default.
@@ -135,15 +128,13 @@ def decide(
 ) -> Decision:
     """Decide from the evidence at a look, by the thresholds of the step's time unless others are given.
 
-    The caller races a first ``regressed`` again, in fresh launches of fresh zygotes, and decides from
-    those launches alone at the same levels. The case has regressed only if both stages say so.
-    `tfbench.stats.alpha_spending.case_alpha` accounts for the alpha of both stages.
+    The caller races a first ``regressed`` again, in fresh launches of fresh zygotes, and decides from those alone at the same
+    levels: `tfbench.stats.alpha_spending.case_alpha` accounts for the alpha of both stages. ``unchanged`` is proved by an
+    interval of its own level (`unchanged_alpha`), which the comparison then has. If that interval lies beyond the minimum
+    effect, the race goes on, because the change is probably real.
 
-    ``unchanged`` is proved by an interval of its own level (`unchanged_alpha`), which the comparison then has. If
-    that interval lies beyond the minimum effect, the race goes on, because the change is probably real.
-
-    Args and errors are those of `compare`, where ``effects`` are of this stage only. ``final`` tells whether
-    this was the last launch, so that an undecided case is inconclusive.
+    Args and errors are those of `compare`, where ``effects`` are of this stage only. ``final`` tells whether this was the
+    last launch, so that an undecided case is inconclusive.
     """
     chosen = thresholds or policy.step_time
     comparison = compare(
@@ -427,7 +418,6 @@ def decide_on_saved(
     a change at that level.
 
     Args:
-        now: The new session.
         own: Sessions of the baseline's own code, including the baseline itself.
         others: Sessions of other code of the same case, on the same machine in the same environment.
         calls: All rounds of the baseline, and of the new session. `unchanged` needs their means to be alike, too, since the

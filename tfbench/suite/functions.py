@@ -43,7 +43,6 @@ def line_of(root: Path, name: str) -> int | None:
 
     Args:
         root: Folder that the case's file is relative to; files outside of it are not read.
-        name: Name of a case.
     """
     file, _, function = name.partition("::")
     try:  # the name may come from a report, and be no name of a file at all

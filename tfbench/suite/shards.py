@@ -44,25 +44,25 @@ def parse_shard(text: str) -> Shard:
 
 @dataclass(frozen=True)
 class SuitePart:
-    """The part of a suite that a job of a fleet measures. Its cases are listed, and not chosen by a hash."""
+    """The part of a suite that a shard or a job of a fleet measures. The cases of a job are not chosen by a hash."""
 
     index: int
-    """Number of the job, from 1."""
+    """Number of the shard or job, from 1."""
     of: int
     suite: str
     """Digest of the names of all cases of the suite."""
     suite_cases: int
     """Number of cases of the suite."""
-    job: str
-    """Digest of the job."""
+    job: str = ""
+    """Digest of the job, ``""`` for a shard."""
 
     def of_cases(self, mine: Iterable[str]) -> JSON:
-        """Return the ``shard`` object of the job's report.
+        """Return the ``shard`` object of the report.
 
         Args:
-            mine: Names of the cases of this job.
+            mine: Names of the cases of this part.
         """
-        return {**vars(self), "cases": sorted(mine)}
+        return {key: value for key, value in vars(self).items() if key != "job" or value} | {"cases": sorted(mine)}
 
 
 def part(shard: Shard, suite_cases: Sequence[str], mine: Iterable[str]) -> JSON:
@@ -72,13 +72,7 @@ def part(shard: Shard, suite_cases: Sequence[str], mine: Iterable[str]) -> JSON:
         suite_cases: Names of the cases of all shards.
         mine: Names of the cases of this shard.
     """
-    return {
-        "index": shard.index,
-        "of": shard.of,
-        "suite": digest(suite_cases),
-        "suite_cases": len(suite_cases),
-        "cases": sorted(mine),
-    }
+    return SuitePart(shard.index, shard.of, digest(suite_cases), len(suite_cases)).of_cases(mine)
 
 
 def digest(names: Iterable[str]) -> str:

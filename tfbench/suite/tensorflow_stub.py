@@ -13,7 +13,6 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
-import importlib.util
 import re
 import sys
 import unittest

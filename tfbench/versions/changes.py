@@ -183,7 +183,7 @@ _SKIPPED = (
 )
 """Parts of names of flags that change no code on a CPU."""
 _XLA_PROGRAM = "import tensorflow as tf; tf.function(lambda x: x + x, jit_compile=True)(tf.ones([4]))"
-_defaults_PROGRAM = """
+_PROGRAM = """
 import json, sys
 import tensorflow as tf
 found = {}
@@ -207,13 +207,6 @@ try:  # a graph tells whether oneDNN is used: TensorFlow 2.10 uses it and denies
     found["TF_ENABLE_ONEDNN_OPTS"] = str(int(any("_Mkl" in op for op in ops)))
 except Exception:
     pass
-try:
-    backend = tf.keras.backend
-    found["Keras' backend"] = str(backend.backend())
-    found["Keras' floatx"] = str(backend.floatx())
-    found["Keras' image_data_format"] = str(backend.image_data_format())
-except Exception:
-    pass
 sys.stdout.write("\\n" + json.dumps(found))
 """
 
@@ -223,7 +216,7 @@ class Default(NamedTuple):
 
     value: str
     kind: str = ""
-    """Type of a flag of XLA, such as ``bool``; ``""`` for a setting of TensorFlow or Keras."""
+    """Type of a flag of XLA, such as ``bool``; ``""`` for a setting of TensorFlow."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +255,7 @@ class Removal(NamedTuple):
 
 
 def defaults_of(side: Side) -> dict[str, Default]:
-    """Return the flags of XLA, TensorFlow's flags and Keras' settings with their defaults on a side.
+    """Return the flags of XLA and of TensorFlow with their defaults on a side.
 
     Raises:
         SideError: The side prints neither.
@@ -270,7 +263,7 @@ def defaults_of(side: Side) -> dict[str, Default]:
     # XLA prints its flags and ends the process with an error, because it does not know this one.
     printed = _run(side, _XLA_PROGRAM, {XLA: "--help"})
     flags = {f"--{name}": Default(value.strip('"'), kind) for name, value, kind in _FLAG.findall(printed)}
-    last = _run(side, _defaults_PROGRAM, {}).strip().rpartition("\n")[2]
+    last = _run(side, _PROGRAM, {}).strip().rpartition("\n")[2]
     try:
         others = texts(an_object(parse_json(last), "the settings"), "the settings")
     except ValueError:
@@ -301,7 +294,7 @@ def candidates(good: Mapping[str, Default], bad: Mapping[str, Default]) -> list[
     new: list[Candidate] = []
     for name, now in bad.items():
         was, (value, kind) = good.get(name), now
-        if was == now or any(part in name.lower() for part in _SKIPPED) or name.startswith("Keras"):
+        if was == now or any(part in name.lower() for part in _SKIPPED):
             continue
         if was is not None:
             changed.append(Candidate(name, was.value, value, was.value))
@@ -435,7 +428,7 @@ class Causes:
 
         Args:
             metric: ``time``, ``first_call``, ``peak_host_memory``, or one that is counted.
-            found: The changes of the case's graphs and exact metrics.
+            evidence: The changes of the case's graphs and exact metrics.
             ratio: The raced ratio, if the metric is raced.
         """
         self.launcher.ready([(entrant.side, entrant.case.env) for entrant in sides], [0])

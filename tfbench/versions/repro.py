@@ -63,9 +63,6 @@ def reproduce(
         sides: The other side, and this one, whose interpreter runs the file.
         file: Where the file will be written, its report beside it.
         made: The command that makes it.
-        profiled: Whether to profile both sides.
-        tell: Called with the current activity.
-        show: Called with lines for the user.
 
     Raises:
         UsageError: The case or a side cannot be in such a file, or a file exists.
@@ -190,7 +187,6 @@ def compose(
     """Return the text of the file.
 
     Args:
-        function: The pytest item of the case.
         sides: The other side, and this one.
         search: Folders that the project's modules are imported from.
         about: What the file shows, for its docstring.
@@ -326,10 +322,9 @@ def bug_report(
 
     Args:
         sides: Label -> environment of the other side, and of this one.
-        found: Ratio and launches of the race.
+        result: Ratio and launches of the race.
         changed: What differs between the sides, a line each.
         made: The command that made the file.
-        file: Its name.
     """
     (other, own), (ratio, launches), here = sides, result, machine()
     packages = [side.get("packages", {}) for side in sides.values()]

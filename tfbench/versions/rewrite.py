@@ -230,7 +230,6 @@ def extract(
     """Return the code of a case.
 
     Args:
-        function: Its pytest item.
         search: Folders that the project's modules are imported from.
         taken: Names that the code must not define.
         given: Name -> import statement that stands before the code.

@@ -79,7 +79,6 @@ class PlainBenchmark:
 
     Args:
         launch: What the process was forked for.
-        node: The test.
     """
 
     disabled, enabled, skipped, has_error, cprofile = False, True, False, False, False

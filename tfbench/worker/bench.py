@@ -456,11 +456,7 @@ class Bench(ABC, Generic[Request]):
         self.refuse("it loops by itself and only reports a time, so there is no step to run here")
 
     def in_cache(self, call: Step, cold: tuple[float, int]) -> Step:
-        """Return the step with calls that find the cache as the benchmark asks for, or as by default; note which.
-
-        Args:
-            cold: See `in_cache`.
-        """
+        """Return the step with calls that find the cache as the benchmark asks for, or as by default; note which."""
         call, state = in_cache(call, self.facts.get(CACHE), *cold)
         if state:
             self.facts[CACHE] = state

@@ -400,9 +400,7 @@ def works_on() -> bool:
 def waits_ahead(block: Block, seconds: float, iteration: float = 0.0) -> float | None:
     """Return the seconds of a call in succession, if calls after a rest are faster because their waits have gone on.
 
-    Otherwise the answer is ``None``.
-
-    A prefetching pipeline whose elements wait for a server uses no processor, so `works_on` does not see it.
+    Otherwise the answer is ``None``. A prefetching pipeline whose elements wait for a server uses no processor, so `works_on` does not see it.
 
     Args:
         seconds: Of calls in succession to compare with. The rests take at most five times as long, or as long as a call.
@@ -464,7 +462,6 @@ def serve_turns(
 
     Args:
         block: Times one block; returns when it began and ended.
-        own: Index of this entrant.
         follow: For each turn of this entrant, the entrant of the next turn; -1 after the last turn of the launch.
         inbox: Descriptor from which this entrant reads one byte per turn.
         outboxes: For each entrant, the descriptor that writes to its inbox.

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from _pytest.assertion import rewrite
 
-from tfbench.facts import MALLOC_TUNABLES, MALLOC_VARIABLES
+from tfbench.facts import MALLOC_TUNABLES, MALLOC_VARIABLES, parents
 from tfbench.imports import is_installed
 
 # Compile the files of a side in every zygote, whether bytecode of them is cached or not
@@ -195,15 +195,7 @@ def reap(pid: int, patience: float) -> int:
 
 def children() -> set[int]:
     """Return the ids of this process' children, zombies included."""
-    pids = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # The name in parentheses may contain anything, even parentheses.
-            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
-                pids.add(int(stat.parent.name))
-        except (OSError, ValueError, IndexError):
-            continue  # the process has ended
-    return pids
+    return {pid for pid, parent in parents().items() if parent == os.getpid()}
 
 
 def end_orphans(spared: Collection[int]) -> None:

@@ -1,18 +1,16 @@
-"""Read exact metrics: graphs, leaks, memory, outputs, traces.
+"""Read exact metrics: graphs, leaks, memory, outputs, traces. Probes run in a launch that takes no times.
 
-Probes run in a launch that takes no times. Their methods are called ``before`` the first call of the step, ``between``
-the first call and the later ones, and ``after`` the last call. The evidence is JSON, from which the controller derives
-the metrics.
+Their methods are called ``before`` the first call of the step, ``between`` the first call and the later ones, and
+``after`` the last call. The evidence is JSON, from which the controller derives the metrics.
 
-TensorFlow exports a graph when it builds a function for its first call. Functions that were called before `bench` are
-therefore missing.
+TensorFlow exports a graph when it builds a function for its first call, so functions called before `bench` are missing.
 
 For the process, only anonymous pages above those inherited from the zygote count, because pages of program files come
 and go with the code that runs. The kernel records only the peak of all resident pages. Pages of files stay resident,
 so their size at the end is subtracted from it.
 
-The step runs in windows of equally many calls. A cache or a pool of threads that fills up grows in the first windows,
-and a leak in every one. The growth of a window is therefore the smallest of all.
+A cache or a pool of threads that fills up grows in the first windows of calls, and a leak in every one. The growth of a
+window is therefore the smallest of all.
 """
 
 from __future__ import annotations

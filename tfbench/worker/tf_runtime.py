@@ -136,7 +136,6 @@ def _rewrites_for_onednn() -> bool:
 
 
 def _tell_ops(pipe: int) -> None:
-    """Write the ops of a convolution's graph into a pipe."""
     tf = required()
     tf.config.set_visible_devices([], "GPU")
     image, kernel = tf.ones([1, 16, 16, 8]), tf.ones([3, 3, 8, 8])
