@@ -228,6 +228,13 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_is_measured(pro
     assert "--report-json folder: Is a directory" in done.output
 
 
+def test_cases_that_ask_for_more_processors_than_there_are_get_a_note(project):
+    project.write("import pytest\n\n@pytest.mark.tfbench(cpus=64)\ndef test_wide(bench):\n    bench(sum, [1] * 1000)\n")
+    done = project.run("--against", "self", "--cpus", "0")
+    assert "more processors are asked for than the 1 of this run: test_wide" in done.output
+    assert done.outcomes() == {"test_wide": "unchanged"}
+
+
 def test_a_misspelt_fixture_is_an_error_and_a_plain_test_is_named(project):
     project.write(STEP + GOOD + "def test_typo(benhc): ...\n\ndef test_plain(): ...\n")
     done = project.run("--against", "self")

@@ -482,6 +482,9 @@ class Runner:
             )
         if unused:
             self._notes.append(f"left out, because they do not name the fixture bench or benchmark: {some(unused, 3)}")
+        have = len(self._processors.every)
+        if wanting := [case.short_name for case in self.cases.values() if case.cpus > have]:
+            self._notes.append(f"more processors are asked for than the {have} of this run: {some(wanting, 3)}")
         if not only_lists(self._config):
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
             self._session = Session.assemble(self._request(), list(self.cases.values()), self._display)
