@@ -50,7 +50,8 @@ def leaked_packages(there: str, here: str, root: str) -> list[str]:
         package = name.partition(".")[0]
         leaked = _moved(file, there, here) != file
         if not leaked and package != OWN and is_installed(file):
-            leaked = package in copies or (name == package and any(_has(place, package) for place in places))
+            own = name == package and name not in sys.stdlib_module_names
+            leaked = package in copies or (own and any(_has(place, package) for place in places))
         # pytest makes a module of each folder above a conftest.py that lies outside of its root.
         if leaked and not is_below(os.path.realpath(file), PACKAGE) and not os.path.isdir(file):
             leaks.add(package)
@@ -86,12 +87,16 @@ def _copies(there: str) -> set[str]:
 
 
 def _places(there: str, here: str, root: str) -> list[str]:
-    """Return the folders of a tree that its packages may lie in: pytest's root and those above it, each with its ``src``."""
+    """Return the folders of a tree that its packages may lie in: pytest's root and those above it, each with its ``src``.
+
+    A folder that is a package itself is none of them: its modules have longer names.
+    """
     folders = [there]
     if is_below(root, here):
         for name in os.path.relpath(root, here).split(os.sep):
             folders.append(os.path.join(folders[-1], name))
-    return [place for folder in folders for place in (folder, os.path.join(folder, "src"))]
+    places = [place for folder in folders for place in (folder, os.path.join(folder, "src"))]
+    return [place for place in places if not os.path.isfile(os.path.join(place, "__init__.py"))]
 
 
 def _has(place: str, package: str) -> bool:

@@ -111,6 +111,24 @@ def test_a_package_that_the_working_tree_has_must_not_be_an_installed_one(
     assert leaked_packages(there, here, f"{here}/packages/one") == (["copied"] if leaks else [])
 
 
+@pytest.mark.parametrize("package", ["src/__init__.py", "packages/__init__.py"])
+def test_a_module_of_a_package_may_be_named_like_an_installed_one(trees, monkeypatch, tmp_path_factory, package):
+    there, here = trees
+    for file in (package, f"{Path(package).parent}/borrowed.py"):
+        Path(there, file).parent.mkdir(parents=True, exist_ok=True)
+        Path(there, file).touch()
+    module = types.ModuleType("borrowed")
+    module.__file__ = str(tmp_path_factory.mktemp("environment") / "site-packages" / "borrowed.py")
+    monkeypatch.setitem(sys.modules, "borrowed", module)
+    assert leaked_packages(there, here, f"{here}/packages/one") == []
+
+
+def test_a_script_may_be_named_like_a_module_of_python(trees):
+    there, here = trees
+    Path(there, "types.py").touch()
+    assert leaked_packages(there, here, here) == []
+
+
 def test_the_search_for_leaked_packages_loads_no_lazy_module(trees, monkeypatch):
     class Lazy(types.ModuleType):
         def __getattr__(self, name):
