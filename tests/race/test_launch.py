@@ -186,6 +186,14 @@ def test_of_two_entrants_each_starts_as_many_sliced_rounds_as_the_other():
     assert starting_places([[2, 0, 1], [0, 1, 2], [1, 0, 2]], 2) == (0, 2, 2)
 
 
+def test_a_case_with_other_thresholds_on_the_other_side_has_equal_blocks_there():
+    baseline, contender = sides_of(Case("w.py::w", "w", "w.py::w", (("a", "x"),)))
+    changed = replace(contender.case, name="w.py::new", thresholds=(("minimum_effect", 0.02), ("tolerance", 0.05)))
+    plan = make_plan([baseline, replace(contender, case=changed)], {0: 1.99e-4, 1: 2.01e-4}, POLICY)
+    assert plan.iterations == (2, 2)
+    assert plan.primes[0] == plan.primes[1]
+
+
 def test_both_sides_have_made_equally_many_calls_before_the_rounds():
     prepared = {0: Prepared(1e-4, {}, calls=300), 1: Prepared(1.1e-4, {}, calls=420)}
     usual = settling_calls(prepared, POLICY, equal=False)

@@ -94,6 +94,13 @@ def test_sides_whose_launches_scatter_make_equally_many_calls_from_then_on(devia
     assert any(asked) == equal
 
 
+def test_a_renamed_case_has_equal_numbers_of_calls_as_well():
+    baseline, contender = sides_of(CASE)
+    renamed = replace(contender, case=replace(CASE, name="w.py::new"))
+    _, launcher = raced([baseline, renamed], [steady(1e-4, 0.2), steady(1e-4, 0.2)])
+    assert any(launch.equal for launch in launcher.launches)
+
+
 def test_variants_need_no_equal_numbers_of_calls():
     _, launcher = raced(variants_of("ref", "other"), [steady(1e-4, 0.2), steady(1e-4, 0.2)])
     assert len(launcher.launches) > 2

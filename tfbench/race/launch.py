@@ -64,7 +64,7 @@ def make_plan(
     In sampling of two stages, the best number of samples within a unit grows with the cost of a unit (Cochran 1977,
     Sampling Techniques, section 10.6). The fewest rounds of steps above 0.3 s are fewer, see ``rounds_min_seconds``.
 
-    Entrants of the same case get blocks of equally many iterations, so that the fixed cost of a block has the same
+    Entrants of the same variant get blocks of equally many iterations, so that the fixed cost of a block has the same
     weight on both sides. A side that is far slower limits their number, see `block_longest`.
 
     Args:
@@ -90,7 +90,8 @@ def make_plan(
     whole = {index: time + untimed.get(index, 0) for index, time in iteration.items()}
     iterations, primes, extra = [], [], []
     for entrant in entrants:
-        alike = [index for index in iteration if entrants[index].case == entrant.case]
+        # A case may have another name or other thresholds on the other side.
+        alike = [index for index in iteration if entrants[index].case.variant == entrant.case.variant]
         alone = single or any(index in untimed for index in alike)
         times = [max(1e-9, whole[index]) for index in alike] or [block]
         primed = not sliced and max((iteration[index] for index in alike), default=0.0) < prime_below

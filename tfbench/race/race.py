@@ -458,7 +458,7 @@ class Race:
     @property
     def _scatters(self) -> bool:
         """Return whether the launches of two sides differ by much more than usual, and than their rounds explain."""
-        if len({entrant.case for entrant in self.entrants}) > 1:
+        if len({entrant.case.variant for entrant in self.entrants}) > 1:
             return False
         effects = [self.effects(entrant) for entrant in self.undecided]
         usual = self.usual.launch_deviation
