@@ -196,23 +196,27 @@ def on_trace(callback: Traced) -> Callable[[], None]:
 
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 _PIPELINE = ("Dataset", "Iterator")
 
 
 def flops(graph: Any) -> int:
     """Return the floating-point operations of a graph and of the functions that it calls, from TensorFlow's statistics of ops.
 
-    Input pipelines count as 0.
+    Input pipelines count as 0, and so do branches without operations, such as assertions.
 
     Raises:
-        MetricUnavailable: The graph has a loop or a branch. How often those run is not in it.
+        MetricUnavailable: The graph has a loop or another branch. How often those run is not in it.
     """
     total = _own_flops(graph)
     for op in graph.get_operations():
         functions = (function for value in op.node_def.attr.values() for function in (value.func, *value.list.func))
         called = [function.name for function in functions if function.name]
+        counts = [flops(graph._get_function(name).graph) for name in called if op.type in (*_CALLS, *_BRANCHES)]
         if op.type in _CALLS:
-            total += sum(flops(graph._get_function(name).graph) for name in called)
+            total += sum(counts)
+        elif op.type in _BRANCHES and not any(counts):
+            continue
         elif (called or op.type == "Enter") and not any(part in op.type for part in _PIPELINE):
             raise MetricUnavailable(f"the step has a loop or a branch ({op.type}), which TensorFlow does not count")
     return total
