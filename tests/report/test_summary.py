@@ -162,8 +162,9 @@ def test_the_command_has_the_options_of_the_project():
     report = replace(REPORT, sides=sides)
     assert shlex.split(command_for(report, REGRESSED))[4:-1] == ["--calls=3", "--run-slow"]
     assert command_for(report, REGRESSED, shared=True) == ""
-    sides["contender"] = {"settings": {"PYTEST_OPTION_sizes": "['1', '2']"}}
-    assert command_for(replace(REPORT, sides=sides), REGRESSED) == ""
+    for value in ("['1', '2']", "False", "None"):
+        sides["contender"] = {"settings": {"PYTEST_OPTION_sizes": value}}
+        assert command_for(replace(REPORT, sides=sides), REGRESSED) == ""
 
 
 def test_the_headline_counts_cases_that_fail_by_another_metric_only():

@@ -171,8 +171,8 @@ def command_words(report: Report, verdict: Verdict, *, shared: bool = False) -> 
     return "pytest", "--benchmark", *words, *options, name
 
 
-_PLAIN_OPTION = re.compile(r"--[a-z][a-z0-9-]*(=[\w.,:/+-]*)?", re.ASCII)
-"""An option that can be told from the recorded value: a list cannot."""
+_PLAIN_OPTION = re.compile(r"--[a-z][a-z0-9-]*(=(?!(False|None)$)[\w.,:/+-]*)?", re.ASCII)
+"""An option that can be told from the recorded value. A list cannot, nor can what the option for ``False`` is called."""
 
 
 def _own_options(report: Report) -> list[str]:
