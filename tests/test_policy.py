@@ -19,8 +19,20 @@ def test_an_unknown_preset_lists_those_there_are():
         preset("lax")
 
 
-@pytest.mark.parametrize("policy", PRESETS.values(), ids=PRESETS)
-def test_the_thresholds_of_presets_can_decide(policy):
+DERIVED = {
+    "as it is": lambda policy: policy,
+    "patient": Policy.patient,
+    "on a GPU": Policy.on_gpu,
+    "common ancestors": Policy.with_common_ancestors,
+    "largest slowdown": lambda policy: policy.with_slowdown(0.49),
+    "device": lambda policy: policy.with_device_gate(0.49),
+}
+
+
+@pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED)
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_the_thresholds_of_presets_can_decide(preset, derive):
+    policy = derive(preset)
     looks = policy.looks and policy.looks[0] >= 2 and list(policy.looks) == sorted(set(policy.looks))
     first_call = 0 < policy.first_call_effect < policy.first_call_tolerance < 1
     probes = min(policy.probe_calls, policy.probes_at_once, policy.probe_launches)
