@@ -29,11 +29,12 @@ from tfbench.worker.block import (
     Block,
     Call,
     Clock,
-    Collector,
     Injection,
     PreparedBlock,
     PreparedStep,
     ReadyTime,
+    gc_disabled,
+    gc_watched,
     pace,
     serve_slices,
     serve_turns,
@@ -474,7 +475,6 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     """Times blocks of the step in turn with the other processes of the launch."""
 
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
-    _collector: Collector = field(default_factory=Collector, init=False)
 
     def __post_init__(self) -> None:
         isolation.map_large_blocks()  # until the peak of memory is known
@@ -497,7 +497,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         isolation.keep_freed_memory()
         waiting: float | None
         began, ready = time.perf_counter_ns(), ReadyTime()
-        with self._collector.watched():
+        with gc_watched():
             iteration, waiting = warm_up(block, *self.request.warmup)
         waited = (time.perf_counter_ns() - began) / max(1, ready.nanoseconds()) - 1
         on_device, untimed = block.synchronise is not None, block.untimed
@@ -598,7 +598,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                 settle(order)
                 self.channel.send(protocol.Settled())
             elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
-                with self._collector.disabled():
+                with gc_disabled():
                     rounds = timed(order)
                 tf_runtime.check_pinned(cpus)
                 tf_runtime.check_synchronous()

@@ -281,46 +281,35 @@ class Injection:
         return self._constant + calls, self._rest, hits * waits
 
 
-class Collector:
-    """Python's garbage collector while a step is timed: disabled, with the objects that are alive frozen.
+@contextmanager
+def gc_disabled() -> Iterator[None]:
+    """Disable automatic collections. Nothing stays frozen, so that a step that collects garbage pays for all objects."""
+    was = gc.isenabled()
+    gc.collect()
+    gc.unfreeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
-    If the step collects garbage itself, nothing stays frozen, so that it pays for all objects as in a program.
-    """
 
-    def __init__(self) -> None:
-        self._thawed = False
+@contextmanager
+def gc_watched() -> Iterator[None]:
+    """Unfreeze all objects when the step begins a collection itself; those that Python begins leave them frozen."""
+    gc.callbacks.append(_unfreeze)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(_unfreeze)
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Notice collections that the step begins."""
-        gc.callbacks.append(self._notice)
-        try:
-            yield
-        finally:
-            gc.callbacks.remove(self._notice)
 
-    @contextmanager
-    def disabled(self) -> Iterator[None]:
-        """Disable automatic collections."""
-        was = gc.isenabled()
-        if not self._thawed:
-            gc.collect()
-            gc.freeze()
-        gc.disable()
-        try:
-            with self.watched():
-                yield
-        finally:
-            gc.unfreeze()
-            if was:
-                gc.enable()
-
-    def _notice(self, phase: str, info: Mapping[str, int]) -> None:
-        # Before Python itself collects the oldest objects, it counts more collections of younger ones than the threshold.
-        automatic = gc.isenabled() and gc.get_count()[2] > gc.get_threshold()[2]
-        if phase == "start" and info["generation"] == 2 and not automatic:
-            self._thawed = True
-            gc.unfreeze()
+def _unfreeze(phase: str, info: Mapping[str, int]) -> None:
+    # Before Python itself collects the oldest objects, it counts more collections of younger ones than the threshold.
+    automatic = gc.isenabled() and gc.get_count()[2] > gc.get_threshold()[2]
+    if phase == "start" and info["generation"] == 2 and not automatic:
+        gc.unfreeze()
 
 
 def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[float, float]:
