@@ -9,8 +9,9 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
-from tfbench.model import Case, Outcome
+from tfbench.model import Case, Launch, Outcome, Run
 from tfbench.policy import Policy, preset
+from tfbench.race.launch import make_plan
 from tfbench.race.race import Race, RaceConfig
 
 CASE = Case("w.py::w", "w", "w.py::w")
@@ -92,6 +93,21 @@ def test_sides_whose_launches_scatter_make_equally_many_calls_from_then_on(devia
     asked = [launch.equal for launch in launcher.launches]
     assert asked[:2] == [False, False]  # one launch shows no scatter
     assert any(asked) == equal
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05])
+def test_no_launch_is_cut_short_whose_ratio_changes_as_it_goes_on(shift):
+    race = Race(
+        sides_of(CASE), ScriptedLauncher(Clock(), [], 1), POLICY, RaceConfig(1, range(4)), Clock(), random.Random(0)
+    )
+    rng = random.Random(1)
+    for pair in range(POLICY.looks[0]):
+        before, now = ([1e-4 * (1 + rng.gauss(0, 1e-3)) for _ in range(100)] for _ in range(2))
+        now[75:] = [seconds * (1 + shift) for seconds in now[75:]]
+        race.launches.append(Launch(pair, (Run(tuple(before), 1), Run(tuple(now), 1)), 0.5))
+    plan = make_plan(race.entrants, {0: 1e-4, 1: 1e-4}, POLICY)
+    rounds = race._allocated(replace(plan, rounds=100), 1e-3).rounds
+    assert rounds == 100 if shift else rounds < 70
 
 
 def test_a_renamed_case_has_equal_numbers_of_calls_as_well():
