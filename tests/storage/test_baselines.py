@@ -154,7 +154,7 @@ def test_a_baseline_of_several_axes_is_read_with_sorted_axes(store):
 def test_a_file_that_is_no_text_is_refused(store):
     path = store.save("first", BASELINE)
     path.write_bytes(b"\xff")
-    with pytest.raises(BaselineError, match=r"first\.json cannot be read: 'utf-8' codec"):
+    with pytest.raises(BaselineError, match=r"first\.json is not UTF-8 text"):
         store.fetch("first")
     store.remove("first")
     path.mkdir()

@@ -389,7 +389,8 @@ def works_on() -> bool:
 def waits_ahead(block: Block, seconds: float, iteration: float = 0.0) -> float | None:
     """Return the seconds of a call in succession, if calls after a rest are faster because their waits have gone on.
 
-    Otherwise the answer is ``None``. A prefetching pipeline whose elements wait for a server uses no processor, so `works_on` does not see it.
+    Otherwise the answer is ``None``. A prefetching pipeline whose elements wait for a server uses no processor, so `works_on`
+    does not see it.
 
     Args:
         seconds: Of calls in succession to compare with. The rests take at most five times as long, or as long as a call.
