@@ -489,6 +489,7 @@ def test_slow_once(bench):
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("fine", "odd", "ratio"),
     [
