@@ -709,7 +709,7 @@ def test_wait_longer(bench):
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.parametrize(("work", "least"), [("busy", 500), ("wait", 100)])
+@pytest.mark.parametrize(("work", "least"), [("busy", 300), ("wait", 100)])
 def test_what_threads_do_ahead_counts(tmp_path, work, least):
     (tmp_path / "t.py").write_text(AHEAD)
     sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)

@@ -103,6 +103,24 @@ def test_a_kept_tree_can_be_extracted_again(checkout, tmp_path):
     assert not list((tmp_path / "cache").glob(".half-*"))
 
 
+def test_an_extracted_tree_with_a_changed_file_is_extracted_again(checkout, tmp_path):
+    (checkout / ".gitattributes").write_text("*.txt text eol=crlf\n")
+    (checkout / "notes.txt").write_text("one\r\n")
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-qm", "notes")
+    tree = tree_of(checkout, "HEAD")
+    root, _ = materialise(checkout, tree, tmp_path / "cache")
+    (root / "new.txt").touch()
+    before = root.stat().st_ino
+    assert materialise(checkout, tree, tmp_path / "cache")[0].stat().st_ino == before
+    for change in (lambda file: file.write_text("ONE"), lambda file: file.unlink()):
+        change(root / "sub/a.py")
+        materialise(checkout, tree, tmp_path / "cache")
+        assert (root / "sub/a.py").read_text() == "one"
+    assert (checkout / "sub/a.py").read_text() == "one"
+    assert git(checkout, "status", "--porcelain") == ""
+
+
 def test_the_earlier_tree_is_kept_until_the_new_one_is_kept_alone(checkout):
     first = snapshot(checkout, f"{KEPT}first")
     (checkout / "sub" / "a.py").write_text("two")

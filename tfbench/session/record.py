@@ -72,7 +72,16 @@ class RunRecorder:
                 f"the baseline {name!r} has times only: {self._request.root} is in no git checkout, so its code cannot "
                 "be raced again"
             )
+        self.drop_candidate(name)
         return self._save(self.baselines, name, measured, KEPT)
+
+    def drop_candidate(self, name: str) -> None:
+        """Forget the run that `baseline accept` would take: a later run begins, or replaces the baseline."""
+        candidates = Baselines(Layout(self._request.folder).candidates)
+        if name in candidates.names():
+            candidates.remove(name)
+            with suppress(SideError):
+                drop(self._request.root, CANDIDATES + name)
 
     def remember(self, measurements: RunMeasurements) -> Path | None:
         """Record a run in its history, and the candidate that `baseline accept` would take.

@@ -200,6 +200,8 @@ class Session:
             env, code = {**request.env, **gpus.environment}, working_code(request.root)
             contender = Side("contender", request.executable, request.root, "", env, request.slowdown, code=code)
             saved = recorder.baselines.fetch(request.baseline) if request.baseline else None
+            if saved is not None and not request.resume:
+                recorder.drop_candidate(request.baseline)
             with stopwatch.phase(Phase.STARTING):
                 baseline = baseline_side(request, saved, contender, environments)
             if request.against and isinstance(baseline, Side):

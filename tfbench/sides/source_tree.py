@@ -295,7 +295,7 @@ def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
 def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, str]]:
     """Check out a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
 
-    The folder is created atomically, and later runs use it again.
+    The folder is created atomically, and later runs use it again, unless one of its files has changed.
 
     Returns:
         The counterpart, and `Side.tree_redirect`: the top folders of the working tree and of the extracted one.
@@ -308,21 +308,40 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
     except SideError as error:
         raise SideError(f"older source trees are unavailable: {error}") from None
     target = cache / tree
-    if not target.is_dir():
+    known = _has_tree(top, tree)
+    edited = known and target.is_dir() and not _is_as_extracted(top, tree, target)
+    if edited or not target.is_dir():
+        if not known:
+            raise SideError(f"this repository does not have the tree {tree[:12]} any more")
         try:
-            _git(top, "cat-file", "-e", f"{tree}^{{tree}}")
-        except SideError:
-            raise SideError(f"this repository does not have the tree {tree[:12]} any more") from None
-        try:
-            with atomic_dir(target) as half:
+            with atomic_dir(target, replace=edited) as half:
                 _check_out(top, tree, half)
         except OSError as error:
-            if not target.is_dir():  # another run has created it by now
+            if edited or not target.is_dir():  # another run has created it by now
                 raise SideError(
                     f"cannot extract the tree {tree[:12]} into {cache}: {error.strerror or error}; "
                     "run in a copy of the checkout that you can write"
                 ) from error
     return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
+
+
+def _has_tree(top: Path, tree: str) -> bool:
+    with suppress(SideError):
+        _git(top, "cat-file", "-e", f"{tree}^{{tree}}")
+        return True
+    return False
+
+
+def _is_as_extracted(top: Path, tree: str, place: Path) -> bool:
+    """Whether every file of a tree is in a folder as git has it, submodules and new files aside."""
+    with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch, suppress(SideError):
+        folder = _git(top, "rev-parse", "--absolute-git-dir")
+        env = {"GIT_INDEX_FILE": str(Path(scratch, "index")), "GIT_DIR": folder, "GIT_WORK_TREE": str(place)}
+        _git(top, "read-tree", tree, env=env)
+        _git(top, "update-index", "-q", "--ignore-submodules", "--refresh", env=env)
+        _git(top, "diff-files", "--quiet", "--ignore-submodules", env=env)
+        return True
+    return False
 
 
 _SUBMODULE = "160000"
