@@ -228,6 +228,22 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_is_measured(pro
     assert "--report-json folder: Is a directory" in done.output
 
 
+def test_a_run_whose_code_is_edited_meanwhile_fails_and_saves_no_baseline(project):
+    project.git("init", "-q")
+    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
+    project.write("SIZE = 1000\n", "size.py")
+    project.write(
+        "import pathlib\n\n\ndef test_mine(bench):\n    pathlib.Path('size.py').write_text('SIZE = 2000')\n    bench(sum, [1] * 1000)\n"
+    )
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    done = project.run("--save-baseline", "mine")
+    assert done.code == 1
+    assert "code was edited during the run, so it is unknown what was measured: size.py; run it again" in done.output
+    assert not done.report["complete"]
+    assert "the baseline 'mine' was not saved: the run failed" in done.output
+
+
 def test_cases_that_ask_for_more_processors_than_there_are_get_a_note(project):
     project.write("import pytest\n\n@pytest.mark.tfbench(cpus=64)\ndef test_wide(bench):\n    bench(sum, [1] * 1000)\n")
     done = project.run("--against", "self", "--cpus", "0")

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,18 @@ import pytest
 from tfbench.errors import SideError, UsageError
 from tfbench.fs import DATA_FOLDER
 from tfbench.sides.environments import Environments
-from tfbench.sides.source_tree import KEPT, code_digest, drop, keep, materialise, snapshot, top_level, tree_of
+from tfbench.sides.source_tree import (
+    KEPT,
+    code_digest,
+    drop,
+    edited_files,
+    keep,
+    materialise,
+    snapshot,
+    top_level,
+    tree_of,
+    working_code,
+)  # fmt: skip
 from tfbench.sides.spec import Side, parse
 
 
@@ -119,6 +131,19 @@ def test_an_extracted_tree_with_a_changed_file_is_extracted_again(checkout, tmp_
         assert (root / "sub/a.py").read_text() == "one"
     assert (checkout / "sub/a.py").read_text() == "one"
     assert git(checkout, "status", "--porcelain") == ""
+
+
+def test_files_of_code_that_are_edited_are_named(checkout):
+    began, code = time.time() - 10, working_code(checkout)
+    assert edited_files(checkout, code, began) == []
+    (checkout / "report.json").write_text("{}")
+    assert edited_files(checkout, code, began) == []
+    (checkout / "sub" / "a.py").write_text("two")
+    (checkout / "b.py").write_text("new")
+    assert edited_files(checkout, code, began) == ["b.py", "sub/a.py"]
+    assert edited_files(checkout, code, time.time() + 10) == []
+    (checkout / "sub" / "a.py").unlink()
+    assert edited_files(checkout, code, began) == ["b.py", "sub/a.py"]
 
 
 def test_the_earlier_tree_is_kept_until_the_new_one_is_kept_alone(checkout):

@@ -627,7 +627,7 @@ class Runner:
             self._errors.append(f"exit code 1, {ruling.result}: {ruling.because}")
             failed = True
         if name := setting(self._config, "save_baseline"):
-            if failed:
+            if failed or self._session.edited:
                 self._errors.append(f"the baseline {name!r} was not saved: the run failed")
             else:
                 try:
@@ -654,7 +654,11 @@ class Runner:
         except TfbenchError as error:
             self._errors.append(f"the cases that are missing here are unknown: {error}")
             return False
-        return True
+        if session.edited:
+            self._errors.append(
+                f"code was edited during the run, so it is unknown what was measured: {some(session.edited, 3)}; run it again"
+            )
+        return not session.edited
 
     def _write_report(self, report: Report | None = None) -> list[str]:
         """Write the report files that the user asked for, and return a note on each.

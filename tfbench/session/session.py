@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -48,7 +49,7 @@ from tfbench.session.strategies import (
     source_of,
 )
 from tfbench.sides.environments import Environments, kept
-from tfbench.sides.source_tree import working_code
+from tfbench.sides.source_tree import edited_files, working_code
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import CODES, FEWEST_CASES, classify_mean, mean_ratio
 from tfbench.storage.baselines import Baseline, Layout, describe
@@ -172,6 +173,10 @@ class Session:
     recorder: RunRecorder
     held: ExitStack
     """Ends the processes, and releases the environments and the GPUs."""
+    began: float
+    """When the run took note of its code, in seconds since the epoch."""
+    edited: list[str] = field(default_factory=list, init=False)
+    """Files of code that were edited since then, once the run has come to its end."""
 
     @classmethod
     def assemble(
@@ -197,6 +202,7 @@ class Session:
             environments = held.enter_context(Environments(kept(), report))
             launcher = ProcessLauncher(request.suite, policy, request.processors, gpus.gpu_monitor, stopwatch)
             held.callback(launcher.close)
+            began = time.time()
             env, code = {**request.env, **gpus.environment}, working_code(request.root)
             contender = Side("contender", request.executable, request.root, "", env, request.slowdown, code=code)
             saved = recorder.baselines.fetch(request.baseline) if request.baseline else None
@@ -257,6 +263,7 @@ class Session:
             return cls(
                 request, cases, contender, saved, gpus, launcher, starter, strategy, runs,
                 CaseLanes(request, runs, launcher, contender), journal, profiles, suite_gate, recorder, held.pop_all(),
+                began,
             )  # fmt: skip
 
     @property
@@ -284,6 +291,8 @@ class Session:
             TfbenchError: The other side's benchmarks cannot be collected.
         """
         self.lanes.finish()
+        if self.contender.code is not None:
+            self.edited[:] = edited_files(self.request.root, self.contender.code, self.began)
         if not self.runs.interrupted:
             self.strategy.conclude()
 
@@ -358,12 +367,13 @@ class Session:
         return self.recorder.save(self._measurements())
 
     def remember(self) -> Path | None:
-        """Record the run for later runs, see `RunRecorder.remember`. An interrupted run is not recorded.
+        """Record the run for later runs, see `RunRecorder.remember`. A run is not recorded if it was interrupted or its code
+        was edited.
 
         Raises:
             TfbenchError, OSError: A file cannot be written.
         """
-        if self.runs.interrupted:
+        if self.runs.interrupted or self.edited:
             return None
         return self.recorder.remember(self._measurements())
 

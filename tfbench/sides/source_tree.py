@@ -7,6 +7,7 @@ checkout, index and branches stay untouched.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import subprocess
@@ -384,6 +385,33 @@ def working_code(root: Path) -> Snapshot:
         return Snapshot(tree, commit_of(root, "HEAD"), tree != tree_of(root, "HEAD"))
     except SideError:  # a repository without a commit
         return Snapshot(tree, "", dirty=True)
+
+
+def edited_files(root: Path, code: Snapshot, since: float) -> list[str]:
+    """Return the files of code that were written since a moment, if the working tree is no longer this code.
+
+    Args:
+        since: Seconds since the epoch.
+    """
+    if working_code(root) == code:
+        return []
+    try:
+        top = checkout(root)
+        listed = _git(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *CODE)
+        files = [
+            top / name for name in listed.split("\0") if name and not name.endswith(".so")
+        ]  # benchmarks may build one
+    except SideError:
+        top, files = root, [*root.rglob("*.py")]
+    names = {str(file.relative_to(top)) for file in files if DATA_FOLDER not in file.parts and _written(file) > since}
+    return sorted(names)
+
+
+def _written(file: Path) -> float:
+    try:
+        return file.lstat().st_mtime
+    except OSError:  # it was deleted
+        return math.inf
 
 
 def code_of(root: Path, revision: str) -> Snapshot:
