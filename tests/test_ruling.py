@@ -319,3 +319,13 @@ def test_the_headline_counts_first_what_fails_the_run_if_no_time_does():
     assert summarize(found).headline.startswith("regressed: 1 contract broken; 1 ")
     slower = complete([row("b/t.py::x", "regressed"), broken])
     assert summarize(slower).headline == "regressed: 1 regressed"
+
+
+def test_cases_that_are_gone_for_an_accepted_reason_are_not_due():
+    """A change renames all parameters of a benchmark, and says so."""
+    cases = report("unchanged", "missing", "missing", "new", "new")
+    added = [replace(row, reason=Reason(ReasonCode.ADDED, "why")) for row in cases.verdicts[3:]]
+    cases = complete((*cases.verdicts[:3], *added), sides=SIDES)
+    assert rule(cases).result is Result.INCOMPARABLE
+    assert rule(cases, cases.verdicts[1:2]).result is Result.INCOMPARABLE
+    assert rule(cases, cases.verdicts[1:3]).result is Result.PASS

@@ -115,13 +115,23 @@ def test_strict_json_is_read():
     assert parse_json("[" * DEEPEST + "]" * DEEPEST)
 
 
-@pytest.mark.parametrize("name", ["b/test_x.py::test_x[a=1]", "test_x.py", "a b/test_ü.py::T::test_x[x y]"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "b/test_x.py::test_x[a=1]",
+        "test_x.py",
+        "a b/test_ü.py::T::test_x[x y]",
+        "t.py::x[<f4]",
+        "t.py::x[gr\\xfcn]",
+        "t.py::x[../a::`b`]",
+    ],
+)
 def test_names_of_benchmarks(name):
     assert is_case(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["--rootdir=/x::y", "@x.py", "-p::x", "/etc/x.py", "../x.py::y", "a/../b::c", "x::y\n-p", "x::\x1b", "x::\u202ey", "~/x::y", "x"]
+    "name", ["--rootdir=/x::y", "@x.py", "-p::x", "/etc/x.py", "../x.py::y", "a/../b::c", "x::y\n-p", "x::\x1b", "x::\u202ey", "~/x::y", "x", "x::", "a<b.py::y", "a`b.py"]
 )  # fmt: skip
 def test_other_names(name):
     assert not is_case(name)

@@ -156,8 +156,10 @@ def rule(
         verdict for verdict in grave(report.verdicts, strict) if (verdict.case.name, verdict.metric) not in agreed
     )
     timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
+    gone = {verdict.case.name for verdict in accepted if verdict.outcome is Outcome.MISSING}
     gated = "baseline" in report.sides or any(verdict.outcome is not Outcome.NEW for verdict in timed)
-    shortage = _shortage(report, timed, gated, min_compared)
+    expected = [verdict for verdict in timed if verdict.case.name not in gone]
+    shortage = _shortage(report, expected, gated, min_compared, len(set(report.due) - gone))
     failures = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
     for verdict in bad[:1]:
         worst = result_of(verdict.outcome)
@@ -185,8 +187,8 @@ def _gap(report: Report, part: bool) -> str:
     return f"the report cannot be used: {report.gap}" if report.gap else ""
 
 
-def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compared: float) -> str:
-    """Return why too few cases were compared, ``""`` if enough were."""
+def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compared: float, due: int) -> str:
+    """Return why too few cases were compared, ``""`` if enough were. Cases that are gone for an accepted reason are not due."""
     decided = sum(verdict.outcome in _DECIDED for verdict in timed)
     same = sum(verdict.reason.code == ReasonCode.SAME_CODE for verdict in timed)
     if gated and _first_time(timed):
@@ -195,8 +197,8 @@ def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compare
         measured = sum(verdict.outcome not in (Outcome.MISSING, Outcome.ERROR) for verdict in timed)
         cases = f"{plural(measured, 'case')} measured, none compared" if measured else "no case was measured"
         return f"{cases}{_skipped(report)}" + ("" if gated else ": run with --baseline NAME or --against SPEC")
-    if decided + same < min_compared * (len(report.due) - len(_added(timed))):
-        few = f"only {decided} of {len(report.due)} cases were compared ({_counts(timed)}{_skipped(report)})"
+    if decided + same < min_compared * (due - len(_added(timed))):
+        few = f"only {decided} of {due} cases were compared ({_counts(timed)}{_skipped(report)})"
         return f"{few}; tfbench gate --min-compared lowers the limit of {min_compared:.0%}"
     return ""
 
