@@ -123,7 +123,7 @@ def test_strict_json_is_read():
         "a b/test_ü.py::T::test_x[x y]",
         "t.py::x[<f4]",
         "t.py::x[gr\\xfcn]",
-        "t.py::x[../a::`b`]",
+        "t.py::x[../a::b->c]",
     ],
 )
 def test_names_of_benchmarks(name):
@@ -131,7 +131,7 @@ def test_names_of_benchmarks(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["--rootdir=/x::y", "@x.py", "-p::x", "/etc/x.py", "../x.py::y", "a/../b::c", "x::y\n-p", "x::\x1b", "x::\u202ey", "~/x::y", "x", "x::", "a<b.py::y", "a`b.py"]
+    "name", ["--rootdir=/x::y", "@x.py", "-p::x", "/etc/x.py", "../x.py::y", "a/../b::c", "x::y\n-p", "x::\x1b", "x::\u202ey", "~/x::y", "x", "x::", "a<b.py::y", "a`b.py", "x::y[`z`]", "x::<img src=x>"]
 )  # fmt: skip
 def test_other_names(name):
     assert not is_case(name)

@@ -72,7 +72,7 @@ def described(error: Exception) -> str:
     return f"{brief(error)} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {brief(error)}"
 
 
-_LINE = re.compile(r"[^\x00-\x1f\x7f]+")
+_REST = re.compile(r"(?!.*<[A-Za-z!/?][^>]*>)[^`\x00-\x1f\x7f]+")
 _FILE = re.compile(r"(?![/~@-])(?!(?:.*/)?\.\.(?:/|$))[^<>`\\\x00-\x1f\x7f]+")
 _SHARED_SPEC = re.compile(
     r"(?:self|git:[A-Za-z0-9][\w./-]{0,99}(?:[~^]\d{0,3}){0,3}|(?:tensorflow|tensorflow-cpu|keras)==\d[\w.]{0,29}|tf-nightly)"
@@ -83,10 +83,10 @@ _SHARED_SPEC = re.compile(
 def is_case(name: str) -> bool:
     """Whether pytest can give this name to a benchmark below its root; it is then no option, ``@file`` or other path.
 
-    Its parameters may be any text that can be printed, such as ``<f4`` or ``gr\\xfcn``.
+    Its parameters may be any text that can be printed, such as ``<f4`` or ``gr\\xfcn``, without backticks and HTML tags.
     """
     file, _, rest = name.partition("::")
-    named = bool(_LINE.fullmatch(rest)) or (file == name and file.endswith(".py"))
+    named = bool(_REST.fullmatch(rest)) or (file == name and file.endswith(".py"))
     return printable(name) == name and named and _FILE.fullmatch(file) is not None
 
 
