@@ -388,7 +388,9 @@ def working_code(root: Path) -> Snapshot:
 
 
 def edited_files(root: Path, code: Snapshot, since: float) -> list[str]:
-    """Return the files of code that were written since a moment, if the working tree is no longer this code.
+    """Return the tracked files of code that were written since a moment, if the working tree is no longer this code.
+
+    New files do not count, since benchmarks and TensorFlow's AutoGraph write some. Outside of git, no file counts.
 
     Args:
         since: Seconds since the epoch.
@@ -397,14 +399,10 @@ def edited_files(root: Path, code: Snapshot, since: float) -> list[str]:
         return []
     try:
         top = checkout(root)
-        listed = _git(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *CODE)
-        files = [
-            top / name for name in listed.split("\0") if name and not name.endswith(".so")
-        ]  # benchmarks may build one
+        listed = _git(top, "ls-files", "-z", "--", *CODE)
     except SideError:
-        top, files = root, [*root.rglob("*.py")]
-    names = {str(file.relative_to(top)) for file in files if DATA_FOLDER not in file.parts and _written(file) > since}
-    return sorted(names)
+        return []
+    return sorted(name for name in listed.split("\0") if name and _written(top / name) > since)
 
 
 def _written(file: Path) -> float:
