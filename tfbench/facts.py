@@ -143,7 +143,7 @@ def text(file: Path) -> str | None:
 
 def match(file: Path, pattern: str) -> str | None:
     """Return the first group of a pattern's first match, where ``^`` matches at each line; ``None`` without one."""
-    matched = re.search(pattern, text(file) or "", re.MULTILINE)
+    matched = re.search(pattern, read_proc(file), re.MULTILINE)
     return matched[1] if matched else None
 
 
@@ -211,7 +211,7 @@ def _levels(root: Path, controller: str) -> Iterator[Path]:
     Inside a container, the group's path is often that of the host, which is not mounted. Then only existing
     folders count, and the folder of the mount is the container's group.
     """
-    for line in (text(root / "proc/self/cgroup") or "").splitlines():
+    for line in read_proc(root / "proc/self/cgroup").splitlines():
         _, names, path = line.split(":", 2)
         if names and controller not in names.split(","):
             continue

@@ -83,7 +83,7 @@ _SHARED_SPEC = re.compile(
 def is_case(name: str) -> bool:
     """Whether pytest can give this name to a benchmark below its root; it is then no option, ``@file`` or other path.
 
-    Its parameters may be any text that can be printed, such as ``<f4`` or ``gr\\xfcn``, without backticks and HTML tags.
+    The part after the file may be any printable text without backticks and HTML tags, such as ``test_x[<f4]``.
     """
     file, _, rest = name.partition("::")
     named = bool(_REST.fullmatch(rest)) or (file == name and file.endswith(".py"))

@@ -150,9 +150,9 @@ def run_envs(arguments: argparse.Namespace) -> int:
     environments = Environments(kept())
     console = Screen(soft_wrap=True)
     if arguments.action == "prune":
-        sizes = {environment.folder: environment.bytes for environment in environments.every()}
         if arguments.days < 0:
             raise UsageError(f"--days {arguments.days:g}: write a number of days, 0 for all environments")
+        sizes = {environment.folder: environment.bytes for environment in environments.every()}
         removed = environments.prune(arguments.days)
         freed = size(sum(sizes[environment.folder] for environment in removed))
         console.print(f"{len(removed)} removed, {freed} freed; {len(sizes) - len(removed)} left in {kept()}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from tfbench.facts import Cgroup, match, number, read_limits, text, throttled_seconds
+from tfbench.facts import Cgroup, match, number, read_limits, read_proc, text, throttled_seconds
 from tfbench.gpus.selection import has_driver, mps_folder
 from tfbench.model import Word
 
@@ -319,7 +319,7 @@ def read(
     return Machine(
         cpus=tuple(cpus),
         worker=worker,
-        online=len(processors(text(root / _CPUS / "online") or "")) or None,
+        online=len(processors(read_proc(root / _CPUS / "online"))) or None,
         others=others,
         share=share,
         spin=spin,
@@ -327,7 +327,7 @@ def read(
         governor=text(cpu / "cpufreq/scaling_governor"),
         turbo=None if turbo is None else turbo != off,
         turbo_switch=f"echo {off} | sudo tee /{switch}" if switch else "",
-        siblings=processors(text(cpu / "topology/thread_siblings_list") or "") or None,
+        siblings=processors(read_proc(cpu / "topology/thread_siblings_list")) or None,
         cgroup=read_limits(root),
         thermal_events=counters(root, worker).thermal_events,
         hypervisor=_hypervisor(root),

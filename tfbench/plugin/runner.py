@@ -189,7 +189,7 @@ class Display:
         self._logged = set[str]()
         self._live: Live | None = None
         self._began: tuple[float, int] | None = None
-        """Time of the first progress, and the cases that were done by then, such as those of an interrupted run."""
+        """Time of the first progress report, and the number of cases done before it, such as those of a resumed run."""
 
     def __call__(self, progress: RunProgress) -> None:
         if self._file is None:

@@ -40,15 +40,15 @@ class Processor:
 
 def topology(numbers: Collection[int], system: Path = _SYSTEM) -> list[Processor]:
     """Return these processors, sorted by number, with their cores and caches as far as the kernel says."""
-    return [_processor(number, system / f"cpu{number}") for number in sorted(numbers)]
+    return [_processor(cpu, system / f"cpu{cpu}") for cpu in sorted(numbers)]
 
 
-def _processor(number: int, folder: Path) -> Processor:
+def _processor(cpu: int, folder: Path) -> Processor:
     levels = {
         read_proc(index / "level"): read_proc(index / "shared_cpu_list") for index in folder.glob("cache/index[0-9]*")
     }
-    core = read_proc(folder / "topology" / "thread_siblings_list") or str(number)
-    return Processor(number, core, levels.get(max(levels, default=""), ""))
+    core = read_proc(folder / "topology" / "thread_siblings_list") or str(cpu)
+    return Processor(cpu, core, levels.get(max(levels, default=""), ""))
 
 
 def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:

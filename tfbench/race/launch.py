@@ -73,7 +73,7 @@ def make_plan(
         preparation: Seconds that the launch has taken so far.
         sliceable: Whether processor time can stand for the time of these steps. Long ones then have sliced rounds.
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
-        works_on: Whether threads work on after a step: ``ahead_block_seconds`` and ``ahead_launch_seconds``.
+        works_on: Whether threads work on after a step. ``ahead_block_seconds`` and ``ahead_launch_seconds`` then apply.
         waits: Whether the waits of a step go on after it. Blocks then have ``ahead_calls`` at least.
         single: Whether the time of each call counts, so that a block has one.
     """
@@ -125,8 +125,8 @@ def settling_calls(prepared: Mapping[int, Prepared], policy: Policy, equal: bool
     """Return how often each entrant calls its step on the processors of the rounds, before these.
 
     Args:
-        equal: Whether all shall have made equally many calls then, unless one takes too long to catch up. If a step takes
-            batches of different sizes in turn, both sides so have the same ones in the same round.
+        equal: Whether all entrants must have made the same number of calls by then, unless one takes too long to catch up.
+            Where batches differ in size, both sides then have the same ones in the same round.
     """
     costs = {entrant: max(1e-9, result.whole) for entrant, result in prepared.items()}
     usual = {entrant: round(policy.settle_seconds / cost) for entrant, cost in costs.items()}

@@ -133,7 +133,7 @@ class ProcessLaunch:
         return bool(self._waiting or self._results)
 
     def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float], meeting: tuple[int, ...]) -> None:
-        """Start the processes of these entrants, each on a place of its own; ``meeting`` is that of common first calls."""
+        """Start the processes of these entrants, each on a place of its own; first calls are made at once on ``meeting``."""
         self._since = time.monotonic()
         for entrant, place in zip(batch, self.places, strict=False):
             try:
@@ -157,7 +157,7 @@ class ProcessLaunch:
         return two and len(self.cpus) == 1
 
     def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
-        """Wait until the processes that have begun are prepared; drop first calls that could be together, and were apart."""
+        """Wait until the processes that have begun are prepared. ``apart`` drops first calls that were not made at once."""
         while self._waiting and self._met <= _MEETINGS:
             if self._met:
                 self.go_on()

@@ -457,7 +457,7 @@ class Race:
 
     @property
     def _scatters(self) -> bool:
-        """Return whether the launches of two sides differ by much more than usual, and than their rounds explain."""
+        """Return whether the launches of two sides differ by much more than is usual and their rounds explain."""
         if len({entrant.case.variant for entrant in self.entrants}) > 1:
             return False
         effects = [self.effects(entrant) for entrant in self.undecided]
@@ -465,7 +465,7 @@ class Race:
         return any(len(some) > 1 and scatter(some, usual) > self.policy.equal_calls_scatter for some in effects)
 
     def _shifts(self, entrant: int) -> bool:
-        """Return whether launches show more of the difference the longer they last, so that none may be shorter."""
+        """Return whether the ratio changes within launches, so that later ones must not be shorter."""
         reference = self.reference
         if reference is None:
             return False

@@ -172,7 +172,7 @@ def command_words(report: Report, verdict: Verdict, *, shared: bool = False) -> 
 
 
 _PLAIN_OPTION = re.compile(r"--[a-z][a-z0-9-]*(=(?!(False|None)$)[\w.,:/+-]*)?", re.ASCII)
-"""An option that can be told from the recorded value. A list cannot, nor can what the option for ``False`` is called."""
+"""An option that follows from its recorded value. The options for lists and ``False`` do not."""
 
 
 def _own_options(report: Report) -> list[str]:

@@ -46,6 +46,7 @@ class RunRecorder:
         self._request = request
         self._session = request.session_name or f"{now()}-{secrets.token_hex(4)}"
         self.baselines = Baselines(Layout(request.folder).baselines)
+        self._candidates = Baselines(Layout(request.folder).candidates)
         self.notes: list[str] = []
         """What became of the run's part in a history."""
         self.history = opened(request.history or Layout(request.folder).history)
@@ -77,11 +78,8 @@ class RunRecorder:
 
     def drop_candidate(self, name: str) -> None:
         """Forget the run that `baseline accept` would take: a later run begins, or replaces the baseline."""
-        candidates = Baselines(Layout(self._request.folder).candidates)
-        if name in candidates.names():
-            candidates.remove(name)
-            with suppress(SideError):
-                drop(self._request.root, CANDIDATES + name)
+        with suppress(SideError):
+            _drop_candidate(self._request.root, self._candidates, name)
 
     def remember(self, measurements: RunMeasurements) -> Path | None:
         """Record a run in its history, and the candidate that `baseline accept` would take.
@@ -129,8 +127,7 @@ class RunRecorder:
                 else "floors alone"
             )
             self.notes.append(f"history: {path} added, {content}")
-        candidates = Baselines(Layout(self._request.folder).candidates)
-        return self._save(candidates, baseline, measured, CANDIDATES) if baseline else None
+        return self._save(self._candidates, baseline, measured, CANDIDATES) if baseline else None
 
     def _save(self, place: Baselines, name: str, measured: Baseline, refs: str) -> Path:
         path = place.save(name, measured)
@@ -205,7 +202,7 @@ class BaselineStore:
         self.saved.save(name, accepted)
         if accepted.tree:
             keep(self.root, accepted.tree, KEPT + name)
-        self._drop_candidate(name)
+        _drop_candidate(self.root, self.candidates, name)
         return accepted
 
     def left_out(self, name: str) -> list[str]:
@@ -224,7 +221,7 @@ class BaselineStore:
         """
         path = self.saved.remove(name)
         drop(self.root, KEPT + name)
-        self._drop_candidate(name)
+        _drop_candidate(self.root, self.candidates, name)
         return path
 
     def spread(self, baseline: Baseline, case: str) -> tuple[int, float | None]:
@@ -242,7 +239,8 @@ class BaselineStore:
         ]
         return len(floors), stdev(floors) / median(floors) if len(floors) > 1 else None
 
-    def _drop_candidate(self, name: str) -> None:
-        if name in self.candidates.names():
-            self.candidates.remove(name)
-            drop(self.root, CANDIDATES + name)
+
+def _drop_candidate(root: Path, candidates: Baselines, name: str) -> None:
+    if name in candidates.names():
+        candidates.remove(name)
+        drop(root, CANDIDATES + name)

@@ -204,13 +204,14 @@ def scatter(launches: Sequence[Effect], usual: float) -> float:
 _SURE = 3.0
 """Standard errors."""
 _FEW = 4
+"""Fewest rounds in a third of a launch, so that their mean has a known error."""
 
 
 def shifts(launches: Sequence[Floats], least: float) -> bool:
     """Return whether the ratio of a race changes as its launches go on, by more than ``least`` on average.
 
     The mean of the last third of each launch is compared with that of the rest. A cache that overflows after some hundred
-    calls shows so, where the median of a launch shows nothing.
+    calls is an example, which the median of a launch does not show.
 
     Args:
         launches: The log-ratio of each round, in order.

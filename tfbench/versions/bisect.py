@@ -374,7 +374,7 @@ def policy_of(chosen: Policy, metric: str, effect: float | None) -> Policy:
         return chosen
     if metric in COUNTED:
         raise UsageError(f"--min-slowdown: {metric} is counted, so any difference counts; leave the option out")
-    slower = chosen.with_slowdown(effect)
+    slower = chosen.with_slowdown(effect)  # for any metric, it refuses a slowdown that is out of range
     if metric == FIRST_CALL:
         return replace(chosen, first_call_effect=effect, first_call_tolerance=2 * effect)
     if metric == PEAK_HOST_MEMORY:

@@ -512,17 +512,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         waiting = min(waiting, waited) if by_processor else None
         self.channel.send(
             Prepared(
-                iteration,
-                self.facts,
-                on_device,
-                waiting,
-                untimed,
-                first,
-                bool(ahead or paced),
-                bool(paced),
-                block.calls,
+                iteration, self.facts, on_device, waiting, untimed, first, bool(ahead or paced), bool(paced), block.calls,
             )
-        )
+        )  # fmt: skip
         clock, failure = sm_clock() if on_device else (None, "")
         inbox, *outboxes = self.pipes
         seed = self.request.seed + self.request.entrant

@@ -297,7 +297,7 @@ def gc_disabled() -> Iterator[None]:
 
 @contextmanager
 def gc_watched() -> Iterator[None]:
-    """Unfreeze all objects when the step begins a collection itself; those that Python begins leave them frozen."""
+    """Unfreeze all objects once the step calls ``gc.collect``. Automatic collections leave them frozen."""
     gc.callbacks.append(_unfreeze)
     try:
         yield
