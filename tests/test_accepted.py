@@ -106,13 +106,35 @@ def test_one_problem_does_not_hide_the_other_entries():
     assert len(decision.accepted.problems) == len(decision.accepted.verdicts) == 1
 
 
+def test_slow_calls_are_not_accepted_with_the_median():
+    tail = Ratio(1.19, 1.0, 1.4, 0.99)
+    decision = decided([row(ratio=1.06, tail=tail), OTHER], ENTRY)
+    assert decision.ruling.result is Result.REGRESSED
+    assert "slow calls raise the mean of the case to 1.19 times the old one" in decision.accepted.problems[0]
+    assert decided([row(ratio=1.06, tail=tail), OTHER], {**ENTRY, "up_to": 1.2}).ruling.result is Result.PASS
+    assert decided([row(ratio=1.09, tail=Ratio(1.12, 1.0, 1.3, 0.99)), OTHER], ENTRY).ruling.result is Result.PASS
+
+
+INCOMPARABLE = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"incomparable": True}
+
+
+def test_a_case_that_cannot_be_compared_is_accepted_by_name():
+    rows = [row(Outcome.INCOMPARABLE, None), row(Outcome.INCOMPARABLE, None, metric="graph_ops", values=(3, 4)), OTHER]
+    assert decided(rows).ruling.result is Result.INCOMPARABLE
+    assert decided(rows, INCOMPARABLE).ruling.result is Result.PASS
+    assert decided([row(), OTHER], INCOMPARABLE).ruling.result is Result.REGRESSED
+    assert decided([row(Outcome.ERROR, None), OTHER], INCOMPARABLE).ruling.result is Result.ERROR
+    assert decided(rows[:2], INCOMPARABLE).ruling.result is Result.INCOMPARABLE  # nothing was compared
+    assert not decided(rows, GONE).accepted.verdicts
+
+
 def test_an_error_cannot_be_accepted():
     assert decided([row(Outcome.ERROR, None), OTHER], ENTRY).ruling.result is Result.ERROR
 
 
 REQUIRED = {key: ENTRY[key] for key in ("case", "reason", "until")}
 DAY = "write the last valid day, for example until = 2027-01-31"
-KEYS = "case, reason, until, metric, up_to, gone"
+KEYS = "case, reason, until, metric, up_to, gone, incomparable"
 UP_TO = "up_to, the largest accepted ratio, is missing; write for example up_to = 1.08"
 
 
@@ -139,10 +161,15 @@ UP_TO = "up_to, the largest accepted ratio, is missing; write for example up_to 
         ({"accept": [{**ENTRY, "up_to": "x"}]}, "a.toml, entry 1: at up_to, Expected `float | null`, got `str`"),
         ({"accept": [{**ENTRY, "gone": 1}]}, "a.toml, entry 1: at gone, Expected `bool`, got `int`"),
         ({"accept": [REQUIRED]}, f"a.toml, entry 1: {UP_TO}"),
-        ({"accept": [{**ENTRY, "gone": True}]}, "a.toml, entry 1: gone excludes metric and up_to"),
+        ({"accept": [{**ENTRY, "gone": True}]}, "a.toml, entry 1: gone excludes metric, up_to and incomparable"),
         (
             {"accept": [{**REQUIRED, "gone": True, "metric": "flops"}]},
-            "a.toml, entry 1: gone excludes metric and up_to",
+            "a.toml, entry 1: gone excludes metric, up_to and incomparable",
+        ),
+        ({"accept": [{**GONE, "incomparable": True}]}, "a.toml, entry 1: gone excludes metric, up_to and incomparable"),
+        (
+            {"accept": [{**ENTRY, "incomparable": True}]},
+            "a.toml, entry 1: incomparable excludes metric, up_to and gone",
         ),
         ({"accept": [ENTRY, ENTRY]}, "a.toml: b/test_x.py::test_x is there twice; keep one of the two"),
     ],

@@ -156,7 +156,11 @@ def rule(
         verdict for verdict in grave(report.verdicts, strict) if (verdict.case.name, verdict.metric) not in agreed
     )
     timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
-    gone = {verdict.case.name for verdict in accepted if verdict.outcome is Outcome.MISSING}
+    gone = {
+        verdict.case.name
+        for verdict in accepted
+        if verdict.metric == TIME and verdict.outcome in (Outcome.MISSING, Outcome.INCOMPARABLE)
+    }
     gated = "baseline" in report.sides or any(verdict.outcome is not Outcome.NEW for verdict in timed)
     expected = [verdict for verdict in timed if verdict.case.name not in gone]
     shortage = _shortage(report, expected, gated, min_compared, len(set(report.due) - gone))
@@ -188,7 +192,7 @@ def _gap(report: Report, part: bool) -> str:
 
 
 def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compared: float, due: int) -> str:
-    """Return why too few cases were compared, ``""`` if enough were. Cases that are gone for an accepted reason are not due."""
+    """Return why too few cases were compared, ``""`` if enough were. Cases that are accepted without a comparison are not due."""
     decided = sum(verdict.outcome in _DECIDED for verdict in timed)
     same = sum(verdict.reason.code == ReasonCode.SAME_CODE for verdict in timed)
     if gated and _first_time(timed):
@@ -243,24 +247,33 @@ class Entry:
     """The largest accepted ratio of times, or the largest accepted value of another metric, where ``None`` accepts any."""
     gone: bool = False
     """Whether the entry accepts that the case is missing, and nothing else."""
+    incomparable: bool = False
+    """Whether the entry accepts that the case is incomparable, in any metric, and nothing else."""
 
     def __post_init__(self) -> None:
-        if self.gone and (self.metric != TIME or self.up_to is not None):
-            raise ValueError("gone excludes metric and up_to")
-        if not self.gone and self.metric == TIME and self.up_to is None:
+        flag = "gone" if self.gone else "incomparable" if self.incomparable else ""
+        if flag and (self.metric != TIME or self.up_to is not None or (self.gone and self.incomparable)):
+            raise ValueError(f"{flag} excludes metric, up_to{' and incomparable' if self.gone else ' and gone'}")
+        if not flag and self.metric == TIME and self.up_to is None:
             raise ValueError("up_to, the largest accepted ratio, is missing; write for example up_to = 1.08")
 
     def covers(self, verdict: Verdict) -> bool:
         """Return whether this entry accepts the verdict, without regard to its expiry date."""
         if verdict.case.name != self.case:
             return False
-        if self.gone:
-            return verdict.outcome is Outcome.MISSING
+        if self.gone or self.incomparable:
+            return verdict.outcome is (Outcome.MISSING if self.gone else Outcome.INCOMPARABLE)
         if verdict.outcome is not Outcome.REGRESSED or verdict.metric != self.metric:
             return False
         ratio = verdict.ratio.center if verdict.ratio else None
         value = verdict.values[1] if verdict.values else ratio
-        return self.up_to is None or (value is not None and value <= self.up_to)
+        return self.up_to is None or (value is not None and value <= self.up_to and not self.slower_calls(verdict))
+
+    def slower_calls(self, verdict: Verdict) -> bool:
+        """Return whether slow calls cost more than the entry accepts, and more than the noise of a tail in a short race."""
+        if self.up_to is None or verdict.tail is None or verdict.ratio is None:
+            return False
+        return verdict.tail.center > max(self.up_to, verdict.ratio.center * (1 + Policy().tail_tolerance))
 
 
 @dataclass(frozen=True)
@@ -280,7 +293,7 @@ class Acceptances:
     accept: tuple[Entry, ...]
 
     def __post_init__(self) -> None:
-        keys = Counter((entry.case, entry.metric, entry.gone) for entry in self.accept)
+        keys = Counter((entry.case, entry.metric, entry.gone, entry.incomparable) for entry in self.accept)
         if twice := next((key[0] for key, times in keys.items() if times > 1), ""):
             raise ValueError(f"{brief(twice)} is there twice; keep one of the two")
 
@@ -349,7 +362,9 @@ def _now(entry: Entry, report: Report) -> str:
     same = next((verdict for verdict in rows if verdict.metric == entry.metric), None)
     if same is None:
         return "because the report has no such case or metric"
-    if same.outcome is Outcome.REGRESSED and not entry.gone:
+    if same.outcome is Outcome.REGRESSED and same.tail and entry.slower_calls(same):
+        return f"because slow calls raise the mean of the case to {same.tail.center:.2f} times the old one"
+    if same.outcome is Outcome.REGRESSED and entry.up_to is not None:
         return f"because the case is worse than the accepted {entry.up_to:g}: {same.reason.message}"
     return f"because the case is {same.outcome}"
 

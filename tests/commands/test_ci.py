@@ -13,6 +13,7 @@ from tests.fakes.report import CODE, SIDES, complete, row
 from tfbench import cli
 from tfbench.commands import ci
 from tfbench.errors import SideError
+from tfbench.model import Ratio
 from tfbench.report import json_format
 from tfbench.sides.source_tree import base_of_change
 
@@ -139,6 +140,39 @@ def test_accepted_regressions_count_and_go_into_the_folder(job):
     Path("accepted.toml").write_text(entry)
     assert job("--accepted", "accepted.toml") == 5  # it is unused
     assert CASE in Path("tfbench-report/accepted.json").read_text()
+
+
+def test_an_entry_that_the_baseline_has_as_well_covers_and_fails_nothing(job, capsys):
+    def git(*words):
+        done = subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    def against(tree, outcome):
+        side = {"spec": "git:main", **CODE, "tree": tree}
+        rows = [row(CASE, outcome, ratio=Ratio(1.5, 1.4, 1.6, 0.99)), row(f"{CASE}_2")]
+        return (0, json_format.render(complete(rows, sides=SIDES | {"baseline": side})))
+
+    entry = f'[[accept]]\ncase = "{CASE}"\nreason = "agreed"\nuntil = 9999-01-01\nup_to = 2\n'
+    Path("accepted.toml").write_text("")
+    git("init", "-q")
+    git("add", "accepted.toml")
+    older = git("write-tree")
+    Path("accepted.toml").write_text(entry)
+    git("add", "accepted.toml")
+    merged = git("write-tree")
+    words = ("--accepted", "accepted.toml", "--steps", "race,merge,gate")
+    assert job(*words, first=against(older, "regressed")) == 0
+    assert job(*words, first=against(older, "unchanged")) == 5  # it was added for nothing
+    assert job(*words, first=against(merged, "unchanged")) == 0
+    assert f"{CASE}: the acceptance has served its purpose" in capsys.readouterr().out
+    assert job(*words, first=against(merged, "regressed")) == 1
+    Path("accepted.toml").write_text(entry.replace("= 2", "= 3"))
+    assert job(*words, first=against(merged, "regressed")) == 0  # it is renewed
 
 
 def test_steps_hand_the_folder_on(job, capsys):

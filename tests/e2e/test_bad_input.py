@@ -142,7 +142,7 @@ def test_a_worker_that_hangs_is_killed(project, monkeypatch):
     assert "waiting" in done.output
 
 
-def test_a_case_that_breaks_on_one_side_is_an_error(project):
+def test_a_case_that_breaks_on_one_side_is_an_error_unless_it_works_here(project):
     project.write(
         """
         import os
@@ -150,11 +150,16 @@ def test_a_case_that_breaks_on_one_side_is_an_error(project):
         def test_mine(bench):
             assert "BREAK" not in os.environ
             bench(sum, [1])
+
+        def test_here(bench):
+            assert "BREAK" in os.environ
+            bench(sum, [1])
         """
     )
     done = project.run("--against", "env:BREAK=1")
-    assert (done.code, done.outcomes()) == (1, {"test_mine": "error"})
+    assert (done.code, done.outcomes()) == (1, {"test_mine": "incomparable", "test_here": "error"})
     assert "on the baseline side" in done.reason("test_mine")
+    assert "on the contender side" in done.reason("test_here")
 
 
 def test_a_level_that_cannot_run_is_skipped_with_its_reason(project):

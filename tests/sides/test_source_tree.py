@@ -15,6 +15,7 @@ from tfbench.sides.source_tree import (
     code_digest,
     drop,
     edited_files,
+    file_in,
     keep,
     materialise,
     snapshot,
@@ -195,6 +196,16 @@ def test_the_digest_of_the_code_leaves_out_new_files_of_other_kinds(checkout):
     (checkout / "new.py").unlink()
     (checkout / "sub/a.py").write_text("two")
     assert code_digest(checkout) != clean
+
+
+def test_a_file_is_read_as_a_tree_has_it(checkout, tmp_path):
+    tree = tree_of(checkout, "HEAD")
+    (checkout / "sub" / "a.py").write_text("two")
+    for folder, path in ((checkout, "sub/a.py"), (checkout / "sub", "a.py"), (checkout, checkout / "sub" / "a.py")):
+        assert file_in(folder, tree, Path(path)) == "one"
+    for folder, path in ((checkout, "b.py"), (checkout, "../b.py"), (tmp_path, "checkout/sub/a.py")):
+        assert file_in(folder, tree, Path(path)) == ""
+    assert file_in(checkout, "sources:1234", Path("sub/a.py")) == ""
 
 
 def test_a_lost_tree_is_reported(checkout, tmp_path):

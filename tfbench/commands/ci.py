@@ -19,7 +19,16 @@ from tfbench.fs import read_text, write_whole
 from tfbench.model import TIME, Outcome, Report
 from tfbench.policy import Policy
 from tfbench.report import json_format
-from tfbench.report.artifact import ACCEPTED, as_json, files_of, load_accepted, load_artifact, load_report, own_files
+from tfbench.report.artifact import (
+    ACCEPTED,
+    accepted_in,
+    as_json,
+    files_of,
+    load_accepted,
+    load_artifact,
+    load_report,
+    own_files,
+)
 from tfbench.report.markdown import (
     GithubRun,
     annotation,
@@ -30,8 +39,8 @@ from tfbench.report.markdown import (
 )
 from tfbench.report.merge import confirm, merge
 from tfbench.report.screen import COLOURS, Screen, say
-from tfbench.ruling import GateDecision, Result, decided
-from tfbench.sides.source_tree import base_of_change
+from tfbench.ruling import Entry, GateDecision, Result, decided
+from tfbench.sides.source_tree import base_of_change, file_in
 from tfbench.suite.functions import line_of
 from tfbench.untrusted import brief, is_case
 
@@ -150,7 +159,7 @@ def _gate(arguments: argparse.Namespace) -> int:
     write_whole(folder / REPORT, json_format.render(report))
     for name in (FIRST, REGRESSED, SECOND):
         folder.joinpath(name).unlink(missing_ok=True)
-    agreed = load_accepted(arguments.accepted) if arguments.accepted.is_file() else []
+    agreed = _agreed(report, arguments.accepted if arguments.accepted.is_file() else None)
     write_whole(folder / ACCEPTED, as_json(agreed))
     decision = decided(report, agreed)
     if arguments.comment:
@@ -255,10 +264,27 @@ def run_gate(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.min_compared <= 1:
         raise UsageError(f"--min-compared {arguments.min_compared:g}: write a share from 0 to 1")
     report = load_report(arguments.report)
-    agreed = load_accepted(arguments.accepted) if arguments.accepted else []
+    agreed = _agreed(report, arguments.accepted)
     decision = decided(report, agreed, min_compared=arguments.min_compared)
     announce(report, decision, arguments.root)
     return decision.ruling.result.code
+
+
+def _agreed(report: Report, file: Path | None) -> list[Entry]:
+    """Return the entries of a file of accepted regressions, without those that the baseline's tree has as well.
+
+    What such an entry accepts is in the baseline by now, so it must neither cover a further slowdown nor fail other changes.
+    """
+    entries = load_accepted(file) if file else []
+    tree, before = report.sides.get("baseline", {}).get("tree", ""), []
+    if file and tree:
+        with suppress(UsageError):
+            before = accepted_in(file_in(Path(), tree, file), file)
+    for entry in (merged := [entry for entry in entries if entry in before]):
+        say(
+            f"{entry.case}: the acceptance has served its purpose, because the baseline has it as well; remove the entry"
+        )
+    return [entry for entry in entries if entry not in merged]
 
 
 def announce(report: Report, decision: GateDecision, root: Path) -> None:

@@ -171,8 +171,13 @@ def load_accepted(path: Path) -> list[Entry]:
         UsageError: The content is invalid.
         ReportError: The file cannot be read.
     """
+    return accepted_in(read_text(path), path)
+
+
+def accepted_in(text: str, path: Path) -> list[Entry]:
+    """Read the text of such a file; errors are those of `load_accepted`."""
     try:
-        content = tomllib.loads(read_text(path))
+        content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # the parser has errors beside its own, such as of a date
         raise UsageError(f"{brief(path)} is not TOML: {brief(error)}") from None
     return list(acceptances(content, str(path)).accept)

@@ -201,6 +201,18 @@ def tree_of(root: Path, revision: str) -> str:
         ) from None
 
 
+def file_in(folder: Path, tree: str, path: Path) -> str:
+    """Return the text of a file as a tree has it; ``""`` if it does not, or is unknown.
+
+    Args:
+        folder: Where ``path`` begins, in the checkout.
+    """
+    with suppress(SideError, ValueError):
+        name = (folder / path).resolve().relative_to(checkout(folder).resolve())
+        return _git(folder, "show", "--end-of-options", f"{tree}:{name.as_posix()}")
+    return ""
+
+
 def _where_it_may_be(root: Path, revision: str) -> str:
     """Say how to get a revision that the repository does not have."""
     with suppress(SideError):
