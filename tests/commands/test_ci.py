@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.e2e.project import wait_for
 from tests.fakes.report import CODE, SIDES, complete, row
 from tfbench import cli
 from tfbench.commands import ci
 from tfbench.errors import SideError
 from tfbench.model import Ratio
 from tfbench.report import json_format
-from tfbench.sides.source_tree import base_of_change
+from tfbench.sides.source_tree import base_of_change, working_code
 
 ROOT = Path(__file__).resolve().parents[2]
 CASE = "b/test_x.py::test_x"
@@ -188,6 +190,86 @@ def test_steps_hand_the_folder_on(job, capsys):
     assert job("--steps", "confirm,gate") == 0
     assert job("--steps", "merge,confirm,gate") == 5
     assert "tfbench-report has no report of a race; run the step race before" in capsys.readouterr().err
+
+
+def test_a_step_uses_no_file_that_it_or_a_later_step_has_written_before(job):
+    assert job("--steps", "race,merge") == 0
+    Path("tfbench-report/second.json").write_text("of yesterday")
+    Path("tfbench-report/report.json").write_text("of yesterday")
+    assert job("--steps", "confirm") == 0
+    assert left() == ["first.json", "regressed.txt"]
+
+
+INTERRUPTED = """
+import signal, sys, time
+from pathlib import Path
+
+def end(*_):
+    time.sleep(0.5)
+    Path("ended").touch()
+    sys.exit(2)
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell's script
+signal.signal(signal.SIGTERM, end)
+Path("began").touch()
+time.sleep(60)
+"""
+STARTED = """
+import sys
+from tfbench import cli
+from tfbench.commands import ci
+
+ci.PYTEST = (sys.executable, "slow.py")
+sys.exit(cli.main(["ci", "--against", "git:main"]))
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_an_interruption_reaches_pytest_and_the_command_ends_after_it(tmp_path, ending):
+    (tmp_path / "slow.py").write_text(INTERRUPTED)
+    words = [sys.executable, "-c", STARTED]
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(tmp_path / "began")
+        process.send_signal(ending)
+        assert "tfbench ci: interrupted" in process.communicate()[1]
+    assert process.returncode == 130
+    assert (tmp_path / "ended").exists()
+
+
+class TestHandedOn:
+    """Files in the output folder may be of another job, or of an earlier run."""
+
+    @pytest.fixture
+    def raced(self, job):
+        git("init", "-q")
+        Path(".gitignore").write_text("tfbench-report\n*.json\n*.txt\n*.py\n")
+        commit("old")
+        code = working_code(Path())
+        side = {"spec": "working tree", "commit": code.commit, "tree": code.tree, "dirty": False}
+        text = report("unchanged", sides={"contender": side, "baseline": {"spec": "git:main", **CODE}})
+        assert job("--steps", "race", first=(0, text)) == 0
+        return code.commit
+
+    def test_a_report_on_the_checked_out_code_is_used_whatever_files_are_new(self, job, raced):
+        Path("build").mkdir()
+        Path("build/new.toml").touch()
+        assert job("--steps", "merge,gate") == 0
+
+    @pytest.mark.parametrize("first", ["merge,gate", "gate"])
+    @pytest.mark.parametrize("change", ["commit", "edit"])
+    def test_a_report_on_other_code_is_refused(self, job, raced, capsys, change, first):
+        if first == "gate":
+            assert job("--steps", "merge") == 0
+        commit("new") if change == "commit" else Path("old").write_text("edited")
+        assert job("--steps", first) == 5
+        said = capsys.readouterr().err
+        assert f"is of commit {raced[:12]} (tree " in said
+        assert " is checked out; run the step race again" in said
+        assert not Path("tfbench-report/report.json").exists()
+
+    def test_a_single_job_judges_what_it_has_raced(self, job, raced):
+        assert job() == 0
 
 
 def test_github_is_told_by_outputs_and_annotations(job, monkeypatch, capsys):

@@ -6,9 +6,9 @@ import argparse
 import json
 import os
 import re
-import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tfbench.errors import ReportError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import TIME, Outcome, Report
 from tfbench.policy import Policy
+from tfbench.race.workers import run_terminable
 from tfbench.report import json_format
 from tfbench.report.artifact import (
     ACCEPTED,
@@ -39,15 +40,17 @@ from tfbench.report.markdown import (
 )
 from tfbench.report.merge import confirm, merge
 from tfbench.report.screen import COLOURS, Screen, say
+from tfbench.report.summary import code_of_side
 from tfbench.ruling import Entry, GateDecision, Result, decided
-from tfbench.sides.source_tree import base_of_change, file_in
+from tfbench.sides.source_tree import base_of_change, file_in, has_edits, working_code
 from tfbench.suite.functions import line_of
 from tfbench.untrusted import brief, is_case
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
-STEPS = ("race", "merge", "confirm", "gate")
 SHARD, FIRST, REGRESSED, SECOND, REPORT = "shard-{}.json", "first.json", "regressed.txt", "second.json", "report.json"
-"""Files of the output folder. The steps write them in this order, and the last step leaves the report."""
+_WRITTEN = {"race": (SHARD.format("*"),), "merge": (FIRST, REGRESSED), "confirm": (SECOND,), "gate": (REPORT, ACCEPTED)}
+"""Files of the output folder that each step writes, in the order of the steps. The last step leaves the report."""
+STEPS = tuple(_WRITTEN)
 _CODES = (
     "2 interrupted, 3 internal error, 4 wrong command line, 5 no benchmark selected, more than 128 killed by a signal"
 )
@@ -97,9 +100,10 @@ def run_ci(arguments: argparse.Namespace) -> int:
         text = "a shard is not gated alone; use --steps race, and --steps merge,confirm,gate where all shards are"
         raise UsageError(f"--shard {brief(arguments.shard)}: {text}")
     folder, code = arguments.output, 0
+    for step in STEPS[min(map(STEPS.index, steps)) :]:
+        for file in (file for name in _WRITTEN[step] for file in folder.glob(name)):
+            file.unlink()  # of an earlier run, or of the branch
     if "race" in steps:
-        for file in (*_shards(folder), *(folder / name for name in (FIRST, REGRESSED, SECOND, REPORT, ACCEPTED))):
-            file.unlink(missing_ok=True)  # of an earlier run, or of the branch
         folder.mkdir(parents=True, exist_ok=True)
         code = _race(arguments)
         if not _shards(folder):
@@ -108,11 +112,11 @@ def run_ci(arguments: argparse.Namespace) -> int:
             _tell_github(code=code or Result.ERROR.code)
             return code or Result.ERROR.code
     if "merge" in steps:
-        _merge(folder)
+        _merge(folder, handed_on="race" not in steps)
     if "confirm" in steps and not code:
         code = _confirm(arguments)
     if "gate" in steps:
-        ruled = _gate(arguments)
+        ruled = _gate(arguments, handed_on="race" not in steps and "merge" not in steps)
         tolerated = arguments.strict == "false" and ruled == Result.INCONCLUSIVE.code
         code = ruled if ruled == Result.REGRESSED.code else max(code, 0 if tolerated else ruled)
         _tell_github(code=ruled)
@@ -131,11 +135,13 @@ def _race(arguments: argparse.Namespace) -> int:
     return _pytest(arguments, "the run", report, selected)
 
 
-def _merge(folder: Path) -> None:
+def _merge(folder: Path, handed_on: bool) -> None:
     """Merge the shards' reports, and list the regressed cases."""
     if not (files := _shards(folder)):
         raise ReportError(f"{brief(folder)} has no report of a race; run the step race before, and hand its folder on")
     reports = [(name, json_format.read(text, name)) for file in files for name, text in files_of(file).items()]
+    for name, report in reports if handed_on else ():
+        _check_code(name, report)
     whole = reports[0][1] if len(reports) == 1 and reports[0][1].shard is None else merge(reports)
     write_whole(folder / FIRST, json_format.render(whole))
     write_whole(folder / REGRESSED, cases := regressed(whole, folder / FIRST))
@@ -153,9 +159,29 @@ def _confirm(arguments: argparse.Namespace) -> int:
     return _pytest(arguments, "the regressions stay: the confirming run", arguments.output / SECOND, selected)
 
 
-def _gate(arguments: argparse.Namespace) -> int:
+def _check_code(name: str, report: Report) -> None:
+    """Refuse a report on other code than the one checked out, such as one that an earlier run has left behind.
+
+    Jobs may have different new files, such as those of an installation, so those do not count.
+
+    Raises:
+        ReportError: It is on another commit, or a tracked file was edited since.
+    """
+    root = Path(_root_from_here(report))
+    here, raced = working_code(root), report.sides.get("contender", {})
+    if not (here.commit and raced.get("commit")):  # no checkout
+        return
+    if raced["commit"] != here.commit or (raced.get("tree") != here.tree and has_edits(root)):
+        is_raced, is_here = code_of_side(raced), code_of_side(asdict(here))
+        raise ReportError(f"{name} is of {is_raced}, and {is_here} is checked out; run the step race again")
+
+
+def _gate(arguments: argparse.Namespace, handed_on: bool) -> int:
     folder: Path = arguments.output
-    report = _confirmed(load_report(folder / FIRST), folder / SECOND)
+    first = load_report(folder / FIRST)
+    if handed_on:
+        _check_code(brief(folder / FIRST), first)
+    report = _confirmed(first, folder / SECOND)
     write_whole(folder / REPORT, json_format.render(report))
     for name in (FIRST, REGRESSED, SECOND):
         folder.joinpath(name).unlink(missing_ok=True)
@@ -184,7 +210,7 @@ def _pytest(arguments: argparse.Namespace, what: str, report: Path, selected: li
     words += ["--tfbench-device", arguments.device, *filter(None, arguments.arguments.splitlines())]
     if arguments.require_gpu == "true":
         words.append("--tfbench-require-gpu")
-    code = subprocess.run([*PYTEST, *words, *selected, f"--tfbench-report-json={report}"], check=False).returncode
+    code = run_terminable([*PYTEST, *words, *selected, f"--tfbench-report-json={report}"])
     if code in (0, 1):  # with 1, a case failed, and the gate says which
         return 0
     _complain(f"{what} of pytest ended with exit code {code if code > 0 else 128 - code} ({_CODES})")

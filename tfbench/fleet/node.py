@@ -7,7 +7,6 @@ import os
 import platform
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +31,7 @@ from tfbench.policy import preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
-from tfbench.race.workers import Suite
+from tfbench.race.workers import Suite, run_terminable
 from tfbench.report import json_format
 from tfbench.sides.environments import minor
 from tfbench.sides.source_tree import code_digest
@@ -243,8 +242,6 @@ def _take(file: IO[str], wait: float) -> None:
 
 WAIT = 24 * 3600.0
 """Seconds to wait for the lease of the host by default: an engine counts the job as running meanwhile."""
-_ENDING = 60.0
-"""Seconds that an interrupted run gets to write its report and journal, before it is killed."""
 
 Measure = Callable[[Job, Path, Path, IO[str]], None]
 """Measures a job in a root, writes its report into a folder, and lets its process hold the lease of the host."""
@@ -377,29 +374,6 @@ def measured(pytest: Sequence[str], job: Job, root: Path, work: Path, held: IO[s
     write_whole(work / "cases.txt", "".join(f"{case}\n" for case in job.cases))
     write_whole(work / "job.json", job.render())
     options = options_of(job, work.absolute() / "job.json", work.absolute(), bool(os.environ.get(HISTORY_VARIABLE)))
-    code = _wait([*pytest, *options], root, held)
+    code = run_terminable([*pytest, *options], cwd=root, pass_fds=(held.fileno(),), stdin=subprocess.DEVNULL)
     if code not in (0, 1):  # with 1, a case failed, and the report says which
         raise JobError(f"job {job.index}: pytest ended with exit code {code}; its output says why")
-
-
-def _wait(words: Sequence[str], root: Path, held: IO[str]) -> int:
-    with subprocess.Popen(words, cwd=root, pass_fds=(held.fileno(),), stdin=subprocess.DEVNULL) as child, _terminable():
-        try:
-            return child.wait()
-        except KeyboardInterrupt:
-            child.send_signal(signal.SIGINT)
-            try:
-                child.wait(_ENDING)
-            except subprocess.TimeoutExpired:
-                child.kill()
-            raise
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Treat SIGTERM, which engines send, like Ctrl-C."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""What the processes of a race need besides their program: variables, threads, and a folder for what they write."""
+"""What the processes of a race need besides their program: variables, threads, a folder for what they write, and an end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.fs import abandoned_scratch_dirs, python_path, remove_half_dirs, scratch_dir
@@ -211,3 +212,36 @@ def tail(log: IO[bytes]) -> str:
     log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
     lines = log.read(_TAIL_BYTES).decode(errors="replace").strip().splitlines()
     return "\n".join(lines[-TAIL_LINES:])
+
+
+# Run a process that ends with this one
+
+
+_ENDING = 60.0
+"""Seconds that an interrupted run gets to write its report and journal, before it is killed."""
+
+
+def run_terminable(words: Sequence[str], **options: Any) -> int:
+    """Run a command and return its exit code. SIGTERM, with which CI systems and engines end a job, acts like Ctrl-C.
+
+    Args:
+        options: Those of `subprocess.Popen`.
+
+    Raises:
+        KeyboardInterrupt: This process was interrupted. The command has been told, and has ended.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with subprocess.Popen(words, **options) as child:
+            try:
+                return child.wait()
+            except KeyboardInterrupt:
+                child.terminate()  # SIGINT does not reach a command that a script has started in the background
+                try:
+                    child.wait(_ENDING)
+                except (subprocess.TimeoutExpired, KeyboardInterrupt):  # too slow, or interrupted once more
+                    child.kill()
+                    child.wait()
+                raise
+    finally:
+        signal.signal(signal.SIGTERM, before)

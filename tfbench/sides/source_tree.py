@@ -277,11 +277,20 @@ def is_pinned(root: Path, revision: str) -> bool:
 def tags_of(root: Path, commit: str) -> tuple[str, ...]:
     """Return the tags of the commit that is checked out, none if tracked files differ from it or git cannot tell."""
     try:
-        if _git(root, "status", "--porcelain", "--untracked-files=no"):
+        if has_edits(root):
             return ()
         return tuple(_git(root, "tag", "--points-at", commit).split())
     except SideError:
         return ()
+
+
+def has_edits(root: Path) -> bool:
+    """Whether a tracked file differs from the commit that is checked out.
+
+    Raises:
+        SideError: git cannot tell.
+    """
+    return bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
 
 
 def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
