@@ -10,8 +10,11 @@ from tests.e2e.project import LIMIT, wait_for
 pytestmark = pytest.mark.slow
 
 CODE = """
+import os
 from pathlib import Path
 from tests.fakes.steps import taking
+
+SIZE = os.environ.get("SIZE")
 
 def test_first(bench):
     with open("measured.txt", "a") as file:
@@ -29,12 +32,14 @@ def test_second(bench):
 
 def interrupted(project, ending):
     project.write(CODE)
-    project.write("measured.txt\nhere\ngo\nreport.json\n__pycache__\n", ".gitignore")
+    project.write("measured.txt\nhere\ngo\n__pycache__\n", ".gitignore")
     project.git("init", "-q")
     project.git("add", "-A")
     project.git("commit", "-qm", "first")
+    project.write("1", "data.txt")
+    project.write("", "report.json")
     process = subprocess.Popen(
-        project.command("--benchmark", "--against", "self"), cwd=project.root, env=project.environment(),
+        project.command("--benchmark", "--against", "self", "--report-json=report.json"), cwd=project.root, env=project.environment(),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     wait_for(project.root / "here")
@@ -70,3 +75,15 @@ def test_changed_code_is_measured_again(project):
     done = project.run("--against", "self", "--resume", "-k", "first")
     assert launches(project) > before
     assert "the code and the cases of the suite changed since that run" in done.output
+
+
+@pytest.mark.parametrize("what", ["the file data.txt", "the environment variable SIZE"])
+def test_changed_data_is_measured_again(project, monkeypatch, what):
+    before = interrupted(project, signal.SIGKILL)
+    if "file" in what:
+        project.write("2", "data.txt")
+    else:
+        monkeypatch.setenv("SIZE", "2")
+    done = project.run("--against", "self", "--resume")
+    assert launches(project) > before
+    assert f"--resume: {what} changed since that run" in done.output

@@ -534,7 +534,7 @@ class Runner:
 
     def _request(self) -> RunRequest:
         config, option = self._config, partial(setting, self._config)
-        root = config.rootpath
+        root, logs = config.rootpath, (config.getoption(name, None) for name in ("xmlpath", "log_file"))
         return RunRequest(
             root=root,
             suite=self.suite,
@@ -565,6 +565,8 @@ class Runner:
             uncollected=tuple(self._uncollected.values()),
             profile=self._profiles if self._profile else None,
             history=given_history(config, option("history")),
+            written=frozenset(Path(file).resolve() for file in (*map(option, REPORTS), *logs) if file),
+            variables=STARTED_WITH,
             profile_regressed=self._profiles if option("profile_on_regression") else None,
             **{"seed": random.SystemRandom().randrange(2**32), **self._job},
         )

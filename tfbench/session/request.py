@@ -79,6 +79,10 @@ class RunRequest:
     """How many groups lanes may race ahead of the test that pytest runs; ``None`` for all."""
     uncertain: frozenset[str] = frozenset()
     """Names of the cases that pytest may skip when their turn comes, so that no lane races them before it."""
+    written: frozenset[Path] = frozenset()
+    """Reports and logs of this run."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The environment before a conftest.py or a benchmark changed it."""
     history: str | Path | None = None
     """Folder or URL of the history that this run belongs to, with its baseline side as the anchor; ``None`` for none."""
 

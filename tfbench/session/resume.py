@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import json
 import math
+import os
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from glob import glob
 from pathlib import Path
 from typing import IO
 
 from tfbench.errors import ReportError, SideError
-from tfbench.facts import machine, settings
+from tfbench.facts import library_variables, machine, settings
 from tfbench.fs import read_text, try_lock, write_whole
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
@@ -21,12 +25,12 @@ from tfbench.model.formats import Name, Record, convert, plain, visible
 from tfbench.race.launch import Entrant
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.environments import distributions
-from tfbench.sides.source_tree import code_digest
+from tfbench.sides.source_tree import code_digest, new_files, quoted
 from tfbench.sides.spec import Side
 from tfbench.storage.baselines import Layout
 from tfbench.storage.history import json_digest
 from tfbench.suite.shards import digest
-from tfbench.untrusted import a_text, an_object, brief, described, parse_json, render_json
+from tfbench.untrusted import a_text, an_object, brief, described, parse_json, printable, render_json
 
 # Find the cases that run the same code on both sides, whose race ``--changed-only`` spares
 
@@ -213,8 +217,60 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the settings": settings(),
         "the machine": machine(),
     }
+    known |= {f"the environment variable {name}": value for name, value in _own_variables(request).items()}
+    for file in _data(request):
+        known[_FILE + printable(os.path.relpath(file, request.root))] = _fingerprint(file)
     content: JSON = json.loads(render_json(known))  # as it reads back from a journal: tuples become lists
     return content
+
+
+_FILE = "the file "
+"""Prefix of the names of files in an identity."""
+_LARGE = 1 << 20
+"""Bytes of a file from which its size and time of change stand for its content."""
+_MOST = 1000
+"""New files that are looked at. More are no data of benchmarks, but a folder such as an environment."""
+_OF_A_PROCESS = {
+    "_", "COLUMNS", "DISPLAY", "HOSTNAME", "LINES", "OLDPWD", "PATH", "PWD", "SHLVL", "TEMP", "TERM", "TMP", "TMPDIR", "WINDOWID",
+    "BUILD_BUILDID", "BUILD_BUILDNUMBER", "BUILD_ID", "BUILD_NUMBER", "BUILD_TAG", "BUILD_URL", "INVOCATION_ID", "JOURNAL_STREAM",
+    "SYSTEM_JOBID",
+}  # fmt: skip
+_OF_A_JOB = (
+    "BUILDKITE_", "CI_", "CIRCLE_", "DRONE_", "GITHUB_", "GITLAB_", "JENKINS_", "LSB_", "PBS_", "PMIX_", "PMI_", "PYTEST_", "RAY_",
+    "RUNNER_", "SLURM", "SSH_", "TFBENCH_", "TRAVIS_", "XDG_",
+)  # fmt: skip
+"""Variables that differ between two shells, or between two jobs that do the same; and tfbench's own."""
+
+
+def _own_variables(request: RunRequest) -> dict[str, str]:
+    """Return digests of the environment variables that the project's code names. `settings` has those of libraries."""
+    left_out = {*library_variables(request.variables), *_OF_A_PROCESS}
+    names = [name for name in request.variables if name.isidentifier() and not name.startswith(_OF_A_JOB)]
+    return {name: json_digest([request.variables[name]]) for name in quoted(request.root, {*names} - left_out)}
+
+
+def _data(request: RunRequest) -> list[Path]:
+    """Return the new files of the checkout that benchmarks may read: no report, and no log that a process writes now."""
+    files = new_files(request.root)
+    written = {*request.written, *map(Path, _open_files())} if files else set()
+    return [file for file in files if file not in written] if len(files) <= _MOST else []
+
+
+def _open_files() -> Iterator[str]:
+    """Yield the files that processes of this user have open, such as the output of a job of Slurm, or of tee."""
+    for link in glob("/proc/[0-9]*/fd/*"):
+        with suppress(OSError):  # it was closed
+            yield os.readlink(link)
+
+
+def _fingerprint(file: Path) -> str:
+    try:
+        facts = file.stat()
+        if facts.st_size > _LARGE:
+            return f"{facts.st_size} {facts.st_mtime_ns}"
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return ""
 
 
 RESULT = Record(CaseResult, {"case": (Name, lambda case: case.name)}, lambda row: Case.named(row.case))
@@ -249,6 +305,8 @@ def result_of(case: Case, entry: JSON) -> CaseResult | None:
 
 
 SCHEMA = "tfbench-journal/1"
+_SHOWN = 5
+"""Most changes that a message names."""
 
 
 class Journal:
@@ -293,8 +351,17 @@ class Journal:
         except (ReportError, ValueError, KeyError) as error:
             self.note = f"--resume: {brief(self._path)} cannot be read ({described(error)}), so every case is measured"
             return
-        if changed := [name for name, value in identity.items() if before.get(name) != value]:
-            self.note = f"--resume: {' and '.join(changed)} changed since that run, so every case is measured"
+        changed = [
+            name
+            for name in {**identity, **before}
+            if before.get(name) != identity.get(name)
+            and (name in before or not name.startswith(_FILE))  # a run leaves new files
+        ]
+        if changed:
+            files = any(name.startswith(_FILE) for name in changed)
+            fix = "; have git ignore the files that benchmarks write" if files else ""
+            names = changed[:_SHOWN] + [f"{len(changed) - _SHOWN} more"] * (len(changed) > _SHOWN)
+            self.note = f"--resume: {' and '.join(names)} changed since that run, so every case is measured{fix}"
             return
         for line in rest:
             try:

@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,6 +152,23 @@ def code_digest(root: Path) -> str:
         if names:
             _git(top, "add", f"--pathspec-from-file={listed}", "--pathspec-file-nul", env=env)
         return _git(top, "write-tree", env=env)
+
+
+def new_files(root: Path) -> list[Path]:
+    """Return the files of the checkout that git neither tracks nor ignores, without those that `code_digest` has."""
+    top = checkout(root)
+    others = [*(f":(exclude){pattern}" for pattern in (*CODE, "*.pyc")), f":(exclude,glob)**/{DATA_FOLDER}/**"]
+    listed = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", ".", *others)
+    return [file for name in listed.split("\0") if name and (file := top / name).is_file()]
+
+
+def quoted(root: Path, names: Collection[str]) -> set[str]:
+    """Return those of the names that a Python file of the checkout has in quotes."""
+    pattern = f"[\"']({'|'.join(names)})[\"']"
+    with suppress(SideError):  # no file has one
+        found = _git(checkout(root), "grep", "--untracked", "-ohE", pattern, "--", "*.py") if names else ""
+        return set(re.findall(r"\w+", found)).intersection(names)
+    return set()
 
 
 def keep(root: Path, tree: str, name: str, *, earlier: bool = False) -> None:
