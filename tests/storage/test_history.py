@@ -150,6 +150,17 @@ def test_a_run_without_its_last_lines_is_named(tmp_path):
     assert found.problems == [f"{path}, line 1: the run of {CONTEXT.session} has 0 of its 1 cases"]
 
 
+@pytest.mark.parametrize("damage", [lambda text: text[:-20], lambda text: text.splitlines()[0]], ids=["cut", "no case"])
+@pytest.mark.parametrize("name", ["0.jsonl", "copy.jsonl"], ids=["before", "after"])
+@pytest.mark.parametrize("about", ["", CASE])
+def test_a_whole_copy_of_a_run_counts_before_a_damaged_one_which_is_named(tmp_path, damage, name, about):
+    text = History(tmp_path).record(FULL).read_text()
+    (tmp_path / name).write_text(damage(text))
+    found = History(tmp_path).content(about)
+    assert found.once() == [FULL]
+    assert [problem.partition(",")[0] for problem in found.problems] == [str(tmp_path / name)]
+
+
 def test_a_truncated_line_does_not_swallow_the_run_after_it(tmp_path):
     history = History(tmp_path)
     first, second = history.record(FULL), history.record(LATER)

@@ -196,12 +196,13 @@ class Content:
     """The content of one or more files."""
 
     runs: list[SessionRecord] = field(default_factory=list)
+    """The damaged ones first."""
     accepted: list[AcceptedChange] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """One line per unreadable part."""
 
     def once(self) -> list[SessionRecord]:
-        """Return every run once, oldest first."""
+        """Return every run once, oldest first; of several copies the last, and a whole one before a damaged one."""
         known = {record.context.session: record for record in self.runs}
         return [known[session] for session in sorted(known)]
 
@@ -315,7 +316,7 @@ def _read_part(where: str, part: str, into: Content, about: str) -> None:
     if about and whole and _is_sound(rest, head.cases):
         text = line(about)[1:-1]
         rows = [row for row in rows if text in row]
-    cases = list[_CaseLine]()
+    cases, problems = list[_CaseLine](), len(into.problems)
     try:
         cases.extend(
             read(_Lines, f"[{','.join(rows)}]")
@@ -329,7 +330,8 @@ def _read_part(where: str, part: str, into: Content, about: str) -> None:
         except ValueError as error:
             text = f"case {len(cases) + 1} of {head.cases} cannot be read ({brief(error)})"
             into.problems.append(f"{where}: {text}; it and the later ones are left out")
-    into.runs.append(
+    into.runs.insert(
+        0 if len(into.problems) > problems else len(into.runs),
         SessionRecord(
             head.context,
             {row.case: row.floors for row in cases if row.floors},
@@ -338,7 +340,7 @@ def _read_part(where: str, part: str, into: Content, about: str) -> None:
             {row.case: row.outcome for row in cases if row.outcome},
             head.anchor,
             head.releases,
-        )
+        ),
     )
 
 
