@@ -74,6 +74,17 @@ def test_an_accepted_change_restarts_the_window_and_passes(folder):
     assert abs(slow.changes[0].index - 70) <= 1
 
 
+def test_only_a_change_is_accepted(folder):
+    files = sorted(folder.iterdir())
+    with pytest.raises(HistoryError, match=f"{SAME} has no change to accept, its state is: steady"):
+        opened(folder).accept(SAME, "x")
+    assert sorted(folder.iterdir()) == files
+    assert opened(folder).accept(FAST, "a better kernel").session == session(40)
+    with pytest.raises(HistoryError, match=f"{FAST} has no change to accept, its state is: steady"):
+        nightly(folder, {FAST: noise(1)}, first=60)
+        opened(folder).accept(FAST, "again")
+
+
 def test_a_new_anchor_is_followed_once_it_has_enough_runs(folder):
     new = Anchor("git:v1.1", "1" * 16)
     nightly(folder, {SAME: noise(10, seed=7) - 0.1}, first=60, anchor=new)

@@ -409,18 +409,19 @@ class Trends:
     def accept(self, name: str, reason: str) -> AcceptedChange:
         """Accept the newest change of a case: its window restarts with the first run of the new level.
 
-        Without a change point, as after a drift, it restarts with the newest run.
+        After a drift, it restarts with the newest run.
 
         Raises:
-            HistoryError: The name selects no case, or several.
+            HistoryError: The name selects no case, or several, or its case has not changed.
         """
         names = self.named(name)
         if len(names) > 1:
             cases = some([trend.series.case for trend in names], 3)
             raise HistoryError(f"{name!r} names {len(names)} cases: {cases}")
         (trend,) = names
-        points = trend.series.points
-        first = trend.open_change.index if trend.open_change else len(points) - 1
-        accepted = AcceptedChange(trend.series.case, reason, now(), points[first].run.session)
+        if trend.state not in SHOWN:
+            raise HistoryError(f"{trend.series.case} has no change to accept, its state is: {trend.state}")
+        first = -1 if trend.state is TrendState.DRIFT else trend.changes[-1].index
+        accepted = AcceptedChange(trend.series.case, reason, now(), trend.points[first].run.session)
         self.history.accept(accepted)
         return accepted

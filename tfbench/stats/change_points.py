@@ -247,11 +247,6 @@ class Trend:
         """The runs of the series."""
         return self.series.points
 
-    @property
-    def open_change(self) -> ChangePoint | None:
-        """The last change, if it made the case slower."""
-        return self.changes[-1] if self.changes and self.state is TrendState.SLOWER else None
-
 
 def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThresholds) -> Trend:
     """Find the changes of a series since its last accepted one."""
