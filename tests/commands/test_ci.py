@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,27 @@ class TestHandedOn:
 
     def test_a_single_job_judges_what_it_has_raced(self, job, raced):
         assert job() == 0
+
+
+@pytest.mark.parametrize(("steps", "ordered"), [("gate,race", "race,gate"), ("race,merge,race", "race,merge")])
+def test_steps_out_of_order_are_refused_with_their_order(job, capsys, steps, ordered):
+    assert job("--steps", steps) == 2
+    expected = f"--steps {steps}: write each step once and in order: --steps {ordered}"
+    assert expected in capsys.readouterr().err
+    assert not Path("calls.txt").exists()
+
+
+def test_the_least_share_of_compared_cases_reaches_the_gate_and_is_checked_before_the_race(job, capsys):
+    few = complete([row(CASE, "unchanged"), *(row(f"{CASE}{n}", "incomparable") for n in range(2))])
+    sides = SIDES | {"baseline": {"spec": "git:main", **CODE}}
+    first = (0, json_format.render(replace(few, sides=sides)))
+    assert job(first=first) == 4
+    assert "only 1 of 3 cases were compared" in capsys.readouterr().out
+    job("--min-compared", "0.3", first=first)
+    assert "only 1 of 3" not in capsys.readouterr().out
+    assert job("--min-compared", "2") == 2
+    assert "--min-compared 2: write a share from 0 to 1" in capsys.readouterr().err
+    assert not Path("calls.txt").exists()
 
 
 def test_github_is_told_by_outputs_and_annotations(job, monkeypatch, capsys):

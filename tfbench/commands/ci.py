@@ -77,6 +77,7 @@ def add_ci(parser: argparse.ArgumentParser) -> None:
     option("--steps", metavar="STEPS", default=",".join(STEPS), help=text)
     text = "accepted regressions, ignored if the file does not exist (default: %(default)s)"
     option("--accepted", metavar="FILE", type=Path, default=Path(".github/tfbench-accepted.toml"), help=text)
+    _add_min_compared(parser)
     text = "whether an inconclusive case (exit code 3) fails the job (default: %(default)s)"
     option("--strict", choices=yes, default="true", help=text)
     option("--comment", metavar="PATH", type=Path, help="write the result as Markdown, for a comment")
@@ -96,10 +97,12 @@ def run_ci(arguments: argparse.Namespace) -> int:
     steps = arguments.steps.split(",")
     if unknown := [step for step in steps if step not in STEPS]:
         raise UsageError(f"--steps: no step is named {brief(repr(unknown[0]))}; the steps are {', '.join(STEPS)}")
+    if steps != (ordered := [step for step in STEPS if step in steps]):
+        raise UsageError(f"--steps {arguments.steps}: write each step once and in order: --steps {','.join(ordered)}")
     if arguments.shard and steps != ["race"]:
         text = "a shard is not gated alone; use --steps race, and --steps merge,confirm,gate where all shards are"
         raise UsageError(f"--shard {brief(arguments.shard)}: {text}")
-    folder, code = arguments.output, 0
+    folder, code, share = arguments.output, 0, _min_compared(arguments)
     for step in STEPS[min(map(STEPS.index, steps)) :]:
         for file in (file for name in _WRITTEN[step] for file in folder.glob(name)):
             file.unlink()  # of an earlier run, or of the branch
@@ -116,7 +119,7 @@ def run_ci(arguments: argparse.Namespace) -> int:
     if "confirm" in steps and not code:
         code = _confirm(arguments)
     if "gate" in steps:
-        ruled = _gate(arguments, handed_on="race" not in steps and "merge" not in steps)
+        ruled = _gate(arguments, share, handed_on="race" not in steps and "merge" not in steps)
         tolerated = arguments.strict == "false" and ruled == Result.INCONCLUSIVE.code
         code = ruled if ruled == Result.REGRESSED.code else max(code, 0 if tolerated else ruled)
         _tell_github(code=ruled)
@@ -176,7 +179,7 @@ def _check_code(name: str, report: Report) -> None:
         raise ReportError(f"{name} is of {is_raced}, and {is_here} is checked out; run the step race again")
 
 
-def _gate(arguments: argparse.Namespace, handed_on: bool) -> int:
+def _gate(arguments: argparse.Namespace, min_compared: float, handed_on: bool) -> int:
     folder: Path = arguments.output
     first = load_report(folder / FIRST)
     if handed_on:
@@ -187,7 +190,7 @@ def _gate(arguments: argparse.Namespace, handed_on: bool) -> int:
         folder.joinpath(name).unlink(missing_ok=True)
     agreed = _agreed(report, arguments.accepted if arguments.accepted.is_file() else None)
     write_whole(folder / ACCEPTED, as_json(agreed))
-    decision = decided(report, agreed)
+    decision = decided(report, agreed, min_compared=min_compared)
     if arguments.comment:
         write_whole(arguments.comment, render_comment(report, decision, _link()))
     announce(report, decision, Path())
@@ -273,8 +276,20 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
     option("report", metavar="REPORT", type=Path, help="a report of --report-json or tfbench merge")
     option("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
     option("--root", type=Path, default=Path(), metavar="PATH", help="root of the benchmarks, for annotations")
+    _add_min_compared(parser)
+
+
+def _add_min_compared(parser: argparse.ArgumentParser) -> None:
     text = "least share of the cases whose times must have been compared (default: %(default)s)"
-    option("--min-compared", type=float, default=Policy().min_compared, metavar="SHARE", help=text)
+    default = Policy().min_compared
+    parser.add_argument("--min-compared", type=float, default=default, metavar="SHARE", help=text)
+
+
+def _min_compared(arguments: argparse.Namespace) -> float:
+    share: float = arguments.min_compared
+    if not 0 <= share <= 1:
+        raise UsageError(f"--min-compared {share:g}: write a share from 0 to 1")
+    return share
 
 
 def run_gate(arguments: argparse.Namespace) -> int:
@@ -287,11 +302,9 @@ def run_gate(arguments: argparse.Namespace) -> int:
 
     On GitHub's runners, it also annotates the lines of the benchmarks and writes the step summary.
     """
-    if not 0 <= arguments.min_compared <= 1:
-        raise UsageError(f"--min-compared {arguments.min_compared:g}: write a share from 0 to 1")
-    report = load_report(arguments.report)
+    share, report = _min_compared(arguments), load_report(arguments.report)
     agreed = _agreed(report, arguments.accepted)
-    decision = decided(report, agreed, min_compared=arguments.min_compared)
+    decision = decided(report, agreed, min_compared=share)
     announce(report, decision, arguments.root)
     return decision.ruling.result.code
 
