@@ -8,7 +8,7 @@ from tests.fakes.report import CODE, complete, row
 from tfbench.errors import ReportError
 from tfbench.model import Outcome, Ratio, Reason, Skip, VariantResult
 from tfbench.report.merge import confirm, merge
-from tfbench.suite.shards import Shard, part
+from tfbench.suite.shards import Shard, digest, part
 
 NAMES = [f"b/test_x.py::test_{letter}" for letter in "abcdef"]
 SIDES = {"contender": {"spec": "working tree", **CODE, "python": "3.12.1", "packages": {"numpy": "2"}, "settings": {},
@@ -92,14 +92,20 @@ WRONG = {
     "shard 1/2 never reported: its job failed, or its report was not uploaded": lambda: [shard(2)],
     "shard 2/4, 3/4, 4/4 never reported: its job failed, or its report was not uploaded": lambda: [shard(1, 4)],
     "1.json and again.json are both shard 1/2": lambda: [shard(1), ("again.json", shard(1)[1])],
-    "1.json and 2.json are not of one run: their number of shards differ, 2 and 3": lambda: [shard(1), shard(2, 3)],
-    "1.json and 2.json are not of one run: their policy differ, {'name': 'quick'} and {'name': 'strict'}": lambda: [
+    "1.json and 2.json are not of one run: their numbers of shards differ: 2 and 3": lambda: [shard(1), shard(2, 3)],
+    "1.json and 2.json are not of one run: their policies differ: name quick and strict": lambda: [
         shard(1),
         shard(2, policy={"name": "strict"}),
     ],
-    "1.json and 2.json are not of one run: their sides differ, "
-    "{'contender': {'spec': 'working tree', 'slowdown': None,… and "
-    "{'contender': {'spec': 'working tree', 'slowdown': None,…": lambda: [shard(1), shard(2, sides=OTHER_MACHINE)],
+    "1.json and 2.json are not of one run: their policies differ: alpha 0.01 and 0.02, looks [3, 4] and None, "
+    "a 0 and 1, b 0 and 1, c 0 and 1 and 1 more": lambda: [
+        shard(1, policy={"name": "quick", "alpha": 0.01, "looks": [3, 4], **dict.fromkeys("abcd", 0)}),
+        shard(2, policy={"name": "quick", "alpha": 0.02, **dict.fromkeys("abcd", 1)}),
+    ],
+    "1.json and 2.json are not of one run: their sides differ: contender.machine.gpus None and T4": lambda: [
+        shard(1),
+        shard(2, sides=OTHER_MACHINE),
+    ],
     "2.json is not a shard's report: it was measured without --shard; tfbench compare shows the reports of two runs "
     "side by side": lambda: [shard(1), shard(2, shard=None)],
     f"{NAMES[0]} is in 1.json and in 2.json": lambda: [shard(1), shard(2, names=NAMES[:4])],
@@ -122,7 +128,8 @@ WRONG = {
         shard(1),
         shard(2, verdicts=tuple(map(row, NAMES))),
     ],
-    "1.json and 2.json are not of one run: their suite of cases differ, … and …": lambda: [
+    "1.json and 2.json are not of one run: their suites of cases differ: "
+    f"{digest(NAMES)[:28]} … {digest(NAMES)[-29:]} and {digest(NAMES[:5])[:28]} … {digest(NAMES[:5])[-29:]}": lambda: [
         shard(1),
         shard(2, shard=part(Shard(2, 2), NAMES[:5], NAMES[1::2])),
     ],
@@ -288,9 +295,9 @@ def test_profiles_of_both_jobs_are_kept():
     ("change", "reported"),
     [
         ({"complete": False}, "the run did not come to its end"),
-        ({"policy": {"name": "strict"}}, "its policy differ from those of the first"),
+        ({"policy": {"name": "strict"}}, "the policies of both runs differ: name quick and strict"),
         ({"sides": {"contender": {**SIDES["contender"], "packages": {"numpy": "1"}}}},
-         "its sides differ from those of the first"),
+         "the sides of both runs differ: contender.packages.numpy 2 and 1"),
     ],
 )  # fmt: skip
 def test_another_kind_of_run_confirms_nothing(change, reported):

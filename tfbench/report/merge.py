@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from tfbench.errors import ReportError
 from tfbench.model import JSON, Case, Note, Outcome, ReasonCode, Report, Skip, Verdict, because
 from tfbench.report.summary import code_of_side
 from tfbench.suite.shards import digest
-from tfbench.untrusted import plural, some
+from tfbench.untrusted import brief, plural, some
 
 Named = tuple[str, Report]
 """The name of a report in error messages, and the report."""
@@ -31,10 +30,23 @@ def unlike_code(first: Named, second: Named) -> str:
     return ""
 
 
+def _differing(mine: Any, other: Any, path: str = "") -> list[str]:
+    """Name each field that differs, with both values."""
+    if isinstance(mine, Mapping) and isinstance(other, Mapping):
+        return [
+            text
+            for key in {**mine, **other}
+            for text in _differing(mine.get(key), other.get(key), f"{path}.{key}" if path else str(key))
+        ]
+    return [] if mine == other else [f"{brief(path)} {brief(mine, 60)} and {brief(other, 60)}".strip()]
+
+
 KIND = ("system", "architecture", "gpus", "driver")
 """Facts that must be equal on the machines of all shards. Their speeds may differ, because each races both sides."""
 _SHOWN = 256
 """Most shards that a message lists."""
+_FIELDS = 5
+"""Most differing fields that a message lists."""
 
 
 def merge(reports: Sequence[Named]) -> Report:
@@ -88,14 +100,14 @@ class Merger:
         first_name, first, reference = self._first
         known = _started(report) and _started(reference)
         for what, mine, other in (
-            ("number of shards", first["of"], shard["of"]),
-            ("suite of cases", first["suite"], shard["suite"]),
-            ("policy", reference.policy, report.policy),
+            ("numbers of shards", first["of"], shard["of"]),
+            ("suites of cases", first["suite"], shard["suite"]),
+            ("policies", reference.policy, report.policy),
             ("sides", _sides(reference, known=known), _sides(report, known=known)),
         ):
             if mine != other:
-                values = " and ".join(textwrap.shorten(str(side), 60, placeholder="…") for side in (mine, other))
-                raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ, {values}")
+                values = some(_differing(mine, other), _FIELDS)
+                raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ: {values}")
         if why := unlike_code((first_name, reference), (name, report)):
             raise ReportError(f"{first_name} and {name} are not of one run: {why}")
         if _started(report) and not _started(reference):
@@ -268,9 +280,10 @@ def confirm(first: Report, second: Report) -> Report:
     """
     if second.gap:
         raise ReportError(f"the second run confirms nothing: {second.gap}")
-    for what, mine, other in (("policy", first.policy, second.policy), ("sides", _sides(first), _sides(second))):
+    for what, mine, other in (("policies", first.policy, second.policy), ("sides", _sides(first), _sides(second))):
         if mine != other:
-            raise ReportError(f"the second run confirms nothing: its {what} differ from those of the first")
+            values = some(_differing(mine, other), _FIELDS)
+            raise ReportError(f"the second run confirms nothing: the {what} of both runs differ: {values}")
     if why := unlike_code(("the first run", first), ("the second run", second)):
         raise ReportError(f"the second run confirms nothing: {why}")
     again = {(verdict.case.name, verdict.metric): verdict for verdict in second.verdicts}
