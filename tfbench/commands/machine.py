@@ -212,13 +212,14 @@ def _determinism(arguments: argparse.Namespace, policy: Policy, console: Screen)
     number = arguments.determinism
     if number < 2:
         raise UsageError(f"--determinism {number}: give at least 2, as one launch has no other to differ from")
-    collected = collect(arguments.paths)
+    device = parse_device(arguments.device)
+    collected = collect([f"--tfbench-device={device[0]}", *arguments.paths])
     by_name = {case.name: case for case in collected.cases.values()}
     cases = [by_name[name] for name in Selection(arguments.chosen).of(by_name)]
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
         exactness = calibration.examine(
-            collected.root, collected.suite, cases, number, policy, worker_processors(arguments.cpus),
+            collected.root, collected.suite, cases, number, policy, worker_processors(arguments.cpus), device,
             lambda case, done: bar.update(task, description=f"launch {done}, {case.short_name}"),
         )  # fmt: skip
     for line in calibration.exactness(exactness, number):

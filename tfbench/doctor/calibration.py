@@ -339,10 +339,7 @@ def calibrate(
     def tell(text: str) -> None:
         progress(text, len(trials))
 
-    kind, names = plan.device
-    if kind == "gpu" and not has_driver():
-        raise UsageError("--device gpu: no GPU here: there is no NVIDIA driver")
-    gpus = GpuSession(kind, names, plan.policy)
+    gpus = _gpus(plan.device, plan.policy)
     with closing(gpus), Environments(kept(), tell) as environments:
         sides = _sides(plan, environments, gpus.environment)
         number = 1 + max((trial.run for trial in trials), default=-1)
@@ -357,6 +354,14 @@ def calibrate(
                 saved.append(measure(WORKLOADS / "test_saved.py", slowdown))
                 keep(*compare(saved, number))
             number += 1
+
+
+def _gpus(device: tuple[str, Sequence[str]], policy: Policy) -> GpuSession:
+    """Select and lock the GPUs."""
+    kind, names = device
+    if kind == "gpu" and not has_driver():
+        raise UsageError("--device gpu: no GPU here: there is no NVIDIA driver")
+    return GpuSession(kind, names, policy)
 
 
 def _sides(plan: Plan, environments: Environments, variables: Mapping[str, str]) -> tuple[Side, Side]:
@@ -721,6 +726,7 @@ def examine(
     launches: int,
     policy: Policy,
     processors: Processors,
+    device: tuple[str, Sequence[str]],
     report: Callable[[Case, int], None],
 ) -> list[Exactness]:
     """Probe each case ``launches`` times, in processes of several zygotes.
@@ -728,22 +734,24 @@ def examine(
     Raises:
         BenchmarkError: A case breaks.
         SideError: A zygote does not start.
+        UsageError, GpuError: The device is not there, or another run uses it.
     """
-    side = Side("contender", sys.executable, root)
     metric_values: dict[str, list[MetricValues]] = {case.name: [] for case in cases}
-    skipped: dict[str, str] = {}
-    for first in range(0, launches, _AT_ONCE):
-        with closing(ProcessLauncher(suite, policy, processors)) as launcher:
-            for case in cases:
-                report(case, first)
-                repeats = 0 if case.name in skipped else min(_AT_ONCE, launches - first)
-                for output in Prober(launcher, policy).probe([Entrant(case, side)] * repeats):
-                    if isinstance(output, BenchmarkSkipped):
-                        skipped[case.name] = str(output)
-                    elif isinstance(output, ProbeOutput):
-                        metric_values[case.name].append(read(output))
-                    else:
-                        raise output
+    with closing(_gpus(device, policy)) as gpus:
+        side = Side("contender", sys.executable, root, env=gpus.environment)
+        skipped = {case.name: why for case in cases if (why := gpus.skip_reason(case))}
+        for first in range(0, launches, _AT_ONCE):
+            with closing(ProcessLauncher(suite, policy, processors, gpus.gpu_monitor)) as launcher:
+                for case in cases:
+                    report(case, first)
+                    repeats = 0 if case.name in skipped else min(_AT_ONCE, launches - first)
+                    for output in Prober(launcher, policy).probe([Entrant(case, side)] * repeats):
+                        if isinstance(output, BenchmarkSkipped):
+                            skipped[case.name] = str(output)
+                        elif isinstance(output, ProbeOutput):
+                            metric_values[case.name].append(read(output))
+                        else:
+                            raise output
     return [_exactness(case, metric_values[case.name], policy, skipped.get(case.name, "")) for case in cases]
 
 

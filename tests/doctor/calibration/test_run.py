@@ -1,6 +1,7 @@
 """A calibration from start to end with real processes, on a step without TensorFlow."""
 
 import json
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from tfbench import cli, policy
 from tfbench.doctor import calibration
 from tfbench.doctor.calibration import Journal
-from tfbench.errors import ReportError
+from tfbench.errors import GpuError, ReportError
 from tfbench.race.workers import Suite
 
 STEP = "from tests.fakes.steps import taking\n\n\ndef test_mine(bench):\n    bench(taking(bench, 1e-5))\n"
@@ -23,6 +24,7 @@ def calibrate(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setitem(policy.PRESETS, "quick", replace(policy.preset("quick"), zygotes=1))
     monkeypatch.setattr(calibration, "Suite", partial(Suite, imports_tensorflow=False))
+    sys.modules.pop("bench_mine", None)  # of another test's folder
     (tmp_path / "bench_mine.py").write_text(STEP)
 
     def run(*options):
@@ -151,7 +153,19 @@ def test_a_negative_number_is_a_usage_error(calibrate):
     assert calibrate("--repeats", "-1")[0] == 2
 
 
-def test_a_gpu_that_is_not_there_ends_the_command(calibrate, capsys, monkeypatch):
+@pytest.mark.parametrize("mode", [(), ("--determinism", "2")])
+def test_a_gpu_of_another_run_ends_the_command(calibrate, capsys, monkeypatch, mode):
+    def taken(kind, names, policy):
+        raise GpuError(f"{kind} {names} is locked")
+
+    monkeypatch.setattr(calibration, "GpuSession", taken)
+    monkeypatch.setattr(calibration, "has_driver", lambda: True)
+    assert calibrate("--device", "gpu:1", *mode)[0] == 5
+    assert "gpu ('1',) is locked" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", [(), ("--determinism", "2")])
+def test_a_gpu_that_is_not_there_ends_the_command(calibrate, capsys, monkeypatch, mode):
     monkeypatch.setattr(calibration, "has_driver", lambda: False)
-    assert calibrate("--device", "gpu")[0] == 2
+    assert calibrate("--device", "gpu", *mode)[0] == 2
     assert "no GPU here" in capsys.readouterr().err
