@@ -1,5 +1,6 @@
 """Results of races of variants and of sides, of failures, and of contracts between the variants of a race."""
 
+import errno
 import random
 from dataclasses import replace
 from statistics import median
@@ -181,6 +182,18 @@ def test_a_benchmark_that_cannot_run_here_is_skipped():
 def test_what_could_not_be_measured_is_an_error_of_one_line(error, code, message, output):
     verdict = Verdict(CASE, Outcome.ERROR, Reason(code, message))
     assert broken(CASE, error) == CaseResult(CASE, verdict, output=output)
+
+
+@pytest.mark.parametrize("through_a_side", [False, True])
+@pytest.mark.parametrize(("limit", "enough"), [(24, 1024), (1024, 2048)])
+def test_too_few_open_files_are_one_line_with_the_fix(monkeypatch, through_a_side, limit, enough):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    error = OSError(errno.EMFILE, "Too many open files")
+    if through_a_side:
+        cause, error = error, SideError("no temporary file can be written")
+        error.__cause__ = cause
+    message = f"the limit of {limit} open files is too low; raise it with ulimit -n {enough}"
+    assert broken(CASE, error) == CaseResult(CASE, Verdict(CASE, Outcome.ERROR, Reason("broken", message)), output="")
 
 
 def test_a_fault_of_tfbench_itself_keeps_its_traceback():

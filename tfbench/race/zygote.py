@@ -205,7 +205,11 @@ class _Forker:
             self.log: IO[bytes] = tempfile.TemporaryFile(dir=scratch)
         except OSError as error:
             raise SideError(f"{side.name}: no temporary file can be written: {error.strerror}") from error
-        self.channel, self._theirs = pair()
+        try:
+            self.channel, self._theirs = pair()
+        except OSError:
+            self.log.close()
+            raise
         self._count = 0
         self._asking = threading.Lock()
 

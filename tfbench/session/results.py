@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isclose
@@ -325,6 +327,11 @@ def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResul
 
 def reason_of(error: Exception) -> tuple[Reason, str]:
     """Return a one-line reason for a failure, and the output that explains it."""
+    cause = error.__cause__ or error
+    if isinstance(cause, OSError) and cause.errno == errno.EMFILE:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        text = f"the limit of {limit} open files is too low; raise it with ulimit -n {max(1024, 2 * limit)}"
+        return because(ReasonCode.BROKEN, error=text), ""
     if isinstance(error, TfbenchError):
         output = getattr(error, "output", "") or error.rest
         code = ReasonCode.SIDE if isinstance(error, SideError) else ReasonCode.BROKEN
