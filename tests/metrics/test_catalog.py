@@ -63,3 +63,7 @@ def test_a_launch_without_evidence_says_why_for_every_metric():
     assert set(values.absent) == {metric.name for metric in PROBED}
     assert values.absent["casts"] == "an eager op"
     assert values.absent["accuracy"] == "the benchmark does not report it"
+
+
+def test_leaks_keep_the_number_of_calls_over_which_they_were_measured():
+    assert read(ProbeOutput({"leaks": {"bytes": 1024.0, "calls": 200}}, {})).value("leak_calls") == 200

@@ -60,6 +60,9 @@ _UNKNOWN = "the system does not report it"
 LEAK_SITES = "leak_sites"
 """The count with the lines of code whose memory grows most -> bytes per call."""
 
+LEAK_CALLS = "leak_calls"
+"""The count of the calls over which the growth was measured."""
+
 
 def _leak(kind: str, slack: str, unit: str = "") -> Metric:
     """Growth per call, which is slightly more or less in each launch."""
@@ -137,6 +140,8 @@ def read(launch: ProbeOutput) -> MetricValues:
         setting["onednn"] = "on" if launch.found["graph"]["onednn"] else "off"
     if sites := launch.found.get(LEAKS, {}).get("sites"):
         counts[LEAK_SITES] = {place: round(size) for place, size in sites.items()}
+    if calls := launch.found.get(LEAKS, {}).get("calls"):
+        counts[LEAK_CALLS] = {"calls": calls}
     return MetricValues(counts, numbers, absent, setting, parity.sketch(launch.outputs))
 
 

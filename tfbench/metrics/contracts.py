@@ -15,7 +15,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from tfbench.metrics.catalog import CONTRACT, LEAK_METRICS, LEAK_SITES
+from tfbench.metrics.catalog import CONTRACT, LEAK_CALLS, LEAK_METRICS, LEAK_SITES
 from tfbench.metrics.parity import Difference
 from tfbench.model import (
     LEAK_KINDS,
@@ -127,7 +127,7 @@ def leak_free(metric_values: MetricValues, policy: Policy, kinds: Collection[str
     if not growth:
         return _held(Note.NO_LEAK)
     sites = sorted(metric_values.counts.get(LEAK_SITES, {}).items(), key=lambda site: -site[1])
-    return _broken(Note.LEAKS, growth=growth, sites=dict(sites))
+    return _broken(Note.LEAKS, growth=growth, sites=dict(sites), calls=int(metric_values.value(LEAK_CALLS) or 0))
 
 
 def parity(limit: float, difference: Difference | str) -> ContractResult:

@@ -260,13 +260,14 @@ def _peak(peak: float, limit: float) -> str:
     return f"peak of {amount(peak, BYTES)}, {amount(limit, BYTES)} allowed"
 
 
-def _leaks(growth: Mapping[str, tuple[float, str]], sites: Mapping[str, float]) -> str:
+def _leaks(growth: Mapping[str, tuple[float, str]], sites: Mapping[str, float], calls: int = 0) -> str:
     values = ", ".join(f"{metric} {amount(*value)}" for metric, value in growth.items())
     lines = [
         f"{amount(size, BYTES)} per call {'' if site == OUTSIDE_PYTHON else 'at '}{site}"
         for site, size in sites.items()
     ]
-    return f"the process grows with every call: {'; '.join(filter(None, [values, ', '.join(lines)]))}"
+    measured = f" (measured over {plural(calls, 'call')})" if calls else ""
+    return f"the process grows with every call{measured}: {'; '.join(filter(None, [values, ', '.join(lines)]))}"
 
 
 def _speed(other: str, claim: float | None, ratio: Ratio, launches: int) -> str:
