@@ -107,7 +107,7 @@ SHARD = {"index": 1, "of": 2}
         (report(), 4, "no case was measured: run with --baseline NAME or --against SPEC"),
         (report("new", "new"), 4, "2 cases measured, none compared: run with --baseline NAME or --against SPEC"),
         (report("unchanged", "new", "new"), 4,
-         "only 1 of 3 cases were compared (1 unchanged, 2 new); tfbench gate --min-compared lowers the limit of 50%"),
+         "only 1 of 3 cases were compared (1 unchanged, 2 new); --min-compared lowers the limit of 50%"),
     ],
 )  # fmt: skip
 def test_a_decision_states_its_reason(found, gate, because):

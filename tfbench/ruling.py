@@ -203,7 +203,7 @@ def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compare
         return f"{cases}{_skipped(report)}" + ("" if gated else ": run with --baseline NAME or --against SPEC")
     if decided + same < min_compared * (due - len(_added(timed))):
         few = f"only {decided} of {due} cases were compared ({_counts(timed)}{_skipped(report)})"
-        return f"{few}; tfbench gate --min-compared lowers the limit of {min_compared:.0%}"
+        return f"{few}; --min-compared lowers the limit of {min_compared:.0%}"
     return ""
 
 

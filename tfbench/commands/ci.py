@@ -380,6 +380,7 @@ def _root_from_here(report: Report) -> str:
 def add_comment(parser: argparse.ArgumentParser) -> None:
     text = "a report, or a folder or archive with one (default: the comment says that there is none)"
     parser.add_argument("report", metavar="REPORT", type=Path, nargs="?", help=text)
+    _add_min_compared(parser)
     parser.add_argument("--link", default="", metavar="URL", help="address of the full report")
     parser.add_argument(
         "--conclusion", default="", metavar="WORD", help="GitHub's conclusion of the run, for the headline"
@@ -402,7 +403,8 @@ def run_comment(arguments: argparse.Namespace) -> int:
     github = _run(arguments)
     if arguments.report is not None:
         report, agreed = load_artifact(arguments.report)
-        text = render_comment(report, decided(report, agreed), arguments.link, github)
+        decision = decided(report, agreed, min_compared=_min_compared(arguments))
+        text = render_comment(report, decision, arguments.link, github)
     elif github is not None:
         text = without_report(github, "the run uploaded none, or one that cannot be read", arguments.link)
     else:
