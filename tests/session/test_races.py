@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
+from tfbench.errors import BenchmarkError
 from tfbench.model import Case, Claim, Note, Outcome, Reason, because
 from tfbench.policy import preset
 from tfbench.race.timer import Phase
@@ -21,8 +22,12 @@ class Launcher(ScriptedLauncher):
     """Is interrupted by Ctrl-C in this launch."""
 
     interrupted_at = -1
+    repaired = False
+    """Whether the contender works where the baseline breaks."""
 
     def open(self, entrants, pair):
+        if self.repaired and len(entrants) == 1:
+            self.broken = self.dies_at = {}
         if len(self.pairs) == self.interrupted_at:
             raise KeyboardInterrupt
         return super().open(entrants, pair)
@@ -68,6 +73,30 @@ def test_a_note_is_appended_to_the_reason_and_each_side_has_its_own_sample():
     (result,) = made.sides(CASES[0], RIVAL, None, because(Note.RENAMED, name="x")).settled
     assert result.verdict.reason.message.endswith("; it is called x there")
     assert result.sample != result.baseline
+
+
+@pytest.mark.parametrize(
+    ("fault", "repaired", "outcome"),
+    [
+        ({"broken": {0: BenchmarkError("old")}}, True, Outcome.INCOMPARABLE),
+        ({"broken": {0: BenchmarkError("old")}}, False, Outcome.ERROR),
+        ({"dies_at": {0: 0}}, True, Outcome.INCOMPARABLE),
+    ],
+)
+def test_a_case_that_only_the_baseline_breaks_is_incomparable_if_it_works_here(fault, repaired, outcome):
+    made, _ = races(1e-3, 1e-3)
+    vars(made._launcher).update(fault, repaired=repaired)
+    (result,) = made.sides(CASES[0], RIVAL).settled
+    assert result.verdict.outcome is outcome
+    assert ("on the baseline side" in result.verdict.reason.message) == repaired
+
+
+def test_a_case_that_the_contender_or_a_later_launch_breaks_is_an_error():
+    for fault in ({1: 0}, {0: 1}):
+        made, _ = races(1e-3, 1.02e-3)
+        made._launcher.dies_at = fault
+        (result,) = made.sides(CASES[0], RIVAL).settled
+        assert result.verdict.outcome is Outcome.ERROR
 
 
 def test_a_case_alone_is_new_for_the_given_reason():

@@ -327,14 +327,6 @@ def test_the_failure_of_the_contender_is_reported_before_that_of_the_baseline():
     assert found.verdict.reason.message == "on the baseline side: old"
 
 
-def test_a_case_that_only_the_baseline_breaks_from_the_start_is_incomparable():
-    old = BenchmarkError("old", "output")
-    found, broken = two_sides(failures={0: old}, launches=0), failed(CASE, old, side="baseline")
-    assert found == replace(broken, verdict=replace(broken.verdict, outcome=Outcome.INCOMPARABLE))
-    assert two_sides(failures={1: old}, launches=0).verdict.outcome is Outcome.ERROR
-    assert two_sides(failures={0: old, 1: old}, launches=0).verdict.outcome is Outcome.ERROR
-
-
 def test_a_case_that_one_side_cannot_run_is_incomparable():
     skip = BenchmarkSkipped("no GPU")
     found = two_sides(failures={0: skip})

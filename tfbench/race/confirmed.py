@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tfbench.errors import BenchmarkError
 from tfbench.metrics import exact
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.model import (
@@ -279,6 +280,11 @@ class ConfirmedRace:
     def failures(self) -> dict[int, Failure]:
         """Failures by entrant."""
         return {entrant: failure for race in self.races for entrant, failure in race.failures.items()}
+
+    @property
+    def only_baseline_breaks(self) -> bool:
+        """Whether the baseline broke from the start, and nothing is known of the contender beyond its preparation."""
+        return set(self.failures) == {0} and not self.launches and isinstance(self.failures[0], BenchmarkError)
 
     def runs(self, entrant: int) -> list[Run]:
         """Return the runs of this entrant, one per launch."""

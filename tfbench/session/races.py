@@ -15,7 +15,7 @@ from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.race.timer import Phase
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
-from tfbench.session.results import claimed, failed, new, of_sides, of_variant, twice
+from tfbench.session.results import NO_BASELINE, claimed, failed, new, of_sides, of_variant, twice
 from tfbench.sides.spec import Side
 
 
@@ -77,7 +77,18 @@ class Races:
         race = ConfirmedRace(entrants, self._launcher, policy, self._sharing, time.perf_counter, self._draws(case.name))
         interrupt = self._run(race, case.name)
         undecided = interrupt is not None and race.decision is None
-        return RaceResults([] if undecided else [of_sides(case, race, *notes)], interrupt=interrupt)
+        results = [] if undecided else [of_sides(case, race, *notes)]
+        if not interrupt and race.only_baseline_breaks:
+            return self._repaired(results[0])
+        return RaceResults(results, interrupt=interrupt)
+
+    def _repaired(self, broken: CaseResult) -> RaceResults:
+        """Measure a case that breaks on the baseline side: it is incomparable if it works here, and an error otherwise."""
+        here = self.alone(broken.case, NO_BASELINE)
+        works = [result.verdict and result.verdict.outcome is Outcome.NEW for result in here.settled]
+        if here.interrupt or not all(works) or not broken.verdict:
+            return here
+        return RaceResults([replace(broken, verdict=replace(broken.verdict, outcome=Outcome.INCOMPARABLE))])
 
     def again(self, case: Case, baseline: Entrant, confirms: bool) -> Ratio | None:
         """Race two sides of a case once more, in the launches of a first look.

@@ -193,11 +193,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
         if isinstance(failure, BenchmarkSkipped) and len(confirmed_race.failures) == 1:
             note = because(Note.CANNOT_RUN, side=side, why=str(failure))
             return untimed(case, Outcome.INCOMPARABLE, because(ReasonCode.SKIPPED_ON_ONE_SIDE, note))
-        result = failed(case, failure, side=side)
-        if result.verdict and not entrant and not confirmed_race.launches and isinstance(failure, BenchmarkError):
-            # Only the baseline breaks, and did so from the start: a change that repairs the benchmark is no error.
-            result = replace(result, verdict=replace(result.verdict, outcome=Outcome.INCOMPARABLE))
-        return result
+        return failed(case, failure, side=side)
     if aborted := [race for race in confirmed_race.races if race.abort_reason]:
         return disturbed(case, aborted[0])
     if unlike := confirmed_race.unlike:
