@@ -252,7 +252,7 @@ def test_a_commit_is_raced_from_its_own_tree(project):
     assert done.outcomes() == {"test_mine": "improved"}, done.output
 
 
-def test_a_file_that_cannot_be_imported_in_the_commit_is_an_error_of_its_cases_alone(project):
+def test_a_file_that_cannot_be_imported_in_the_commit_makes_its_cases_alone_incomparable(project):
     project.git("init", "-q")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.write(ALONE)
@@ -261,7 +261,7 @@ def test_a_file_that_cannot_be_imported_in_the_commit_is_an_error_of_its_cases_a
     project.git("commit", "-qm", "broken")
     project.write("", "not_yet.py")
     done = project.run("--against", "git:HEAD")
-    assert done.outcomes() == {"test_mine": "unchanged", "test_mended": "error"}, done.output
+    assert done.outcomes() == {"test_mine": "unchanged", "test_mended": "incomparable"}, done.output
     assert "test_mended.py cannot be imported on the side baseline" in done.reason("test_mended")
 
 
