@@ -121,6 +121,7 @@ def test_shards_are_raced_merged_confirmed_and_gated(sharded):
     pull = {"base": {"sha": base.stdout.strip(), "ref": "main"}, "head": {"sha": "0" * 40}}
     sharded.write(json.dumps({"pull_request": pull}), "event.json")
     sharded.write("SECONDS = 1e-4\n", "speed.py")
+    sharded.git("commit", "-qam", "slower")
     kept = sharded.root / "kept"
     for number in (1, 2):
         raced = step(sharded, "race", "race", **{"matrix.shard": f"{number}/2"})
