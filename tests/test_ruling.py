@@ -128,7 +128,7 @@ def test_skipped_cases_are_counted():
     assert rule(complete(rows, skips)).because == "2 unchanged, 2 skipped"
     assert rule(complete([], skips)).because.startswith("no case was measured, 2 skipped: run with")
     few = rule(complete(rows[:1], skips)).because
-    assert few.startswith("only 1 of 3 cases were compared (1 unchanged, 2 skipped); tfbench gate")
+    assert few.startswith("only 1 of 3 cases were compared (1 unchanged, 2 skipped); --min-compared")
 
 
 @pytest.mark.parametrize(("compared", "gate"), [(1, Result.INCOMPARABLE), (2, Result.PASS)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isclose
@@ -325,6 +324,8 @@ def reason_of(error: Exception) -> tuple[Reason, str]:
     """Return a one-line reason for a failure, and the output that explains it."""
     cause = error.__cause__ or error
     if isinstance(cause, OSError) and cause.errno == errno.EMFILE:
+        import resource  # Windows has none, and lists cases
+
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         text = f"the limit of {limit} open files is too low; raise it with ulimit -n {max(1024, 2 * limit)}"
         return because(ReasonCode.BROKEN, error=text), ""
