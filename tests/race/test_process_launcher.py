@@ -694,10 +694,10 @@ def ready(work, size, much):
     return made.get
 
 def test_busy(bench):
-    bench(ready(busy, 8, 50_000))
+    bench(ready(busy, 8, 20_000))
 
 def test_busy_longer(bench):
-    bench(ready(busy, 8, 65_000))
+    bench(ready(busy, 8, 26_000))
 
 def test_wait(bench):
     bench(ready(wait, 1, 4.0))
