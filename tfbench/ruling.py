@@ -156,14 +156,14 @@ def rule(
         verdict for verdict in grave(report.verdicts, strict) if (verdict.case.name, verdict.metric) not in agreed
     )
     timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
-    gone = {
+    excused = {
         verdict.case.name
         for verdict in accepted
         if verdict.metric == TIME and verdict.outcome in (Outcome.MISSING, Outcome.INCOMPARABLE)
     }
     gated = "baseline" in report.sides or any(verdict.outcome is not Outcome.NEW for verdict in timed)
-    expected = [verdict for verdict in timed if verdict.case.name not in gone]
-    shortage = _shortage(report, expected, gated, min_compared, len(set(report.due) - gone))
+    expected = [verdict for verdict in timed if verdict.case.name not in excused]
+    shortage = _shortage(report, expected, gated, min_compared, len(set(report.due) - excused))
     failures = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
     for verdict in bad[:1]:
         worst = result_of(verdict.outcome)
@@ -251,19 +251,24 @@ class Entry:
     """Whether the entry accepts that the case is incomparable, in any metric, and nothing else."""
 
     def __post_init__(self) -> None:
-        flag = "gone" if self.gone else "incomparable" if self.incomparable else ""
+        flag = {Outcome.MISSING: "gone", Outcome.INCOMPARABLE: "incomparable"}.get(self.outcome)
         if flag and (self.metric != TIME or self.up_to is not None or (self.gone and self.incomparable)):
             raise ValueError(f"{flag} excludes metric, up_to{' and incomparable' if self.gone else ' and gone'}")
         if not flag and self.metric == TIME and self.up_to is None:
             raise ValueError("up_to, the largest accepted ratio, is missing; write for example up_to = 1.08")
 
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome that the entry accepts."""
+        return Outcome.MISSING if self.gone else Outcome.INCOMPARABLE if self.incomparable else Outcome.REGRESSED
+
     def covers(self, verdict: Verdict) -> bool:
         """Return whether this entry accepts the verdict, without regard to its expiry date."""
-        if verdict.case.name != self.case:
+        if (verdict.case.name, verdict.outcome) != (self.case, self.outcome):
             return False
-        if self.gone or self.incomparable:
-            return verdict.outcome is (Outcome.MISSING if self.gone else Outcome.INCOMPARABLE)
-        if verdict.outcome is not Outcome.REGRESSED or verdict.metric != self.metric:
+        if self.outcome is not Outcome.REGRESSED:
+            return True
+        if verdict.metric != self.metric:
             return False
         ratio = verdict.ratio.center if verdict.ratio else None
         value = verdict.values[1] if verdict.values else ratio
@@ -293,7 +298,7 @@ class Acceptances:
     accept: tuple[Entry, ...]
 
     def __post_init__(self) -> None:
-        keys = Counter((entry.case, entry.metric, entry.gone, entry.incomparable) for entry in self.accept)
+        keys = Counter((entry.case, entry.metric, entry.outcome) for entry in self.accept)
         if twice := next((key[0] for key, times in keys.items() if times > 1), ""):
             raise ValueError(f"{brief(twice)} is there twice; keep one of the two")
 

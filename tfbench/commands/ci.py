@@ -103,9 +103,9 @@ def run_ci(arguments: argparse.Namespace) -> int:
         text = "a shard is not gated alone; use --steps race, and --steps merge,confirm,gate where all shards are"
         raise UsageError(f"--shard {brief(arguments.shard)}: {text}")
     folder, code, share = arguments.output, 0, _min_compared(arguments)
-    for step in STEPS[min(map(STEPS.index, steps)) :]:
-        for file in (file for name in _WRITTEN[step] for file in folder.glob(name)):
-            file.unlink()  # of an earlier run, or of the branch
+    later = STEPS[STEPS.index(steps[0]) :]
+    for file in [file for step in later for name in _WRITTEN[step] for file in folder.glob(name)]:
+        file.unlink()  # of an earlier run, or of the branch
     if "race" in steps:
         folder.mkdir(parents=True, exist_ok=True)
         code = _race(arguments)
@@ -310,7 +310,7 @@ def run_gate(arguments: argparse.Namespace) -> int:
 
 
 def _agreed(report: Report, file: Path | None) -> list[Entry]:
-    """Return the entries of a file of accepted regressions, without those that the baseline's tree has as well.
+    """Read a file of accepted regressions, and leave out the entries that are also in the baseline's tree.
 
     What such an entry accepts is in the baseline by now, so it must neither cover a further slowdown nor fail other changes.
     """

@@ -283,7 +283,7 @@ class ConfirmedRace:
 
     @property
     def only_baseline_breaks(self) -> bool:
-        """Whether the baseline broke from the start, and nothing is known of the contender beyond its preparation."""
+        """Whether the baseline broke before a launch was complete, and no failure of the contender is known."""
         return set(self.failures) == {0} and not self.launches and isinstance(self.failures[0], BenchmarkError)
 
     def runs(self, entrant: int) -> list[Run]:

@@ -125,7 +125,7 @@ def settling_calls(prepared: Mapping[int, Prepared], policy: Policy, equal: bool
     """Return how often each entrant calls its step on the processors of the rounds, before these.
 
     Args:
-        equal: Whether all entrants must have made the same number of calls by then, unless one takes too long to catch up.
+        equal: Whether every entrant has to reach the same number of calls, unless that would take one of them too long.
             Where batches differ in size, both sides then have the same ones in the same round.
     """
     costs = {entrant: max(1e-9, result.whole) for entrant, result in prepared.items()}

@@ -1,4 +1,4 @@
-"""What the processes of a race need besides their program: variables, threads, a folder for what they write, and an end."""
+"""What the processes of a race need besides their program: variables, threads, a folder for their files, and a way to end them."""
 
 from __future__ import annotations
 

@@ -245,8 +245,8 @@ _OF_A_JOB = (
 def _own_variables(request: RunRequest) -> dict[str, str]:
     """Return digests of the environment variables that the project's code names. `settings` has those of libraries."""
     left_out = {*library_variables(request.variables), *_OF_A_PROCESS}
-    names = [name for name in request.variables if name.isidentifier() and not name.startswith(_OF_A_JOB)]
-    return {name: json_digest([request.variables[name]]) for name in quoted(request.root, {*names} - left_out)}
+    names = {name for name in request.variables if name.isidentifier() and not name.startswith(_OF_A_JOB)} - left_out
+    return {name: json_digest([request.variables[name]]) for name in quoted(request.root, names)}
 
 
 def _data(request: RunRequest) -> list[Path]:

@@ -155,7 +155,7 @@ def code_digest(root: Path) -> str:
 
 
 def new_files(root: Path) -> list[Path]:
-    """Return the files of the checkout that git neither tracks nor ignores, without those that `code_digest` has."""
+    """List the untracked files of the checkout that git does not ignore, except for code, which `code_digest` covers."""
     top = checkout(root)
     others = [*(f":(exclude){pattern}" for pattern in (*CODE, "*.pyc")), f":(exclude,glob)**/{DATA_FOLDER}/**"]
     listed = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", ".", *others)
