@@ -146,15 +146,6 @@ def test_accepted_regressions_count_and_go_into_the_folder(job):
 
 
 def test_an_entry_that_the_baseline_has_as_well_covers_and_fails_nothing(job, capsys):
-    def git(*words):
-        done = subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return done.stdout.strip()
-
     def against(tree, outcome):
         side = {"spec": "git:main", **CODE, "tree": tree}
         rows = [row(CASE, outcome, ratio=Ratio(1.5, 1.4, 1.6, 0.99)), row(f"{CASE}_2")]
