@@ -1,6 +1,6 @@
 # make bench   create the environment and run a selection of the benchmarks, minutes   (ARGS="-k matmul" selects others)
 # make suite   create the environment and run all benchmarks under the policy quick, 22 to 45 minutes
-# make test    create the environment, then lint, types, the tests without TensorFlow and a smoke test with it
+# make test    create the environment, then lint, types, the tests without TensorFlow and the main jobs with it
 # make test-all  the same and all other tests, with TensorFlow and with faults
 # make test-rest  what test-all has beyond test
 # make chaos   create the environment, inject faults into real processes, load, kill and fuzz; at most 15 minutes
@@ -60,7 +60,7 @@ suite: $(READY)
 some = $(1) || test $$? -eq 5
 
 test: $(READY) lint types
-	$(info tfbench: running the tests without TensorFlow and the smoke test: pytest -m "$(FIRST)" $(ARGS))
+	$(info tfbench: running the tests without TensorFlow and the main jobs: pytest -m "$(FIRST)" $(ARGS))
 	@$(call some,$(PYTEST) $(PARALLEL) -m "($(FIRST)) and not alone" $(ARGS))
 	@$(call some,$(PYTEST) -m "($(FIRST)) and alone" $(ARGS))
 

@@ -227,6 +227,7 @@ def test_the_plugin_has_one_name():
     assert '"tfbench.plugin"' in (ROOT / "conftest.py").read_text()
 
 
+@pytest.mark.slow
 def test_collecting_the_tests_imports_no_tensorflow():
     program = "import sys, pytest; pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider']); print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -165,6 +165,7 @@ def test_another_system_than_linux_is_refused_in_one_line_before_anything_runs(t
     assert not [file for file in tmp_path.rglob("*") if file.name in ("imported", ".tfbench")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["darwin", "win32"])
 def test_another_system_lists_cases_and_reads_reports(tmp_path, system):
     (tmp_path / "r.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))

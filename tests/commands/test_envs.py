@@ -2,11 +2,14 @@
 
 import os
 
+import pytest
+
 from tfbench.cli import main
 from tfbench.commands import kept
 from tfbench.sides.environments import Environments
 
 
+@pytest.mark.slow
 def test_environments_are_listed_and_pruned(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(kept, "kept", lambda: tmp_path)
     assert main(["envs", "list"]) == 0

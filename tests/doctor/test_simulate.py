@@ -112,6 +112,7 @@ def test_first_calls_keep_their_levels_over_all_looks(deviation):
     assert slower.rate(Outcome.REGRESSED) >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [NoiseModel, HeavyTailed, Bistable])
 def test_unchanged_code_stays_within_the_false_positive_budget(noise):
     """100,000 races: a tenth each of the deviations that were measured, quiet, typical and memory-bound ones."""

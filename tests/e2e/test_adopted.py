@@ -130,6 +130,7 @@ def test_each_wrong_use_is_an_error_with_its_reason(project):
     assert done.report["complete"]
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_ours_and_theirs_race_and_their_fixtures_run_in_measuring_processes_only(project, monkeypatch):
     project.write(MIXED)

@@ -35,6 +35,7 @@ def run(tmp_path, before):
     return done.output, len({zygote for zygote, _ in family}), len({ancestor for _, ancestor in family})
 
 
+@pytest.mark.smoke
 @pytest.mark.tensorflow
 def test_both_sides_are_forked_from_one_ancestor(tmp_path):
     output, zygotes, ancestors = run(tmp_path, "")

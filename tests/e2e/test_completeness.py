@@ -110,6 +110,7 @@ def test_an_expected_failure_hides_no_regression(project):
     assert done.code == 1, done.output
 
 
+@pytest.mark.slow
 def test_a_mark_does_not_hide_a_case_that_the_base_runs(project):
     project.write("import pytest\n" + STEP + GOOD + MEASURED)
     project.git("init", "-q")
@@ -299,6 +300,7 @@ def test_without_a_gpu_nothing_is_measured_for_it(project):
     assert gate(project)[0] == 4
 
 
+@pytest.mark.slow
 def test_shards_against_a_branch_that_moved_do_not_merge(project):
     project.write(STEP + GOOD + MEASURED)
     project.git("init", "-q", "-b", "main")

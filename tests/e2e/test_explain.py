@@ -23,6 +23,7 @@ def explain(project, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.smoke
 @pytest.mark.tensorflow
 def test_a_lost_fusion_is_explained(project):
     project.write(CASES)

@@ -83,6 +83,7 @@ CAUGHT = {
 """Case -> the metrics that must detect its fault."""
 
 
+@pytest.mark.smoke
 @pytest.mark.tensorflow
 def test_each_fault_is_detected_by_its_own_metric(project, monkeypatch):
     project.write(FAULTS)

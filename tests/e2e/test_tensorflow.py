@@ -71,6 +71,7 @@ def test_the_examples_of_the_guides_run(project):
     assert set(done.outcomes().values()) == {"new"}, done.output
 
 
+@pytest.mark.smoke
 @pytest.mark.tensorflow
 def test_the_main_job_runs_on_tensorflow(project):
     project.write(AXES)

@@ -26,6 +26,7 @@ BENCHMARK = """
 """
 
 
+@pytest.mark.slow
 def test_several_sides_race_each_case_in_the_same_rounds(project):
     project.write(BENCHMARK)
     done = project.tfbench(
@@ -52,6 +53,7 @@ def test_several_sides_race_each_case_in_the_same_rounds(project):
     assert "skipped: not before 9.9" in page
 
 
+@pytest.mark.slow
 def test_a_case_that_crashes_on_one_side_is_reported_with_its_last_output(project):
     project.write(
         """
@@ -144,6 +146,7 @@ def test_shared_set_ups_of_each_version_are_told(project):
     assert "test_reads: each version builds shared set-ups of its own" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_variants_race_each_other_on_each_side(project):
     project.write(
         """

@@ -100,6 +100,7 @@ def test_launches_beyond_those_of_the_other_side_are_left_out():
     assert (undecided.outcome, undecided.reason.code) == (Outcome.INCONCLUSIVE, "not-decided")
 
 
+@pytest.mark.slow
 def test_the_evidence_on_a_peak_grows_with_launches_and_a_noisy_one_accuses_nobody():
     """5% more at 3% noise: the rule "all launches apart" found it in half of the races, and in none with 30 launches."""
     rng = np.random.default_rng(1)

@@ -173,6 +173,7 @@ def test_two_files_of_one_name_keep_pytests_hint_and_name_the_import_mode_that_t
     assert "run pytest with --import-mode=importlib" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -71,6 +71,7 @@ def test_a_step_of_unchanged_time_is_not_profiled(measured):
     assert rows["device_time"].outcome is Outcome.UNCHANGED
 
 
+@pytest.mark.slow
 def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
     result, rows = measured(against="env:KERNEL=400", slowdown=0.5)
     found = rows["device_time"]

@@ -95,6 +95,7 @@ def samples():
     return [[races[one] for one in rng.choice(len(races), SIZE, replace=False)] for _ in range(100)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suites", [successive_runs, samples])
 @pytest.mark.parametrize(("slowdown", "least", "most"), [(0.0, 0, 0), (0.005, 0.95, 1)])
 def test_launches_show_a_slowdown_of_half_a_percent_and_none_if_there_is_none(slowdown, least, most, suites):

@@ -26,6 +26,7 @@ def built(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_an_environment_has_the_request_and_the_needs_of_workers(built):
     (found,) = Environments(built).every()
     program = "import iniconfig, numpy, pytest, importlib.metadata as m; print(m.version('iniconfig'))"

@@ -433,6 +433,7 @@ def missed(kind, launches, rounds, policy, shown):
     return float(np.mean(rates))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rounds", "launches"), [("quick", 100, 2), ("quick", 100, 3), ("standard", 200, 3)])
 def test_intervals_of_recorded_launches_keep_their_level_on_a_busy_machine(name, rounds, launches):
     """Prints how often they miss, without the error of rounds and with it; 7% is allowed."""

@@ -71,6 +71,7 @@ def test_sides_with_imports_of_their_own_have_no_common_ancestor(calibrate, monk
     assert not asked
 
 
+@pytest.mark.slow
 def test_the_baseline_may_be_another_side(calibrate, tmp_path, capsys):
     # What differs there is taken for a change of the same code.
     (tmp_path / "bench_mine.py").write_text(
