@@ -68,6 +68,11 @@ def module_files() -> Iterator[tuple[str, str]]:
                 yield name, file
 
 
+def installed_modules() -> set[str]:
+    """Return the names of the imported top-level modules that are installed, without the standard library's."""
+    return {name.partition(".")[0] for name, file in module_files() if is_installed(file)} - sys.stdlib_module_names
+
+
 def _copies(there: str) -> set[str]:
     """Return the packages of which an installed distribution holds a copy from this folder.
 

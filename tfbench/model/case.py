@@ -24,6 +24,8 @@ ONCE = "once"
 """The fact of a launch whose step ran once, so that its time is a single sample."""
 NATIVE = "native"
 """The fact with the native code of a source tree that a launch has loaded: ``own`` of its side, and ``foreign``."""
+MODULES = "modules"
+"""Names of top-level modules from outside the tree: those that the benchmarks import, and as a fact those of a launch alone."""
 LEAKS = "leaks"
 """What a contract on leaks is about, and the probe that finds them."""
 LEAK_KINDS = ("bytes", "resident", "objects", "threads", "files", "traces")

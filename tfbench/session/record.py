@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import median, stdev
 
 from tfbench.errors import BaselineError, SideError
-from tfbench.model import EnvironmentInfo, MeasurementContext, Sample
+from tfbench.model import MODULES, EnvironmentInfo, MeasurementContext, Sample
 from tfbench.session.request import CaseResult, RunRequest
+from tfbench.sides.environments import distributions_of
 from tfbench.sides.source_tree import CANDIDATES, KEPT, drop, keep, snapshot, tags_of
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines, Layout, now
 from tfbench.storage.history import Anchor, History, SessionRecord, opened
@@ -29,6 +30,8 @@ class RunMeasurements:
     """What raced each other: ``variants`` or ``sides``."""
     environment: EnvironmentInfo | None
     """Environment of the contender without its commit; ``None`` if the contender never started."""
+    modules: Collection[str] = ()
+    """Top-level modules that the benchmarks of the contender import."""
     anchor: Anchor | None = None
     """The baseline side, if the run belongs to a history."""
 
@@ -141,6 +144,10 @@ class RunRecorder:
         assert environment is not None  # samples come from a contender that started
         if tree is not None:
             environment = replace(environment, commit=tree.commit, dirty=tree.dirty)
+        if keep_as:
+            runs = [run for sample in measurements.samples.values() for run in sample.runs]
+            modules = {*measurements.modules, *(name for run in runs for name in run.facts.get(MODULES, ()))}
+            environment = replace(environment, packages={**distributions_of(modules), **environment.packages})
         context = MeasurementContext(
             session=self._session,
             environment=environment,

@@ -14,6 +14,7 @@ from tfbench.gpus.monitor import GpuSession
 from tfbench.metrics.contracts import with_shares
 from tfbench.model import (
     JSON,
+    MODULES,
     Case,
     Note,
     Outcome,
@@ -348,7 +349,7 @@ class Session:
                 "slowdown": side.slowdown,
                 **(asdict(side.code) if side.code else {}),
                 "import_seconds": self.launcher.import_seconds(side),
-                **self.starter.described.get(name, {}),
+                **{key: fact for key, fact in self.starter.described.get(name, {}).items() if key != MODULES},
                 **self.gpus.as_json(),
             }
             for name, side in sides.items()
@@ -383,7 +384,8 @@ class Session:
             self.starter.start(self.cases[:1], self.contender)
             started = True
         environment = self.starter.environment_info(self.contender) if started else None
-        return RunMeasurements(self.runs.final, self.strategy.way, environment, self._anchor())
+        modules = self.starter.described[self.contender.name].get(MODULES, ()) if started else ()
+        return RunMeasurements(self.runs.final, self.strategy.way, environment, modules, self._anchor())
 
     def _anchor(self) -> Anchor | None:
         """Return the side that the ratios of this run's history refer to, if it started."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
+import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -36,7 +37,7 @@ from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, as
 from tfbench.session.results import BaselineValues, MetricChecker, cache_note, untimed
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of, removed_files
-from tfbench.sides.environments import Environments, minor
+from tfbench.sides.environments import Environments, installed, minor
 from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
 from tfbench.sides.spec import Side, parse
 from tfbench.stats.alpha_spending import ignored, judged, policy_of
@@ -156,17 +157,29 @@ def source_of(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
 
 def _executable(saved: EnvironmentInfo, contender: Side, environments: Environments) -> str:
     """Return an interpreter with the baseline's packages; the contender's own if that has the same."""
-    if saved.packages == packages() and minor(saved.python) == minor(platform.python_version()):
+    here = packages() | _versions(saved.packages, sys.executable)
+    if saved.packages == here and minor(saved.python) == minor(platform.python_version()):
         return contender.executable
     environments.prefer([], minor(saved.python))
     return environments.get([f"{name}=={version}" for name, version in saved.packages.items()]).executable
 
 
+def _versions(names: Iterable[str], executable: str) -> dict[str, str]:
+    there = installed(executable)
+    return {name: there[name] for name in names if name in there}
+
+
 def environment_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
-    """Return the differences in Python's minor version, packages and settings, one phrase each."""
+    """Return the differences in Python's minor version, packages and settings, one phrase each.
+
+    Raises:
+        SideError: The present interpreter does not list its packages.
+    """
     other_python = minor(saved.python) != minor(now.python)
     texts = [f"Python {saved.python} there, {now.python} here"] if other_python else []
-    texts += _differences(saved.packages, now.packages, "not installed")
+    more = saved.packages.keys() - now.packages.keys()
+    here = {**now.packages, **(_versions(more, now.executable) if more else {})}
+    texts += _differences(saved.packages, here, "not installed")
     return texts + _differences(saved.settings, now.settings, "not set")
 
 

@@ -15,13 +15,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import IO
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 from platformdirs import user_cache_path
 
@@ -68,6 +70,36 @@ def distributions(interpreter: str) -> list[str]:
     if done.returncode:
         raise SideError(f"{interpreter} does not list its packages: {done.stderr.strip()[-500:]}")
     return sorted(done.stdout.split())
+
+
+@cache
+def installed(interpreter: str) -> Mapping[str, str]:
+    """Return normalized name -> version of the installed distributions of an interpreter, read once.
+
+    Raises:
+        SideError: The interpreter does not start.
+    """
+    pairs = (line.split("==", 1) for line in distributions(interpreter))
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+_HARNESS = ("pytest", "pluggy", "iniconfig", "pytest-benchmark", "pytest-tfbench")
+"""Distributions that each measuring process loads and no step runs."""
+
+
+def distributions_of(modules: Iterable[str]) -> dict[str, str]:
+    """Return normalized name -> version of the distributions of this process that have these top-level modules.
+
+    Those that were installed from a folder are left out: their code belongs to a source tree.
+    """
+    owners = metadata.packages_distributions()
+    found: dict[str, str] = {}
+    for name in {owner for module in modules for owner in owners.get(module, ())}:
+        distribution = metadata.distribution(name)
+        origin = parse_json(distribution.read_text("direct_url.json") or "{}")
+        if canonicalize_name(name) not in _HARNESS and not (isinstance(origin, dict) and "dir_info" in origin):
+            found[canonicalize_name(name)] = distribution.version
+    return found
 
 
 def minor(version: str) -> str:

@@ -27,8 +27,8 @@ from _pytest.runner import runtestprotocol
 
 from tfbench import errors, protocol
 from tfbench.facts import describe, library_variables
-from tfbench.imports import OWN, ini_file, leaked_packages, redirect_imports
-from tfbench.model import NATIVE, PLAIN
+from tfbench.imports import OWN, ini_file, installed_modules, leaked_packages, redirect_imports
+from tfbench.model import MODULES, NATIVE, PLAIN
 from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
 from tfbench.suite.claims import CALLS, MARKERS, PLUGINS, STATS
@@ -276,6 +276,8 @@ class Zygote:
     """What its ancestor has imported; ``None`` if it imports everything itself."""
     own_files: OwnFiles
     served: bool = field(default=False, init=False)
+    _modules: set[str] = field(default_factory=set, init=False)
+    """Installed top-level modules that are loaded before the first launch."""
     _items: dict[str, pytest.Item] = field(default_factory=dict, init=False)
     _broken: dict[str, str] = field(default_factory=dict, init=False)
     _launch: Bench[Any] | None = field(default=None, init=False)
@@ -342,6 +344,7 @@ class Zygote:
         self._helpers = isolation.children()
         self.own_files.rest()
         self.own_files.loaded()
+        self._modules = installed_modules()
         gc.collect()
         gc.freeze()
         self.served = True
@@ -351,7 +354,11 @@ class Zygote:
                 cases=tuple(self._items),
                 broken=self._broken,
                 offenders=self.start.offenders,
-                environment={**describe(self.start.options), "defaults": tf_runtime.defaults()},
+                environment={
+                    **describe(self.start.options),
+                    MODULES: sorted(self._modules),
+                    "defaults": tf_runtime.defaults(),
+                },
                 import_seconds=self.timer.seconds,
                 spawns=spawns,
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
@@ -425,8 +432,9 @@ class Zygote:
             call = "bench(step, ...)" if "bench" in getattr(item, "fixturenames", ()) else "benchmark(function, ...)"
             channel.send(protocol.Failed(f"the benchmark never called {call}, so it has no step to measure"))
         else:
-            if isinstance(request, protocol.TimeCase) and (native := self.own_files.native()):
-                self._launch.late_facts[NATIVE] = native
+            if isinstance(request, protocol.TimeCase):
+                facts = {NATIVE: self.own_files.native(), MODULES: sorted(installed_modules() - self._modules)}
+                self._launch.late_facts |= {name: fact for name, fact in facts.items() if fact}
             channel.send(protocol.Done(self._launch.late_facts))
 
     @pytest.hookimpl(tryfirst=True)
