@@ -11,7 +11,7 @@ import pytest
 
 from tfbench.errors import SideError, UsageError
 from tfbench.sides import environments
-from tfbench.sides.environments import Environments, ResolveError, interpreters
+from tfbench.sides.environments import Environments, ResolveError, interpreters, other_requirements
 from tfbench.sides.spec import Side, packages_of, parse
 
 SMALL = ["iniconfig==2.0.0"]
@@ -269,3 +269,15 @@ def test_a_python_that_this_machine_lacks_is_refused(tmp_path, monkeypatch):
 def test_an_impossible_specification_is_refused(tmp_path, spec, reported):
     with pytest.raises(UsageError, match=reported):
         parse(spec, Side("contender", sys.executable, tmp_path), tmp_path, Recorded(tmp_path))
+
+
+def test_files_that_name_other_packages_are_found_on_both_sides(tmp_path):
+    there, here = tmp_path / "there", tmp_path / "here"
+    texts = {"requirements-dev.txt": ("a==1", "a==2"), "uv.lock": ("a", "a"), "environment.yml": ("a", None),
+             "constraints.in": (None, "a"), "notes.txt": ("a", "b")}  # fmt: skip
+    for number, folder in enumerate((there, here)):
+        folder.mkdir()
+        for name, both in texts.items():
+            if both[number] is not None:
+                (folder / name).write_text(both[number])
+    assert other_requirements(there, here) == ["constraints.in", "environment.yml", "requirements-dev.txt"]

@@ -37,7 +37,7 @@ from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, as
 from tfbench.session.results import BaselineValues, MetricChecker, cache_note, untimed
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of, removed_files
-from tfbench.sides.environments import Environments, installed, minor
+from tfbench.sides.environments import Environments, installed, minor, other_requirements
 from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
 from tfbench.sides.spec import Side, parse
 from tfbench.stats.alpha_spending import ignored, judged, policy_of
@@ -559,6 +559,11 @@ class LiveSideStrategy(Strategy):
                     # A new case may come from a file that lay elsewhere, which the paths do not name.
                     before = before.joined(self._benchmarks(replace(request.selection, paths=tuple(gone))))
                     self.counterparts = Counterparts(before, request.suite_cases, request.collected)
+            if changed := other_requirements(self.side.root, request.root):
+                self.notes.append(
+                    f"{', '.join(changed)}: not as in {self.side.spec}, but both sides run with the packages that are "
+                    "installed here; race the packages with --against NAME==VERSION"
+                )
             names = [there.name for case in self.cases if (there := self.counterparts.of(case))]
             self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)))
 

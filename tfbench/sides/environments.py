@@ -83,6 +83,24 @@ def installed(interpreter: str) -> Mapping[str, str]:
     return {canonicalize_name(name): version for name, version in pairs}
 
 
+_REQUIREMENTS = re.compile(
+    r".*\.lock|pylock(\..+)?\.toml|.*(requirements|constraints).*\.(txt|in)|(environment|conda-lock).*\.ya?ml"
+)
+
+
+def other_requirements(there: Path, here: Path) -> list[str]:
+    """Return the files directly in two folders that name packages and differ, or that only one of them has."""
+    names = {file.name for root in (there, here) for file in root.iterdir() if _REQUIREMENTS.fullmatch(file.name)}
+    return sorted(name for name in names if _content(there / name) != _content(here / name))
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
+
+
 _HARNESS = ("pytest", "pluggy", "iniconfig", "pytest-benchmark", "pytest-tfbench")
 """Distributions that each measuring process loads and no step runs."""
 
