@@ -16,7 +16,7 @@ from tfbench.model import TIME
 from tfbench.policy import PRESETS, preset
 from tfbench.report.page import check_library
 from tfbench.report.screen import Screen
-from tfbench.sides.spec import KINDS, TENSORFLOWS
+from tfbench.sides.spec import TENSORFLOWS
 from tfbench.untrusted import command, plural
 from tfbench.versions import bisect, matrix
 from tfbench.versions.changes import RACED, Causes, ChangeFinder
@@ -154,7 +154,12 @@ def run_bisect(arguments: argparse.Namespace) -> int:
 def add_repro(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
-    option("--against", required=True, metavar="SPEC", help=f"the other side: {KINDS}")
+    option(
+        "--against",
+        required=True,
+        metavar="SPEC",
+        help="the other side: tensorflow==VERSION or just VERSION, tf-nightly, python==MINOR, env:NAME=VALUE, python:PATH, joined by +",
+    )
     text = "this side: a specification with an interpreter (default: this environment)"
     option("--present", default="", metavar="SPEC", help=text)
     option("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
