@@ -1,6 +1,8 @@
 """The command line finds its commands and maps errors to exit codes."""
 
+import itertools
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.report import CODE, complete, row
-from tfbench import __version__, cli
+from tfbench import __version__, cli, commands
 from tfbench.commands.ci import regressed
 from tfbench.errors import ReportError, SideError
 from tfbench.fs import locked
@@ -81,6 +83,13 @@ def test_a_command_has_hyphens_where_its_functions_have_underscores(capsys):
     shown = capsys.readouterr().out
     assert "gpu-check" in shown
     assert "gpu_check" not in shown
+
+
+def test_every_module_of_commands_has_a_command_and_no_command_lacks_its_functions():
+    modules = {info.name for info in pkgutil.iter_modules(commands.__path__, "tfbench.commands.")}
+    modules.remove("tfbench.commands.setup")  # which the commands share
+    assert set(cli.COMMANDS.values()) == modules
+    assert all(map(callable, itertools.chain.from_iterable(map(cli.functions, cli.COMMANDS))))
 
 
 def test_a_path_may_follow_an_option(monkeypatch):

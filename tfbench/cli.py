@@ -8,11 +8,9 @@ import difflib
 import importlib
 import inspect
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 
-from tfbench import commands
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import REPLACED, foreign_distribution
 from tfbench.report.screen import say
@@ -25,33 +23,34 @@ except ImportError:
 
 USAGE, ERROR = 2, 5
 """Exit codes of a wrong command line and of a failure. `tfbench gate` has the others."""
-_TOGETHER = {
-    "ci": ("ci", "comment", "gate"),
-    "fleet": ("fleet", "job", "merge"),
-    "kept": ("baseline", "envs"),
-    "machine": ("calibrate", "doctor", "gpu-check"),
-    "saved": ("compare", "history", "report"),
-    "setup": (),
-    "versions": ("bisect", "repro", "versions"),
+COMMANDS = {
+    "baseline": "tfbench.commands.kept",
+    "bisect": "tfbench.commands.versions",
+    "calibrate": "tfbench.commands.machine",
+    "ci": "tfbench.commands.ci",
+    "comment": "tfbench.commands.ci",
+    "compare": "tfbench.commands.saved",
+    "doctor": "tfbench.commands.machine",
+    "envs": "tfbench.commands.kept",
+    "explain": "tfbench.commands.explain",
+    "fleet": "tfbench.commands.fleet",
+    "gate": "tfbench.commands.ci",
+    "gpu-check": "tfbench.commands.machine",
+    "history": "tfbench.commands.saved",
+    "init": "tfbench.commands.init",
+    "job": "tfbench.commands.fleet",
+    "merge": "tfbench.commands.fleet",
+    "report": "tfbench.commands.saved",
+    "repro": "tfbench.commands.versions",
+    "versions": "tfbench.commands.versions",
 }
-"""Modules with several commands, or with what commands share. Any other module of ``tfbench/commands/`` is one command,
-with the name of the module."""
-
-
-def _commands() -> dict[str, str]:
-    modules = {command: module for module, several in _TOGETHER.items() for command in several}
-    alone = {info.name for info in pkgutil.iter_modules(commands.__path__)} - set(_TOGETHER)
-    return dict(sorted((modules | {module.replace("_", "-"): module for module in alone}).items()))
-
-
-COMMANDS = _commands()
 """Command -> its module, which has ``add_COMMAND`` for the options and ``run_COMMAND``."""
 Run = Callable[[argparse.Namespace], int]
 
 
 def functions(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], Run]:
     """Import a command. Return the function that adds its options, and the one that runs it and has the help text."""
-    module, name = importlib.import_module(f"tfbench.commands.{COMMANDS[command]}"), command.replace("-", "_")
+    module, name = importlib.import_module(COMMANDS[command]), command.replace("-", "_")
     return getattr(module, f"add_{name}"), getattr(module, f"run_{name}")
 
 

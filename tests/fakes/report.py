@@ -1,6 +1,11 @@
-"""Reports as a run writes them at its end."""
+"""Reports as a run writes them at its end, and their rounds as a page reads them."""
+
+import base64
+import math
+import zlib
 
 from tfbench.model import TIME, Case, Outcome, Reason, Report, Verdict
+from tfbench.model.measurement import STEP
 
 CODE = {"commit": "1" * 40, "dirty": False, "tree": "2" * 40}
 """The code of a side."""
@@ -18,3 +23,12 @@ def complete(verdicts=(), skips=(), **fields):
     due = tuple(dict.fromkeys([*names, *(skip.case.name for skip in skips)]))
     fields = {"policy": {"name": "quick"}, "sides": SIDES, "due": due, "complete": True, **fields}
     return Report(verdicts=tuple(verdicts), skips=tuple(skips), **fields)
+
+
+def decoded(rounds):
+    """Return the seconds of the stored rounds of each launch, as the script of the page decodes them."""
+    planes = zlib.decompress(base64.b64decode(rounds.steps))
+    size = sum(rounds.launches)
+    codes = (low | high << 8 for low, high in zip(planes[:size], planes[size:], strict=True))
+    times = (rounds.median_seconds * math.exp(STEP * (code >> 1 ^ -(code & 1))) for code in codes)
+    return [[next(times) for _ in range(launch)] for launch in rounds.launches]

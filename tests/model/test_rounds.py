@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.report import decoded
 from tfbench.model import Case, Run, Sample, StoredRounds
 from tfbench.model.measurement import LARGEST, MOST, by_side
 
@@ -26,7 +27,7 @@ def test_rounds_keep_their_order_launch_and_size(launches):
     found.check()
     assert found.launches == tuple(map(len, launches))
     near = [pytest.approx(seconds, rel=6e-4) for launch in launches for seconds in launch if far(found, seconds) < 32]
-    assert [s for launch in found.seconds for s in launch if far(found, s) < 32] == near
+    assert [s for launch in decoded(found) for s in launch if far(found, s) < 32] == near
 
 
 def far(found, seconds):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.fakes.report import decoded
 from tests.fakes.run_report import HOSTILE, run_report, variants_report, versions
 from tfbench.model import Rate, Report
 from tfbench.report.report_page import PageContext, render
@@ -172,7 +173,7 @@ def test_the_rounds_on_the_page_are_those_of_the_report(visit):
     cells = page.locator("#case-view figure tbody tr").first.locator("td").all_inner_texts()
     assert cells[1] == "baseline, launch 1, round 1"
     value, unit = cells[3].split()
-    assert float(value) * {"ms": 1e-3, "µs": 1e-6}[unit] == pytest.approx(stored.seconds[0][0], rel=6e-3)
+    assert float(value) * {"ms": 1e-3, "µs": 1e-6}[unit] == pytest.approx(decoded(stored)[0][0], rel=6e-3)
 
 
 def test_the_theme_can_be_chosen(visit):

@@ -7,7 +7,7 @@ import binascii
 import math
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Annotated, NamedTuple
@@ -242,29 +242,10 @@ class StoredRounds:
         text = base64.b64encode(zlib.compress(planes)).decode()
         return StoredRounds(sample.case.name, side, middle, tuple(map(len, kept)), every, text)
 
-    @property
-    def seconds(self) -> tuple[tuple[float, ...], ...]:
-        """Seconds per iteration of the stored rounds of each launch.
-
-        Raises:
-            ValueError: ``steps`` is damaged, or does not fit ``launches``.
-        """
-        times = (self.median_seconds * math.exp(STEP * step) for step in self._decoded())
-        return tuple(tuple(next(times) for _ in range(size)) for size in self.launches)
-
     def check(self) -> None:
         """Raise ValueError if the stored rounds cannot be decoded."""
         if sum(self.launches) > LARGEST:
             raise ValueError(f"{sum(self.launches)} rounds, more than {LARGEST}")
-        self._planes()
-
-    def _decoded(self) -> Iterator[int]:
-        planes, size = self._planes(), sum(self.launches)
-        for low, high in zip(planes[:size], planes[size:], strict=True):
-            code = low | high << 8
-            yield code >> 1 ^ -(code & 1)
-
-    def _planes(self) -> bytes:
         size = 2 * sum(self.launches)
         inflate = zlib.decompressobj()
         try:
@@ -273,7 +254,6 @@ class StoredRounds:
             raise ValueError(f"its rounds are damaged: {error}") from None
         if len(planes) != size:
             raise ValueError(f"it has not the {size // 2} rounds that it states")
-        return planes
 
 
 def by_side(rounds: Sequence[StoredRounds]) -> dict[str, dict[str, StoredRounds]]:

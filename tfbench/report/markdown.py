@@ -180,7 +180,7 @@ _FIELD, _COMMAND = 200, 1_000
 """Maximum characters of a text of the report and of a command. A longer command is left out."""
 
 
-def summary_text(report: Report, notes: Sequence[str] = (), *, strict: bool = False) -> str:
+def summary_text(report: Report, notes: Sequence[str] = ()) -> str:
     """Say in at most `BRIEF` bytes what was compared, the counts, and each regression with its command.
 
     A part that is too long ends with the number of cases that it leaves out. Commands are never cut.
@@ -188,7 +188,7 @@ def summary_text(report: Report, notes: Sequence[str] = (), *, strict: bool = Fa
     Args:
         notes: Remarks on the source of the report.
     """
-    summary = summarize(report, shared=True, strict=strict)
+    summary = summarize(report, shared=True)
     sides = {name: f"{side.get('spec') or 'unknown'}, {code_of_side(side)}" for name, side in report.sides.items()}
     head: dict[str, str] = {
         "tfbench": summary.headline,

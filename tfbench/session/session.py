@@ -298,11 +298,7 @@ class Session:
             self.strategy.conclude()
 
     def report(self, complete: bool = False) -> Report:
-        """Build the report: it has a row for each case that was due, whatever is known so far.
-
-        Args:
-            complete: Whether the run has come to its end.
-        """
+        """Build the report: it has a row for each case that was due, whatever is known so far."""
         results = [*self.runs.all, *self.request.uncollected]
         missing = self.strategy.missing()
         phases = self.launcher.stopwatch.seconds
