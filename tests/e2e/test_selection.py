@@ -212,3 +212,33 @@ def test_options_of_the_project_reach_all_processes(project, given):
     if given:
         settings = [done.report["sides"][side]["settings"] for side in ("baseline", "contender")]
         assert settings == 2 * [{"PYTEST_OPTION_calls": "3", "PYTEST_OPTION_nightly": "True"}]
+
+
+READING = """
+import os
+
+from tests.fakes.steps import taking
+
+
+def test_mine(bench):
+    bench(taking(bench, float(os.environ.get("SECONDS", "1e-5")) * float(os.environ["FACTOR"])))
+"""
+SETTING = """
+import os
+
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests():
+    os.environ["FACTOR"] = "1"
+"""
+
+
+def test_variables_that_the_conftest_of_a_change_sets_reach_the_change_alone(project):
+    project.write(SETTING, "env_plugin.py")  # as pytest-env sets those of the ini file
+    project.write(READING)
+    project.git("add", "-A")
+    project.git("commit", "-qm", "the step depends on variables")
+    project.write('import os\n\nos.environ["SECONDS"] = "2e-5"\n', "conftest.py")
+    done = project.run("--against", "git:HEAD", "-p", "env_plugin", "-o", "pythonpath=.", "benchmarks/test_mine.py")
+    assert done.outcomes() == {"test_mine": "regressed"}, done.output

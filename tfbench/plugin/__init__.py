@@ -31,6 +31,7 @@ PREFIX = "--tfbench-"
 """Every option has a name with this prefix, which no other plugin takes."""
 STARTED_WITH = {name: value for name, value in os.environ.items() if name != HISTORY_VARIABLE}
 """The environment before a conftest.py or a benchmark changed it."""
+"""The environment before a conftest.py or a benchmark changed it."""
 HISTORY_PLACES: WeakKeyDictionary[pytest.PytestPluginManager, str] = WeakKeyDictionary()
 """Place of the history that a run of pytest took out of the environment."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
@@ -209,6 +210,13 @@ def pytest_load_initial_conftests(
         raise pytest.UsageError(f"{asks} measures nothing without --benchmark; add it")
     if given:
         add_options(parser)  # settings of benchmark runs, as addopts of an ini file may have them
+
+
+@pytest.hookimpl(specname="pytest_load_initial_conftests")
+def pytest_note_environment() -> None:
+    """Note the environment after plugins such as pytest-env have set theirs, and before a conftest.py is imported."""
+    STARTED_WITH.clear()
+    STARTED_WITH.update(os.environ)
 
 
 def _defaults(parser: pytest.Parser) -> dict[str, Any]:

@@ -46,12 +46,12 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
 
 def suite_of(
-    config: pytest.Config, names: Iterable[str], started_with: Mapping[str, str], imports_tensorflow: bool
+    config: pytest.Config, names: Iterable[str], variables: Mapping[str, str], imports_tensorflow: bool
 ) -> Suite:
     """Return the benchmark files of the named cases, and how workers import them.
 
     Args:
-        started_with: The environment before a conftest.py or a benchmark changed it.
+        variables: The environment of the workers, without what their sides add.
         imports_tensorflow: Whether one of them does.
     """
     root, inifile = config.rootpath, config.inipath
@@ -61,7 +61,7 @@ def suite_of(
         import_mode=config.getoption("importmode"),
         made=str(Layout.of(root).shared_set_ups),
         cpus=available_cpus(),
-        variables=worker_variables(started_with, os.environ),
+        variables=variables,
         tree=str(top_level(root) or ""),
         imports_tensorflow=imports_tensorflow,
         options=own_options(config)[0],
@@ -86,12 +86,18 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
 
 
-def worker_variables(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+def worker_variables(before: Mapping[str, str], now: Mapping[str, str], other_tree: bool) -> dict[str, str]:
     """Return the environment of the workers of all sides: this one, without what this tree's benchmarks have set.
 
     What libraries read is as it was ``before`` a conftest.py or a benchmark was imported. Each side imports its own,
     which set the variables again, or set others.
+
+    Args:
+        other_tree: Whether a side has a source tree of its own. Then all variables but tfbench's own are as before.
     """
+    if other_tree:
+        own = {name: value for name, value in now.items() if name.startswith("TFBENCH_")}
+        return {name: value for name, value in before.items() if not name.startswith("TFBENCH_")} | own
     read_by_libraries = library_variables(now)
     free = {name: value for name, value in now.items() if name not in read_by_libraries}
     return free | library_variables(before)

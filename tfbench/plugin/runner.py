@@ -54,6 +54,7 @@ from tfbench.plugin.options import (
     suite_of,
     with_statistic,
     worker_processors,
+    worker_variables,
 )  # fmt: skip
 from tfbench.policy import preset
 from tfbench.race.lanes import choose
@@ -530,7 +531,9 @@ class Runner:
     @property
     def suite(self) -> Suite:
         """The files of the selected cases, and how pytest imports them."""
-        return suite_of(self._config, self.cases, STARTED_WITH, bool(self.imported))
+        option = partial(setting, self._config)
+        variables = worker_variables(STARTED_WITH, os.environ, bool(option("baseline")) or "git:" in option("against"))
+        return suite_of(self._config, self.cases, variables, bool(self.imported))
 
     def _request(self) -> RunRequest:
         config, option = self._config, partial(setting, self._config)
