@@ -52,6 +52,19 @@ def test_a_clean_tree_is_its_commit(checkout):
     assert not found.dirty
 
 
+def test_the_variables_of_a_hook_of_git_lead_to_no_other_folder(checkout, tmp_path, monkeypatch):
+    before = snapshot(checkout), code_digest(checkout), file_in(checkout, "HEAD", Path("sub/a.py"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    git(elsewhere, "init", "-q")
+    listed = git(checkout, "rev-parse", "--local-env-vars").split()
+    for name in [name for name in listed if not name.startswith("GIT_CONFIG_")]:
+        monkeypatch.setenv(name, str(elsewhere / ".git"))
+    monkeypatch.chdir(checkout / "sub")
+    assert top_level(checkout / "sub") == checkout
+    assert (snapshot(checkout), code_digest(checkout), file_in(checkout, "HEAD", Path("sub/a.py"))) == before
+
+
 def test_changed_and_new_files_count_and_ignored_files_do_not(checkout):
     clean = snapshot(checkout)
     (checkout / "ignored").write_text("x")

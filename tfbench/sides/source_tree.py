@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
-from tfbench.fs import DATA_FOLDER, atomic_dir, scratch_dir
+from tfbench.fs import DATA_FOLDER, atomic_dir, scratch_dir, without_repository
 from tfbench.untrusted import command, printable
 
 # Identify the working tree by its content, and materialise older source trees
@@ -45,10 +45,9 @@ class NoCheckout(SideError):
 
 def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
     """Return what git prints. Names of files are bytes to git, so the text has names as `os.fsdecode` writes them."""
+    variables = {**without_repository(os.environ), **(env or {})}
     try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=root, env={**os.environ, **(env or {})}, capture_output=True, check=True
-        )
+        done = subprocess.run(["git", *arguments], cwd=root, env=variables, capture_output=True, check=True)
     except FileNotFoundError:
         raise NoCheckout("git is not installed, which comparing source trees needs; install git") from None
     except subprocess.CalledProcessError as error:
