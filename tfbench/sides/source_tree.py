@@ -229,6 +229,9 @@ def file_in(folder: Path, tree: str, path: Path) -> str:
     return ""
 
 
+_UNSHALLOW = "run `git fetch --unshallow`, or fetch-depth: 0 in GitHub's checkout"
+
+
 def _where_it_may_be(root: Path, revision: str) -> str:
     """Say how to get a revision that the repository does not have."""
     with suppress(SideError):
@@ -236,7 +239,7 @@ def _where_it_may_be(root: Path, revision: str) -> str:
         if remote:
             return f"a branch of a remote has this name: write git:{remote[0]}"
         if _git(root, "rev-parse", "--is-shallow-repository") == "true":
-            return "this clone is shallow: run `git fetch --unshallow`, or fetch-depth: 0 in GitHub's checkout"
+            return f"this clone is shallow: {_UNSHALLOW}"
     return "run `git fetch` if a remote has it"
 
 
@@ -278,6 +281,22 @@ def base_of_change(root: Path, base: str, branch: str = "", head: str = "") -> s
         _git(root, "merge-base", "--is-ancestor", shared, later)
         return later
     return shared
+
+
+def require_checked_out(root: Path, commit: str) -> None:
+    """Require that the checked-out commit has a commit in its history. Without the change, the base races itself.
+
+    Raises:
+        SideError: It does not, or git cannot tell because the clone is shallow.
+    """
+    try:
+        _git(root, "merge-base", "--is-ancestor", commit, "HEAD")
+    except SideError:
+        if _git(root, "rev-parse", "--is-shallow-repository") == "true":
+            why = f"this clone is shallow, so git cannot tell whether the change {commit[:12]} is checked out"
+            raise SideError(f"{why}; {_UNSHALLOW}") from None
+        fix = "check out this commit or a merge of it, or name the other side with --against"
+        raise SideError(f"the change {commit[:12]} is not checked out, so it would not be raced; {fix}") from None
 
 
 def is_pinned(root: Path, revision: str) -> bool:
