@@ -7,14 +7,13 @@ checkout, index and branches stay untouched.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
@@ -443,29 +442,45 @@ def working_code(root: Path) -> Snapshot:
         return Snapshot(tree, "", dirty=True)
 
 
-def edited_files(root: Path, code: Snapshot, since: float) -> list[str]:
-    """Return the tracked files of code that were written since a moment, if the working tree is no longer this code.
+@dataclass(frozen=True)
+class CodeFiles:
+    """The files of code in a checkout at one moment, none outside of git."""
 
-    New files do not count, since benchmarks and TensorFlow's AutoGraph write some. Outside of git, no file counts.
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Name below the top -> digest of the content, also of new files that git does not ignore."""
+    tracked: frozenset[str] = frozenset()
 
-    Args:
-        since: Seconds since the epoch.
-    """
-    if working_code(root) == code:
-        return []
+
+def code_files(root: Path) -> CodeFiles:
+    """Read the files of code, to find those that are edited later."""
+
+    def listed(*options: str) -> set[str]:
+        names = _git(top, "ls-files", *options, "-z", "--", *CODE).split("\0")
+        return {name for name in names if name and DATA_FOLDER not in Path(name).parts}
+
     try:
         top = checkout(root)
-        listed = _git(top, "ls-files", "-z", "--", *CODE)
+        tracked, new = listed(), listed("--others", "--exclude-standard")
     except SideError:
-        return []
-    return sorted(name for name in listed.split("\0") if name and _written(top / name) > since)
+        return CodeFiles()
+    return CodeFiles({name: _digest(top / name) for name in tracked | new}, frozenset(tracked))
 
 
-def _written(file: Path) -> float:
-    try:
-        return file.lstat().st_mtime
-    except OSError:  # it was deleted
-        return math.inf
+def edited_files(root: Path, before: CodeFiles) -> list[str]:
+    """Return the tracked files of code whose content is another one than before, whatever their times say.
+
+    New files do not count, since benchmarks and TensorFlow's AutoGraph write some. Outside of git, no file counts.
+    """
+    now = code_files(root)
+    return sorted(
+        name for name in before.tracked | now.tracked if before.digests.get(name, "") != now.digests.get(name, "")
+    )
+
+
+def _digest(file: Path) -> str:
+    with suppress(OSError):
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    return ""  # it was deleted meanwhile
 
 
 def code_of(root: Path, revision: str) -> Snapshot:
