@@ -147,3 +147,27 @@ def test_after_collection_the_names_refer_to_the_real_tensorflow():
         """
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("installed", [(), ("tensorflow",), ("tensorflow", "tf_keras")])
+def test_a_package_that_is_not_installed_beside_tensorflow_cannot_be_imported(tmp_path, installed):
+    for name in installed:
+        (tmp_path / f"{name}.py").write_text("raise AssertionError('imported')")
+    done = run(
+        f"""
+        import pytest
+        sys.path[:] = [*(entry for entry in sys.path if "-packages" not in entry), {str(tmp_path)!r}]
+        with stub_tensorflow():
+            for name in ("tensorflow", "tf_keras", "tensorflow_probability"):
+                try:
+                    pytest.importorskip(name)
+                    print("imported", name)
+                except pytest.skip.Exception as skipped:
+                    print(skipped)
+        """
+    )
+    told = done.stdout.splitlines()
+    names = ("tensorflow", "tf_keras", "tensorflow_probability")
+    found = [name for name in names if name in installed or not installed]
+    assert [line.removeprefix("imported ") for line in told if line.startswith("imported")] == found, done.stderr
+    assert sum("could not import" in line for line in told) == len(names) - len(found)

@@ -202,16 +202,24 @@ def _version(package: str) -> str:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds every module of `PACKAGES`, and creates a stub for it."""
+    """Finds every module of `PACKAGES` that is installed, and creates a stub for it.
+
+    Without TensorFlow, as on a machine that only plans runs, the finder takes all of them for installed elsewhere.
+    """
 
     def __init__(self) -> None:
         self.packages: list[str] = []
         """The packages that were imported, in this order."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        if fullname.partition(".")[0] not in PACKAGES:
-            return None
+        package = fullname.partition(".")[0]
+        if package not in PACKAGES or (self._is_installed("tensorflow") and not self._is_installed(package)):
+            return None  # `pytest.importorskip` skips the module, and `except ImportError` defines its own cases
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def _is_installed(self, package: str) -> bool:
+        others = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not self)
+        return any(find(package, None) is not None for find in others if find is not None)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         if spec.name in PACKAGES:
