@@ -8,7 +8,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -189,6 +189,22 @@ def python_path(root: Path, given: str) -> str:
     """Return ``PYTHONPATH`` for a process in another source tree: this package, then the ``given`` entries below root."""
     entries = (os.path.join(root, entry) for entry in given.split(os.pathsep) if entry)
     return os.pathsep.join([isolated_package_dir(), *entries])
+
+
+_OF_A_REPOSITORY = {
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_DIR", "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
+}  # fmt: skip
+"""The list of ``git rev-parse --local-env-vars``, without the settings of ``git -c``, which submodules inherit as well."""
+
+
+def without_repository(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the variables that git sets in hooks, ``rebase --exec`` and aliases.
+
+    They lead git in any folder to the repository of the hook, and make its current folder the top of the working tree.
+    """
+    return {name: value for name, value in variables.items() if name not in _OF_A_REPOSITORY}
 
 
 def read_at_most(file: IO[bytes], limit: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import sysconfig
 import types
 from collections.abc import Iterator
 from importlib import metadata
@@ -49,7 +50,7 @@ def leaked_packages(there: str, here: str, root: str) -> list[str]:
     for name, file in module_files():
         package = name.partition(".")[0]
         leaked = _moved(file, there, here) != file
-        if not leaked and package != OWN and is_installed(file):
+        if not leaked and package != OWN and is_installed(file, there):
             own = name == package and name not in sys.stdlib_module_names
             leaked = package in copies or (own and any(_has(place, package) for place in places))
         # pytest makes a module of each folder above a conftest.py that lies outside of its root.
@@ -111,7 +112,7 @@ def _has(place: str, package: str) -> bool:
 
 
 def _moved(path: str, there: str, here: str) -> str:
-    if is_installed(path):  # most are, and to follow the links of each takes 0.2 s in all
+    if is_installed(path, there):  # most are, and to follow the links of each takes 0.2 s in all
         return path
     real = os.path.realpath(path)
     if not is_below(real, there) or is_below(real, here):
@@ -124,11 +125,22 @@ def is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def is_installed(path: str) -> bool:
-    """Return whether the path is in an environment, which often lies inside the working tree."""
-    return f"{os.sep}site-packages{os.sep}" in f"{path}{os.sep}" or any(
-        is_below(path, root) for root in (sys.prefix, sys.base_prefix)
-    )
+_LIBRARY = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+_PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+
+
+def is_installed(path: str, tree: str = "") -> bool:
+    """Return whether the path is in an environment, which often lies inside the working tree.
+
+    Args:
+        tree: The working tree, ``""`` if unknown. An environment around the tree, such as ``/usr`` around ``/usr/src/app``,
+            holds code of users as well, so only its folders of packages count.
+    """
+    if any(name in f"{path}{os.sep}" for name in _PACKAGES) or any(is_below(path, folder) for folder in _LIBRARY):
+        return True
+    prefixes = {sys.prefix, sys.base_prefix} if tree else ()
+    around = (prefix for prefix in prefixes if is_below(path, prefix))
+    return any(not is_below(tree, prefix) and not is_below(tree, os.path.realpath(prefix)) for prefix in around)
 
 
 SETTINGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")

@@ -341,24 +341,75 @@ class TestBase:
         old, change, new = history
         git("switch", "-q", "change")
         words = []
-        if system == "github":
-            event = {"pull_request": {"base": {"sha": new, "ref": "main"}, "head": {"sha": change}}}
-        else:
-            event = {"merge_group": {"base_sha": old}}
-        if system in ("github", "queue"):
-            Path("event.json").write_text(json.dumps(event))
-            monkeypatch.setenv("GITHUB_EVENT_PATH", "event.json")
-        if system == "gitlab":
-            monkeypatch.setenv("CI_MERGE_REQUEST_DIFF_BASE_SHA", old)
-            monkeypatch.setenv("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "main")
+        if system != "option":
+            in_ci(monkeypatch, system, new if system == "github" else old, change)
         if system == "option":
             words = ["--base", "main"]
         assert job(*words, against="") == 0
         assert calls()[0][4] == f"git:{old}"
 
+    @pytest.mark.parametrize("system", ["github", "queue", "gitlab"])
+    @pytest.mark.parametrize("words", [(), ("--base", "main")])
+    def test_is_not_raced_against_itself_where_the_change_is_not_checked_out(
+        self, job, history, monkeypatch, capsys, system, words
+    ):
+        old, change, _ = history
+        in_ci(monkeypatch, system, old, change)
+        assert job(*words, against="") == 5
+        assert f"the change {change[:12]} is not checked out" in capsys.readouterr().err
+        assert not Path("calls.txt").exists()
+        git("merge", "-q", "--no-ff", "-m", "merge", change)
+        assert job(*words, against="") == 0
+
+    def test_needs_a_change_that_gitlab_names(self, job, history, monkeypatch, capsys):
+        in_ci(monkeypatch, "gitlab", *history[:2])
+        monkeypatch.delenv("CI_COMMIT_SHA")
+        assert job(against="") == 2
+        assert "no commit of the change: set CI_COMMIT_SHA" in capsys.readouterr().err
+
+    def test_a_merge_train_of_gitlab_may_have_squashed_the_change(self, job, history, monkeypatch):
+        _, change, new = history
+        git("merge", "-q", "--squash", change)
+        git("commit", "-qm", "squashed")
+        in_ci(monkeypatch, "gitlab", new, git("rev-parse", "HEAD"))
+        monkeypatch.setenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", change)
+        assert job(against="") == 0
+        assert calls()[0][4] == f"git:{new}"
+
+    def test_a_shallow_clone_in_which_git_cannot_tell_is_refused_with_the_fix(
+        self, job, history, monkeypatch, capsys, tmp_path
+    ):
+        _, change, _ = history
+        git("merge", "-q", "--no-ff", "-m", "merge", change)
+        commit("later")
+        url = tmp_path.as_uri()
+        for depth, code in ((2, 5), (3, 0)):  # with two, the merge has no parents
+            git("clone", "-q", "--depth", str(depth), url, f"clone-{depth}")
+            git("-C", f"clone-{depth}", "fetch", "-q", "--depth", "1", "origin", change)
+            monkeypatch.chdir(tmp_path / f"clone-{depth}")
+            Path("pytest_only.py").write_text(PYTEST)
+            in_ci(monkeypatch, "github", "HEAD~1", change)
+            assert job(against="") == code
+            told = "git cannot tell whether the change" in (said := capsys.readouterr().err)
+            assert (told and "git fetch --unshallow" in said) == bool(code)
+            monkeypatch.chdir(tmp_path)
+
     def test_is_asked_for_where_no_ci_system_names_one(self, job, history, capsys):
         assert job(against="") == 2
         assert "no base: this is no job of a pull request; add --base BRANCH" in capsys.readouterr().err
+
+
+def in_ci(monkeypatch, system, base, change):
+    """Set what a CI system says of a change."""
+    if system == "gitlab":
+        monkeypatch.setenv("CI_MERGE_REQUEST_DIFF_BASE_SHA", base)
+        monkeypatch.setenv("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "main")
+        monkeypatch.setenv("CI_COMMIT_SHA", change)
+        return
+    pull = {"pull_request": {"base": {"sha": base, "ref": "main"}, "head": {"sha": change}}}
+    queue = {"merge_group": {"base_sha": base, "head_sha": change}}
+    Path("event.json").write_text(json.dumps(pull if system == "github" else queue))
+    monkeypatch.setenv("GITHUB_EVENT_PATH", "event.json")
 
 
 def git(*words):

@@ -118,10 +118,11 @@ def step(project, job, name, **values):
 @pytest.mark.slow
 def test_shards_are_raced_merged_confirmed_and_gated(sharded):
     base = subprocess.run(["git", "rev-parse", "HEAD"], cwd=sharded.root, capture_output=True, text=True, check=True)
-    pull = {"base": {"sha": base.stdout.strip(), "ref": "main"}, "head": {"sha": "0" * 40}}
-    sharded.write(json.dumps({"pull_request": pull}), "event.json")
     sharded.write("SECONDS = 1e-4\n", "speed.py")
     sharded.git("commit", "-qam", "slower")
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=sharded.root, capture_output=True, text=True, check=True)
+    pull = {"base": {"sha": base.stdout.strip(), "ref": "main"}, "head": {"sha": head.stdout.strip()}}
+    sharded.write(json.dumps({"pull_request": pull}), "event.json")
     kept = sharded.root / "kept"
     for number in (1, 2):
         raced = step(sharded, "race", "race", **{"matrix.shard": f"{number}/2"})

@@ -64,6 +64,12 @@ def test_the_process_gets_no_other_variable_than_these(tmp_path, monkeypatch):
     assert {name for name in started[0] if started[0][name] != expected.get(name)} == {TEMPORARY}
 
 
+def test_the_variables_of_a_hook_of_git_reach_no_side():
+    assert worker_environment({**USERS, "GIT_DIR": "/x/.git", "GIT_PREFIX": "sub/"}, SIDE, {}) == worker_environment(
+        USERS, SIDE, {}
+    )
+
+
 def test_other_libraries_follow_a_sides_number_of_openmp_threads():
     env = worker_environment(USERS, replace(SIDE, env={"OMP_NUM_THREADS": "4"}), {})
     assert {name: env[name] for name in THREADS if name in env} == {"OMP_NUM_THREADS": "4"}

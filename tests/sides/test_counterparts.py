@@ -1,9 +1,10 @@
 """Match the cases of another source tree with those of this run."""
 
+import sys
 from dataclasses import replace
 
 from tfbench.model import Case
-from tfbench.sides.counterparts import Benchmark, Counterparts, Listing, Selection, moved_files, removed_files
+from tfbench.sides.counterparts import Benchmark, Counterparts, Listing, Selection, collect, moved_files, removed_files
 
 
 def case(name, source):
@@ -126,3 +127,13 @@ def test_cases_of_a_file_that_cannot_be_imported_there_are_raced():
     assert found.of(case("folder/c.py::x", "2")).name == "folder/c.py::x"
     assert found.of(case("c.py::x", "2")) is None
     assert [gone.name for gone in found.gone([])] == ["b.py::z"]
+
+
+def test_the_variables_of_a_hook_of_git_reach_no_listing(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", "/elsewhere/.git")
+    program = """
+import json, os, sys
+with open(json.loads(sys.argv[1])["answer"], "w") as file:
+    json.dump({"GIT_DIR": os.environ.get("GIT_DIR")}, file)
+"""
+    assert collect([sys.executable, "-c", program], {}, tmp_path, seconds=60) == {"GIT_DIR": None}

@@ -13,6 +13,7 @@ from tfbench.sides.environments import Environments
 from tfbench.sides.source_tree import (
     KEPT,
     code_digest,
+    code_files,
     drop,
     edited_files,
     file_in,
@@ -21,7 +22,6 @@ from tfbench.sides.source_tree import (
     snapshot,
     top_level,
     tree_of,
-    working_code,
 )  # fmt: skip
 from tfbench.sides.spec import Side, parse
 
@@ -50,6 +50,19 @@ def test_a_clean_tree_is_its_commit(checkout):
     assert found.tree == git(checkout, "rev-parse", "HEAD^{tree}")
     assert found.commit == git(checkout, "rev-parse", "HEAD")
     assert not found.dirty
+
+
+def test_the_variables_of_a_hook_of_git_lead_to_no_other_folder(checkout, tmp_path, monkeypatch):
+    before = snapshot(checkout), code_digest(checkout), file_in(checkout, "HEAD", Path("sub/a.py"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    git(elsewhere, "init", "-q")
+    listed = git(checkout, "rev-parse", "--local-env-vars").split()
+    for name in [name for name in listed if not name.startswith("GIT_CONFIG_")]:
+        monkeypatch.setenv(name, str(elsewhere / ".git"))
+    monkeypatch.chdir(checkout / "sub")
+    assert top_level(checkout / "sub") == checkout
+    assert (snapshot(checkout), code_digest(checkout), file_in(checkout, "HEAD", Path("sub/a.py"))) == before
 
 
 def test_changed_and_new_files_count_and_ignored_files_do_not(checkout):
@@ -135,16 +148,34 @@ def test_an_extracted_tree_with_a_changed_file_is_extracted_again(checkout, tmp_
 
 
 def test_files_of_code_that_are_edited_are_named(checkout):
-    began, code = time.time() - 10, working_code(checkout)
-    assert edited_files(checkout, code, began) == []
+    (checkout / "known.py").write_text("untracked")
+    before = code_files(checkout)
+    assert edited_files(checkout, before) == []
     (checkout / "report.json").write_text("{}")
-    assert edited_files(checkout, code, began) == []
+    (checkout / "sub" / "a.py").touch()
+    assert edited_files(checkout, before) == []
     (checkout / "sub" / "a.py").write_text("two")
     (checkout / "b.py").write_text("new")
-    assert edited_files(checkout, code, began) == ["sub/a.py"]
-    assert edited_files(checkout, code, time.time() + 10) == []
+    assert edited_files(checkout, before) == ["sub/a.py"]
+    assert edited_files(checkout, code_files(checkout)) == []
+    git(checkout, "add", "known.py", "b.py")
+    assert edited_files(checkout, before) == ["b.py", "sub/a.py"]
     (checkout / "sub" / "a.py").unlink()
-    assert edited_files(checkout, code, began) == ["sub/a.py"]
+    assert "sub/a.py" in edited_files(checkout, before)
+    assert edited_files(checkout / "..", code_files(checkout / "..")) == []
+
+
+def test_an_edit_that_keeps_the_old_time_is_named(checkout, tmp_path):
+    old = time.time() - 3600
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.py").write_text("two")
+    for file in (other / "a.py", checkout / "sub/a.py"):
+        os.utime(file, (old, old))
+    before = code_files(checkout)
+    (checkout / "sub").rename(tmp_path / "away")
+    other.rename(checkout / "sub")  # changes no time of the file, not even that of its node
+    assert edited_files(checkout, before) == ["sub/a.py"]
 
 
 def test_the_earlier_tree_is_kept_until_the_new_one_is_kept_alone(checkout):

@@ -5,11 +5,14 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(code):
-    program = "import sys\nfrom tfbench.suite.tensorflow_stub import stub_tensorflow\n" + textwrap.dedent(code)
+    names = "StubError, stub_tensorflow"
+    program = f"import sys\nfrom tfbench.suite.tensorflow_stub import {names}\n{textwrap.dedent(code)}"
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
@@ -75,6 +78,36 @@ def test_using_a_value_raises_an_error_that_names_the_fix():
     assert "requires=" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        'keras.backend.backend() == "tensorflow"',
+        '"tensorflow" != keras.backend.backend()',
+        'keras.backend.backend() in ("tensorflow", "jax")',
+        'keras.backend.backend() in {"tensorflow", "jax"}',
+        'tf.version.VERSION == "2.20.0"',
+        'tf.config.list_physical_devices("GPU") != []',
+        'tf.config.list_physical_devices("GPU") == tf.config.list_physical_devices("CPU")',
+        "tf.half == tf.float16",
+        '"GPU" in str(tf.config.list_physical_devices())',
+        'f"{tf.keras.backend.floatx()}" == "float32"',
+    ],
+)
+def test_a_question_that_values_decide_has_no_answer(question):
+    done = run(
+        f"""
+        with stub_tensorflow():
+            import tensorflow as tf
+            from tensorflow import keras
+            try:
+                print("answer", {question})
+            except (StubError, TypeError) as error:
+                print("refused:", error)
+        """
+    )
+    assert "refused: the" in done.stdout, done.stdout + done.stderr
+
+
 def test_types_are_asked_about_and_looked_up_in_tables():
     done = run(
         """
@@ -85,7 +118,7 @@ def test_types_are_asked_about_and_looked_up_in_tables():
             assert not isinstance(SPEC, tf.SparseTensorSpec)
             assert not isinstance(3, tf.Tensor)
             assert {tf.float32: 4, tf.float16: 2}[tf.float32] == 4
-            assert tf.float32 == tf.float32 != tf.float16
+            assert tf.float32 == tf.float32 in (tf.float32,)
             assert len({tf.float32, tf.float32}) == 1
             try:
                 issubclass(tf.keras.layers.Dense, tf.keras.layers.Layer)
@@ -110,6 +143,31 @@ def test_after_collection_the_names_refer_to_the_real_tensorflow():
         sys.modules["tensorflow"] = real
         assert tf.add(1, 2) == 3
         assert layers.Dense("7") == 7
+        assert layers == real.keras.layers != tf.keras
         """
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("installed", [(), ("tensorflow",), ("tensorflow", "tf_keras")])
+def test_a_package_that_is_not_installed_beside_tensorflow_cannot_be_imported(tmp_path, installed):
+    for name in installed:
+        (tmp_path / f"{name}.py").write_text("raise AssertionError('imported')")
+    done = run(
+        f"""
+        import pytest
+        sys.path[:] = [*(entry for entry in sys.path if "-packages" not in entry), {str(tmp_path)!r}]
+        with stub_tensorflow():
+            for name in ("tensorflow", "tf_keras", "tensorflow_probability"):
+                try:
+                    pytest.importorskip(name)
+                    print("imported", name)
+                except pytest.skip.Exception as skipped:
+                    print(skipped)
+        """
+    )
+    told = done.stdout.splitlines()
+    names = ("tensorflow", "tf_keras", "tensorflow_probability")
+    found = [name for name in names if name in installed or not installed]
+    assert [line.removeprefix("imported ") for line in told if line.startswith("imported")] == found, done.stderr
+    assert sum("could not import" in line for line in told) == len(names) - len(found)

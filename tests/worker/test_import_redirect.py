@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfbench.imports import leaked_packages, redirect_imports
+from tfbench.imports import is_installed, leaked_packages, redirect_imports
 from tfbench.protocol import StartZygote
 from tfbench.worker import zygote
 from tfbench.worker.tf_runtime import ImportTimer
@@ -36,6 +36,28 @@ def test_entries_of_the_path_are_redirected_and_installed_ones_stay(trees):
     sys.path[:0] = [f"{there}/src", installed, f"{here}/src", "/elsewhere", links]
     redirect_imports(there, here)
     assert sys.path[:5] == [f"{here}/src", installed, f"{here}/src", "/elsewhere", links]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "installed"),
+    [
+        ("", "mypkg/core.py", False),  # after `python -m venv .`, or with /usr around /usr/src/app
+        ("..", "mypkg/core.py", False),
+        ("", "lib/python3.11/site-packages/numpy/__init__.py", True),
+        ("..", "../lib/python3/dist-packages/numpy/__init__.py", True),
+        (".venv", ".venv/lib/libcudart.so", True),
+        (".venv", "mypkg/core.py", False),
+    ],
+)
+def test_an_environment_around_the_working_tree_has_not_installed_it(trees, monkeypatch, prefix, path, installed):
+    there, here = trees
+    for name in ("prefix", "base_prefix"):
+        monkeypatch.setattr(sys, name, os.path.normpath(f"{there}/{prefix}"))
+    entry = os.path.normpath(f"{there}/{path}")
+    assert is_installed(entry, there) == installed
+    sys.path[:] = [entry]
+    redirect_imports(there, here)
+    assert sys.path == [entry if installed else f"{here}/{path}"]
 
 
 def test_finders_of_editable_installations_are_redirected(trees, monkeypatch):

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from tfbench.report.merge import confirm, merge
 from tfbench.report.screen import COLOURS, Screen, say
 from tfbench.report.summary import code_of_side
 from tfbench.ruling import Entry, GateDecision, Result, decided
-from tfbench.sides.source_tree import base_of_change, file_in, has_edits, working_code
+from tfbench.sides.source_tree import base_of_change, file_in, has_edits, require_checked_out, working_code
 from tfbench.suite.functions import line_of
 from tfbench.untrusted import brief, is_case
 
@@ -228,25 +228,46 @@ def _against(arguments: argparse.Namespace) -> str:
     """
     if arguments.against:
         return str(arguments.against)
-    base, branch, head = (arguments.base, "", "") if arguments.base else _change()
-    if not base:
+    change = _change()
+    if not (arguments.base or change.base):
         raise UsageError("no base: this is no job of a pull request; add --base BRANCH, or --against such as git:main")
-    return f"git:{base_of_change(Path(), base, branch, head)}"
+    if arguments.base:
+        base = base_of_change(Path(), arguments.base)
+    else:
+        base = base_of_change(Path(), change.base, change.branch, change.head)
+        if not change.tested:
+            raise UsageError("CI names a base and no commit of the change: set CI_COMMIT_SHA, or add --base BRANCH")
+    if change.tested:
+        require_checked_out(Path(), change.tested)
+    return f"git:{base}"
 
 
-def _change() -> tuple[str, str, str]:
-    """Return what the CI system says of the change: a commit of the base, the target branch, the last commit."""
+@dataclass(frozen=True)
+class _Change:
+    """What the CI system says of a pull request or merge request, ``""`` where it says nothing."""
+
+    base: str = ""
+    """A commit of the target branch."""
+    branch: str = ""
+    """The target branch."""
+    head: str = ""
+    """The last commit of the change, which a merge of it has as its second parent."""
+    tested: str = ""
+    """The commit that the job is about: the head, or the system's own merge of it."""
+
+
+def _change() -> _Change:
     get = os.environ.get
     event: Any = json.loads(read_text(Path(path))) if (path := get("GITHUB_EVENT_PATH")) else {}
     if pull := event.get("pull_request"):
-        return pull["base"]["sha"], pull["base"]["ref"], pull["head"]["sha"]
+        return _Change(pull["base"]["sha"], pull["base"]["ref"], pull["head"]["sha"], pull["head"]["sha"])
     if group := event.get("merge_group"):  # of a merge queue
-        return group["base_sha"], "", ""
-    return (
-        get("CI_MERGE_REQUEST_DIFF_BASE_SHA", ""),
-        get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
-        get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", ""),
-    )
+        return _Change(group["base_sha"], tested=group["head_sha"])
+    if not (base := get("CI_MERGE_REQUEST_DIFF_BASE_SHA", "")):
+        return _Change()
+    # A merge train may test a squashed or rebased copy of the head, so the head need not be in what is checked out.
+    head, branch = get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", ""), get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "")
+    return _Change(base, branch, head, get("CI_COMMIT_SHA", ""))
 
 
 def _link() -> str:

@@ -310,7 +310,7 @@ class _Suite:
 
     def has(self, file: str) -> bool:
         """Tell whether a file belongs to the suite and not to the code that the suite measures."""
-        if is_installed(file) or not is_below(file, self.root):
+        if is_installed(file, self.root) or not is_below(file, self.root):
             return False
         named = any(fnmatch(os.path.basename(file), pattern) for pattern in self.patterns)
         return named or any(is_below(file, folder) for folder in self.folders)
@@ -353,7 +353,7 @@ def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False)
     """
     file = inspect.getsourcefile(function) or ""
     names = function.__qualname__
-    if not renamed and (is_installed(file) or is_below(os.path.realpath(file), PACKAGE)):
+    if not renamed and (is_installed(file, suite.root) or is_below(os.path.realpath(file), PACKAGE)):
         return f"{function.__module__}.{names}"
     if "<" in names:
         raise TypeError(f"{names} depends on the arguments of the function that has made it")
@@ -502,7 +502,8 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
         base = getattr(node, "module", "") or ""
         names = {base, *(f"{base}.{name}" if base else name for name in named)}
         files = (vars(sys.modules[name]).get("__file__") for name in names if name in sys.modules)
-        places = sorted(_place(file, root) for file in files if isinstance(file, str) and not is_installed(file))
+        imported = (file for file in files if isinstance(file, str) and not is_installed(file, root))
+        places = sorted(_place(file, root) for file in imported)
         return f"{text} from {places}"
     return text
 

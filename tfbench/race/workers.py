@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfbench.errors import BenchmarkError, SideError
-from tfbench.fs import abandoned_scratch_dirs, python_path, remove_half_dirs, scratch_dir
+from tfbench.fs import abandoned_scratch_dirs, python_path, remove_half_dirs, scratch_dir, without_repository
 from tfbench.gpus.selection import GROWTH, has_driver
 from tfbench.model import JSON
 from tfbench.protocol import TRACED_WORKERS
@@ -151,7 +151,7 @@ def worker_environment(
         SideError: A variable of the side or the variant would have no effect.
     """
     dropped = ("PYTEST_", HISTORY_VARIABLE, *(() if variables.get(TRACED_WORKERS) else _MEASURES_COVERAGE))
-    env = {key: value for key, value in variables.items() if not key.startswith(dropped)}
+    env = {key: value for key, value in without_repository(variables).items() if not key.startswith(dropped)}
     env = {key: value for key, value in env.items() if key not in (*side.unset, *THREADS)}
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if has_driver():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -50,7 +49,7 @@ from tfbench.session.strategies import (
     source_of,
 )
 from tfbench.sides.environments import Environments, kept
-from tfbench.sides.source_tree import edited_files, working_code
+from tfbench.sides.source_tree import CodeFiles, code_files, edited_files, working_code
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import CODES, FEWEST_CASES, classify_mean, mean_ratio
 from tfbench.storage.baselines import Baseline, Layout, describe
@@ -174,8 +173,8 @@ class Session:
     recorder: RunRecorder
     held: ExitStack
     """Ends the processes, and releases the environments and the GPUs."""
-    began: float
-    """When the run took note of its code, in seconds since the epoch."""
+    files: CodeFiles
+    """The code when the run began."""
     edited: list[str] = field(default_factory=list, init=False)
     """Files of code that were edited since then, once the run has come to its end."""
 
@@ -203,7 +202,7 @@ class Session:
             environments = held.enter_context(Environments(kept(), report))
             launcher = ProcessLauncher(request.suite, policy, request.processors, gpus.gpu_monitor, stopwatch)
             held.callback(launcher.close)
-            began = time.time()
+            files = code_files(request.root)
             env, code = {**request.env, **gpus.environment}, working_code(request.root)
             contender = Side("contender", request.executable, request.root, "", env, request.slowdown, code=code)
             saved = recorder.baselines.fetch(request.baseline) if request.baseline else None
@@ -264,7 +263,7 @@ class Session:
             return cls(
                 request, cases, contender, saved, gpus, launcher, starter, strategy, runs,
                 CaseLanes(request, runs, launcher, contender), journal, profiles, suite_gate, recorder, held.pop_all(),
-                began,
+                files,
             )  # fmt: skip
 
     @property
@@ -293,7 +292,7 @@ class Session:
         """
         self.lanes.finish()
         if self.contender.code is not None:
-            self.edited[:] = edited_files(self.request.root, self.contender.code, self.began)
+            self.edited[:] = edited_files(self.request.root, self.files)
         if not self.runs.interrupted:
             self.strategy.conclude()
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tfbench.errors import ReportError, SideError
-from tfbench.fs import isolated_package_dir, python_path, read_text
+from tfbench.fs import isolated_package_dir, python_path, read_text, without_repository
 from tfbench.model import JSON, Case, own_thresholds, short_name
 from tfbench.sides.spec import Side
 from tfbench.untrusted import a_flag, a_list, a_text, an_object, described, parse_json
@@ -39,7 +39,7 @@ def collect(
     Raises:
         SideError: It did not finish in time, failed, or wrote something else.
     """
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    env = {key: value for key, value in without_repository(os.environ).items() if not key.startswith("PYTEST_")}
     env |= {"PYTHONPATH": python_path(root, env.get("PYTHONPATH", "")), **(settings or {})}
     with tempfile.TemporaryDirectory(prefix="tfbench-collect-") as folder:
         answer = Path(folder, "benchmarks.json")  # what the tree's own code prints is not in the way there

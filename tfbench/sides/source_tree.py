@@ -7,18 +7,17 @@ checkout, index and branches stay untouched.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
-from tfbench.fs import DATA_FOLDER, atomic_dir, scratch_dir
+from tfbench.fs import DATA_FOLDER, atomic_dir, scratch_dir, without_repository
 from tfbench.untrusted import command, printable
 
 # Identify the working tree by its content, and materialise older source trees
@@ -45,10 +44,9 @@ class NoCheckout(SideError):
 
 def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
     """Return what git prints. Names of files are bytes to git, so the text has names as `os.fsdecode` writes them."""
+    variables = {**without_repository(os.environ), **(env or {})}
     try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=root, env={**os.environ, **(env or {})}, capture_output=True, check=True
-        )
+        done = subprocess.run(["git", *arguments], cwd=root, env=variables, capture_output=True, check=True)
     except FileNotFoundError:
         raise NoCheckout("git is not installed, which comparing source trees needs; install git") from None
     except subprocess.CalledProcessError as error:
@@ -230,6 +228,9 @@ def file_in(folder: Path, tree: str, path: Path) -> str:
     return ""
 
 
+_UNSHALLOW = "run `git fetch --unshallow`, or fetch-depth: 0 in GitHub's checkout"
+
+
 def _where_it_may_be(root: Path, revision: str) -> str:
     """Say how to get a revision that the repository does not have."""
     with suppress(SideError):
@@ -237,7 +238,7 @@ def _where_it_may_be(root: Path, revision: str) -> str:
         if remote:
             return f"a branch of a remote has this name: write git:{remote[0]}"
         if _git(root, "rev-parse", "--is-shallow-repository") == "true":
-            return "this clone is shallow: run `git fetch --unshallow`, or fetch-depth: 0 in GitHub's checkout"
+            return f"this clone is shallow: {_UNSHALLOW}"
     return "run `git fetch` if a remote has it"
 
 
@@ -279,6 +280,22 @@ def base_of_change(root: Path, base: str, branch: str = "", head: str = "") -> s
         _git(root, "merge-base", "--is-ancestor", shared, later)
         return later
     return shared
+
+
+def require_checked_out(root: Path, commit: str) -> None:
+    """Require that the checked-out commit has a commit in its history. Without the change, the base races itself.
+
+    Raises:
+        SideError: It does not, or git cannot tell because the clone is shallow.
+    """
+    try:
+        _git(root, "merge-base", "--is-ancestor", commit, "HEAD")
+    except SideError:
+        if _git(root, "rev-parse", "--is-shallow-repository") == "true":
+            why = f"this clone is shallow, so git cannot tell whether the change {commit[:12]} is checked out"
+            raise SideError(f"{why}; {_UNSHALLOW}") from None
+        fix = "check out this commit or a merge of it, or name the other side with --against"
+        raise SideError(f"the change {commit[:12]} is not checked out, so it would not be raced; {fix}") from None
 
 
 def is_pinned(root: Path, revision: str) -> bool:
@@ -425,29 +442,45 @@ def working_code(root: Path) -> Snapshot:
         return Snapshot(tree, "", dirty=True)
 
 
-def edited_files(root: Path, code: Snapshot, since: float) -> list[str]:
-    """Return the tracked files of code that were written since a moment, if the working tree is no longer this code.
+@dataclass(frozen=True)
+class CodeFiles:
+    """The files of code in a checkout at one moment, none outside of git."""
 
-    New files do not count, since benchmarks and TensorFlow's AutoGraph write some. Outside of git, no file counts.
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Name below the top -> digest of the content, also of new files that git does not ignore."""
+    tracked: frozenset[str] = frozenset()
 
-    Args:
-        since: Seconds since the epoch.
-    """
-    if working_code(root) == code:
-        return []
+
+def code_files(root: Path) -> CodeFiles:
+    """Read the files of code, to find those that are edited later."""
+
+    def listed(*options: str) -> set[str]:
+        names = _git(top, "ls-files", *options, "-z", "--", *CODE).split("\0")
+        return {name for name in names if name and DATA_FOLDER not in Path(name).parts}
+
     try:
         top = checkout(root)
-        listed = _git(top, "ls-files", "-z", "--", *CODE)
+        tracked, new = listed(), listed("--others", "--exclude-standard")
     except SideError:
-        return []
-    return sorted(name for name in listed.split("\0") if name and _written(top / name) > since)
+        return CodeFiles()
+    return CodeFiles({name: _digest(top / name) for name in tracked | new}, frozenset(tracked))
 
 
-def _written(file: Path) -> float:
-    try:
-        return file.lstat().st_mtime
-    except OSError:  # it was deleted
-        return math.inf
+def edited_files(root: Path, before: CodeFiles) -> list[str]:
+    """Return the tracked files of code whose content is another one than before, whatever their times say.
+
+    New files do not count, since benchmarks and TensorFlow's AutoGraph write some. Outside of git, no file counts.
+    """
+    now = code_files(root)
+    return sorted(
+        name for name in before.tracked | now.tracked if before.digests.get(name, "") != now.digests.get(name, "")
+    )
+
+
+def _digest(file: Path) -> str:
+    with suppress(OSError):
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    return ""  # it was deleted meanwhile
 
 
 def code_of(root: Path, revision: str) -> Snapshot:

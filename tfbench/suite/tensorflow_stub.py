@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from tfbench.errors import DeclarationError
 
@@ -123,11 +123,22 @@ class LazyAttribute:
         return (type(name or "Base", known, {}),)  # a new class each time, since bases must differ
 
     def __eq__(self, other: object) -> bool:
-        """Two attributes of the same path are one: ``{tf.float32: 4}[tf.float32]``."""
-        return isinstance(other, LazyAttribute) and other.__dict__["_path"] == self._path
+        """Two attributes of the same path are one: ``{tf.float32: 4}[tf.float32]``. All else depends on the values."""
+        results = self._is_result or (is_lazy(other) and other._is_result)
+        if other is self or (is_lazy(other) and other._path == self._path and not results):
+            return True
+        if _collecting:
+            self._refuse()
+        return not results and bool(_real(self._path) == (_real(other._path) if is_lazy(other) else other))
 
     def __hash__(self) -> int:
+        if _collecting and self._is_result:  # ``keras.backend.backend() in {"tensorflow"}``
+            raise TypeError(f"the stub does not know the hash of {self._path}")  # pytest takes this error of parameters
         return hash(self._path)
+
+    @property
+    def _is_result(self) -> bool:
+        return "(" in self._path
 
     def __instancecheck__(self, instance: object) -> bool:
         """``isinstance(SPEC, tf.TensorSpec)``: what this class was called for is an instance of it, and nothing else is known."""
@@ -142,6 +153,11 @@ class LazyAttribute:
 
     def __repr__(self) -> str:
         return f"<{self._path}, not loaded>"
+
+    def __str__(self) -> str:
+        if _collecting:
+            self._refuse()
+        return repr(self)
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise StubError(
@@ -186,16 +202,24 @@ def _version(package: str) -> str:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds every module of `PACKAGES`, and creates a stub for it."""
+    """Finds every module of `PACKAGES` that is installed, and creates a stub for it.
+
+    Without TensorFlow, as on a machine that only plans runs, the finder takes all of them for installed elsewhere.
+    """
 
     def __init__(self) -> None:
         self.packages: list[str] = []
         """The packages that were imported, in this order."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        if fullname.partition(".")[0] not in PACKAGES:
-            return None
+        package = fullname.partition(".")[0]
+        if package not in PACKAGES or (self._is_installed("tensorflow") and not self._is_installed(package)):
+            return None  # `pytest.importorskip` skips the module, and `except ImportError` defines its own cases
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def _is_installed(self, package: str) -> bool:
+        others = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not self)
+        return any(find(package, None) is not None for find in others if find is not None)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         if spec.name in PACKAGES:
@@ -206,7 +230,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Do nothing: a stub has no code."""
 
 
-def is_lazy(value: object) -> bool:
+def is_lazy(value: object) -> TypeGuard[LazyAttribute]:
     """Tell whether a value of a module is a part of the stub. It answers to any attribute, so ask for nothing else."""
     return type(value) is LazyAttribute
 

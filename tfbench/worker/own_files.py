@@ -79,7 +79,7 @@ class OwnFiles:
         except FileNotFoundError:  # removed meanwhile
             return
         for entry in folders:
-            environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg")) or is_installed(entry.path)
+            environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg")) or is_installed(entry.path, self.tree)
             if not environment and entry.path != PACKAGE and os.access(entry.path, os.R_OK | os.X_OK):
                 yield entry.path
                 yield from self._below(entry.path)
@@ -170,7 +170,7 @@ class OwnFiles:
         """Return the modules and the mapped native code of this process: real path -> path in the tree, or ``""``."""
         files = {file for name, file in module_files() if not name.startswith(_GENERATED)} | _mapped()
         for file in files - self._places.keys():
-            path = file if is_installed(file) else os.path.realpath(file)
+            path = file if is_installed(file, self.tree) else os.path.realpath(file)
             own = is_below(path, self.tree) and not _is_apart(path, self.tree)
             # pytest makes modules of folders, too.
             self._places[file] = "" if os.path.isdir(path) else path, os.path.relpath(path, self.tree) if own else ""
@@ -193,7 +193,8 @@ def _mapped() -> set[str]:
 
 def _is_apart(path: str, tree: str) -> bool:
     """Whether a file below a tree is no part of it: installed, tfbench's own, or made by tfbench."""
-    return is_installed(path) or is_below(path, PACKAGE) or DATA_FOLDER in os.path.relpath(path, tree).split(os.sep)
+    made = DATA_FOLDER in os.path.relpath(path, tree).split(os.sep)
+    return made or is_installed(path, tree) or is_below(path, PACKAGE)
 
 
 def _same(path: str, other: str) -> bool:
