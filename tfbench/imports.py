@@ -22,19 +22,25 @@ PACKAGE = os.path.dirname(os.path.realpath(__file__))
 _STRICT = f"{os.sep}__editable__."
 
 
-def redirect_imports(there: str, here: str) -> None:
+def redirect_imports(there: str, here: str) -> list[str]:
     """Make imports from ``there``, the working tree, read ``here`` instead.
 
     Handles the editable installations of setuptools: entries of the path, and finders with a ``MAPPING`` from packages
     to folders. `leaked_packages` finds the others.
+
+    Returns:
+        The folders of ``here`` that packages come from. Python processes that this one starts need them in their path.
     """
     # A strict editable installation has links to the working tree, which `leaked_packages` follows.
     sys.path[:] = [entry if _STRICT in entry else _moved(entry, there, here) for entry in sys.path]
+    folders = [entry for entry in sys.path if is_below(entry, here)]
     for finder in sys.meta_path:
         mapping = getattr(sys.modules.get(getattr(finder, "__module__", "")), "MAPPING", None)
         if isinstance(mapping, dict):
             mapping.update({name: _moved(str(path), there, here) for name, path in mapping.items() if name != OWN})
+            folders += [os.path.dirname(path) for path in map(str, mapping.values()) if is_below(path, here)]
     sys.path_importer_cache.clear()
+    return list(dict.fromkeys(folders))
 
 
 def leaked_packages(there: str, here: str, root: str) -> list[str]:

@@ -242,3 +242,28 @@ def test_variables_that_the_conftest_of_a_change_sets_reach_the_change_alone(pro
     project.write('import os\n\nos.environ["SECONDS"] = "2e-5"\n', "conftest.py")
     done = project.run("--against", "git:HEAD", "-p", "env_plugin", "-o", "pythonpath=.", "benchmarks/test_mine.py")
     assert done.outcomes() == {"test_mine": "regressed"}, done.output
+
+
+STARTING = """
+    import subprocess
+    import sys
+
+
+    def test_mine(bench):
+        bench(subprocess.check_output, [sys.executable, "-c", "from mine import work; work()"])
+"""
+WORKING = "import time\n\n\ndef work():\n    time.sleep({seconds})\n"
+
+
+def test_python_processes_of_a_step_import_the_tree_of_their_side(project, monkeypatch):
+    (project.root / "src").mkdir()
+    project.write(WORKING.format(seconds=0), "src/mine.py")
+    project.write(STARTING)
+    project.git("add", "-A")
+    project.git("commit", "-qm", "a step that starts Python")
+    project.write(WORKING.format(seconds=0.5), "src/mine.py")
+    given = project.environment()
+    path = f"{given['PYTHONPATH']}:{project.root / 'src'}"
+    monkeypatch.setattr(project, "environment", lambda: {**given, "PYTHONPATH": path})
+    done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py")
+    assert done.outcomes() == {"test_mine": "regressed"}, done.output

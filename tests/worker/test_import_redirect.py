@@ -67,7 +67,8 @@ def test_finders_of_editable_installations_are_redirected(trees, monkeypatch):
     finder = type("Finder", (), {"__module__": module.__name__, "find_spec": staticmethod(lambda *a: None)})
     monkeypatch.setitem(sys.modules, module.__name__, module)
     sys.meta_path.append(finder)
-    redirect_imports(there, here)
+    sys.path.insert(0, f"{there}/src")
+    assert redirect_imports(there, here) == [f"{here}/src", here]
     assert {
         "mine": f"{here}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench",
     } == module.MAPPING  # fmt: skip
@@ -173,7 +174,7 @@ def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
 def test_a_side_that_has_nothing_to_redirect_does_so_all_the_same(tmp_path, monkeypatch):
     """What a redirection leaves in memory makes the steps of a side up to 1% slower or faster."""
     seen = []
-    monkeypatch.setattr(zygote, "redirect_imports", lambda *trees: seen.append(trees))
+    monkeypatch.setattr(zygote, "redirect_imports", lambda *trees: seen.append(trees) or [])
     monkeypatch.setattr(zygote.pytest, "main", lambda *arguments, **options: 0)
     monkeypatch.setattr(zygote.isolation, "adopt_orphans", lambda: None)
     monkeypatch.setattr(zygote, "Channel", lambda opened: opened.close())

@@ -225,9 +225,12 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     isolation.adopt_orphans()
     _set_path(start.python_path)
     os.chdir(start.root)
-    sys.path.append(start.root)
     # On every side: what it leaves in memory makes steps up to 1% faster or slower.
-    redirect_imports(*(start.tree_redirect or _NOWHERE))
+    folders = redirect_imports(*(start.tree_redirect or _NOWHERE))
+    sys.path.append(start.root)
+    # A Python process that a step starts imports the working tree otherwise, from an absolute entry or a .pth file.
+    own, *given = start.python_path.split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([own, *folders, *given]))
     isolation.compile_own_files()
     own_files = OwnFiles(start.tree or start.root, start.tree_redirect[0] if start.tree_redirect else "")
     if start.watches:
