@@ -225,6 +225,7 @@ def selection_of(config: pytest.Config, policy: str) -> Selection:
         words += [word for value in getattr(options, name) or [] for word in (option, value)]
     ignored = {name: [below_root(path) for path in getattr(options, name) or []] for name in _PATHS}
     words += [word for name, paths in ignored.items() for path in paths for word in (_PATHS[name], path)]
+    words += ["--import-mode", config.getoption("importmode")]  # as in all workers, whatever the other tree's file says
     if options.tfbench_device:
         words += ["--tfbench-device", parse_device(options.tfbench_device)[0]]
     paths = [below_root(path) for path in options.file_or_dir]
@@ -389,6 +390,7 @@ def _collect_elsewhere(text: str) -> int:
     _ELSEWHERE.update(order)
     tensorflow_stub.REAL = order.get("real", False)
     os.chdir(order["root"])
+    sys.path.append(order["root"])  # as in the workers, which would import what this process could not
     arguments = ["--rootdir=.", *order["arguments"]]
     if order["tree_redirect"]:
         redirect_imports(*order["tree_redirect"])
