@@ -1,9 +1,22 @@
 """Match the cases of another source tree with those of this run."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from tfbench.errors import SideError
 from tfbench.model import Case
-from tfbench.sides.counterparts import Benchmark, Counterparts, Listing, Selection, moved_files, removed_files
+from tfbench.sides.counterparts import (
+    Benchmark,
+    Counterparts,
+    Listing,
+    Selection,
+    benchmarks_of,
+    moved_files,
+    removed_files,
+)
+from tfbench.sides.spec import Side
 
 
 def case(name, source):
@@ -126,3 +139,17 @@ def test_cases_of_a_file_that_cannot_be_imported_there_are_raced():
     assert found.of(case("folder/c.py::x", "2")).name == "folder/c.py::x"
     assert found.of(case("c.py::x", "2")) is None
     assert [gone.name for gone in found.gone([])] == ["b.py::z"]
+
+
+@pytest.mark.parametrize("path", ["..", "../other", "../other/a.py::test_x"])
+def test_a_selection_outside_of_the_root_is_refused(path):
+    side = Side("baseline", "python", Path("/"), "git:HEAD")
+    with pytest.raises(SideError, match=f"git:HEAD: {path} is outside of pytest's root.*--rootdir"):
+        benchmarks_of(side, Selection(paths=("a.py", path)), ["false"], 1.0)
+
+
+def test_a_file_of_which_a_listing_says_nothing_is_unseen(tmp_path):
+    for name in ("seen.py", "broken.py", "other.py"):
+        (tmp_path / name).touch()
+    listing = Listing(broken=("broken.py",), seen=frozenset(["seen.py"]))
+    assert listing.unseen(["seen.py", "broken.py", "other.py", "other.py", "absent.py"], tmp_path) == ("other.py",)
