@@ -216,6 +216,27 @@ def test_stricter_thresholds_of_a_change_count_at_once(project):
     assert "looser" not in row["reason"]["message"]
 
 
+UNEVEN = "import itertools\nCALLS = itertools.count()\n\n\ndef work():\n    return sum(range({often} if next(CALLS) % 4 else {seldom}))\n"
+
+
+@pytest.mark.parametrize("where", ["addopts of the change", "addopts of the base", "the command line"])
+def test_the_base_or_the_command_line_chooses_the_statistic(project, where):
+    # Three of four calls are slower, and the 90% quantile is the same.
+    project.write(UNEVEN.format(often=4000, seldom=24000), "uneven.py")
+    project.write("import uneven\n\n\ndef test_uneven(bench):\n    bench(uneven.work)\n")
+    project.write("", "conftest.py")
+    p90 = "--tfbench-statistic=p90"
+    if where == "addopts of the base":
+        project.write(f"{INI}addopts = {p90}\n", "pytest.ini")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    project.write(UNEVEN.format(often=6000, seldom=24000), "uneven.py")
+    project.write(f"{INI}addopts = {p90}\n" if where == "addopts of the change" else INI, "pytest.ini")
+    given = [p90] if where == "the command line" else []
+    done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py", *given)
+    assert (done.outcomes()["test_uneven"] == "regressed") == (where == "addopts of the change"), done.output
+
+
 OWN_OPTIONS = """
 import pytest
 

@@ -208,7 +208,8 @@ def given(config: pytest.Config) -> argparse.Namespace:
     return config._parser.parse_known_args(words, argparse.Namespace())
 
 
-_ONCE = {"keyword": "-k", "markexpr": "-m", "tfbench_policy": "--tfbench-policy"}
+_ONCE = {"keyword": "-k", "markexpr": "-m", "tfbench_policy": "--tfbench-policy",
+         "tfbench_statistic": "--tfbench-statistic"}  # fmt: skip
 _REPEATED = {"deselect": "--deselect", "override_ini": "-o"}
 _PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 
@@ -432,7 +433,7 @@ def _collect_elsewhere(text: str) -> int:
             "skipped": name in collected.skipped,
             "selected": name in collected.cases,
             "thresholds": dict(case.thresholds or usual),
-            "statistic": case.statistic,
+            "statistic": case.statistic or policy.statistic,
         }
         for name, case in {**collected.deselected, **collected.cases}.items()
     }
