@@ -127,6 +127,28 @@ def test_a_mark_does_not_hide_a_case_that_the_base_runs(project):
     assert [row["reason"] for row in done.report["skips"]] == ["later"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["", "--import-mode=importlib"])
+def test_a_deleted_case_is_missing_where_a_file_needs_the_path_or_import_mode_of_the_run(project, option):
+    project.write("SIZE = 1000\n", "sizes.py")  # found in the current folder alone
+    for folder in ("a", "b"):  # two files of one name need the other import mode
+        (project.root / "benchmarks" / folder).mkdir()
+    both = "import sizes\n" + STEP + GOOD + MEASURED
+    project.write(both, "benchmarks/a/test_same.py")
+    if option:
+        project.write(both.replace("test_", "test_b_"), "benchmarks/b/test_same.py")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "base")
+    name = "benchmarks/b/test_same.py" if option else "benchmarks/a/test_same.py"
+    text = (project.root / name).read_text()
+    project.write(text.partition("def test_measured")[0].partition("def test_b_measured")[0], name)
+    done = project.run("--against", "git:HEAD", *filter(None, [option]))
+    gone = "test_b_measured" if option else "test_measured"
+    assert {name for name, outcome in done.outcomes().items() if outcome == "missing"} == {gone}, done.output
+    assert gate(project)[0] == 4
+
+
 def test_a_case_of_the_baseline_that_is_skipped_now_is_incomparable(project):
     project.write("import pytest\n" + STEP + GOOD + MEASURED)
     assert project.run("--save-baseline", "main").code == 0

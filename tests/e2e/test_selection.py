@@ -104,6 +104,42 @@ def test_cases_that_a_rerun_of_failures_leaves_out_are_not_missing(project, opti
     assert (done.code, done.outcomes()) == (0, {f"test_{name}": "unchanged" for name in run}), done.output
 
 
+@pytest.mark.parametrize("way", ["--pyargs", "--rootdir"])
+def test_no_other_name_of_a_file_or_of_the_root_makes_its_cases_new(project, tmp_path_factory, way):
+    (project.root / "benchmarks" / "__init__.py").touch()
+    project.git("add", "-A")
+    project.git("commit", "-qm", "a package")
+    link = tmp_path_factory.mktemp("linked") / "link"
+    link.symlink_to(project.root)
+    given = ["--pyargs", "benchmarks.test_mine"] if way == "--pyargs" else ["--rootdir", str(link), "-k", "mine"]
+    project.write(benchmarks({}, seconds=3e-5))
+    done = project.run("--against", "git:HEAD", *given)
+    assert done.outcomes() == dict.fromkeys([f"test_{name}" for name in NAMES], "regressed"), done.output
+
+
+def test_a_file_that_only_the_configuration_of_the_change_names_is_compared(project):
+    project.write(f"{INI}tfbench_paths = benchmarks/test_other.py\n", "pytest.ini")
+    project.git("commit", "-qam", "fewer benchmarks")
+    project.write(f"{INI}tfbench_paths = benchmarks/test_mine.py\n", "pytest.ini")
+    project.write(benchmarks({}, seconds=3e-5))
+    done = project.run("--against", "git:HEAD")
+    regressed = dict.fromkeys([f"test_{name}" for name in NAMES], "regressed")
+    assert done.outcomes() == {**regressed, "test_slow": "missing"}, done.output
+
+
+def test_a_file_that_the_list_of_the_base_lacks_and_its_worker_has_is_an_error(project):
+    unlisted = "import sys\nassert not sys.argv[0].endswith('collect.py')\n"
+    project.write(unlisted + benchmarks())
+    project.git("commit", "-qam", "a file that knows who imports it")
+    project.write(unlisted + benchmarks(names=["one"]))
+    done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py")
+    assert done.code == 1
+    assert (
+        "the cases that are missing here are unknown: git:HEAD: benchmarks/test_mine.py is imported by" in done.output
+    )
+    assert project.tfbench("gate", "report.json").returncode == 5
+
+
 def test_a_case_that_only_the_change_selects_races(project):
     project.write(benchmarks(names=["slow"]), "benchmarks/test_other.py")
     done = project.run("--against", "git:HEAD", "-m", "not slow", "benchmarks/test_other.py")
@@ -178,6 +214,27 @@ def test_stricter_thresholds_of_a_change_count_at_once(project):
     row = next(row for row in done.report["verdicts"] if row["metric"] == "time" and row["case"].endswith("one"))
     assert row["thresholds"] == {"minimum_effect": 0.1, "tolerance": 0.2}
     assert "looser" not in row["reason"]["message"]
+
+
+UNEVEN = "import itertools\nCALLS = itertools.count()\n\n\ndef work():\n    return sum(range({often} if next(CALLS) % 4 else {seldom}))\n"
+
+
+@pytest.mark.parametrize("where", ["addopts of the change", "addopts of the base", "the command line"])
+def test_the_base_or_the_command_line_chooses_the_statistic(project, where):
+    # Three of four calls are slower, and the 90% quantile is the same.
+    project.write(UNEVEN.format(often=4000, seldom=24000), "uneven.py")
+    project.write("import uneven\n\n\ndef test_uneven(bench):\n    bench(uneven.work)\n")
+    project.write("", "conftest.py")
+    p90 = "--tfbench-statistic=p90"
+    if where == "addopts of the base":
+        project.write(f"{INI}addopts = {p90}\n", "pytest.ini")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    project.write(UNEVEN.format(often=6000, seldom=24000), "uneven.py")
+    project.write(f"{INI}addopts = {p90}\n" if where == "addopts of the change" else INI, "pytest.ini")
+    given = [p90] if where == "the command line" else []
+    done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py", *given)
+    assert (done.outcomes()["test_uneven"] == "regressed") == (where == "addopts of the change"), done.output
 
 
 OWN_OPTIONS = """

@@ -9,6 +9,7 @@ import pytest
 
 from tests.session.test_baseline import CODED, SAVED, STEADY, sample
 from tests.storage.test_baselines import ENVIRONMENT
+from tfbench.errors import SideError
 from tfbench.model import Case, Outcome, Reason, VariantResult, Verdict
 from tfbench.policy import preset
 from tfbench.race.timer import Stopwatch
@@ -189,9 +190,8 @@ def test_a_live_side_is_collected_even_if_nothing_races(monkeypatch):
     gone, kept = Benchmark("1"), Benchmark("2")
     monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: Listing({"a.py::gone": gone, "a.py::slow": gone,
                                                                           OTHER.name: kept}))  # fmt: skip
-    launcher = SimpleNamespace(stopwatch=Stopwatch())
     starter = Starter()
-    starter.launcher = launcher
+    starter.launcher = SimpleNamespace(stopwatch=Stopwatch(), environment=lambda side: {})
     asked = request(suite_cases=(OTHER,), known={OTHER.name}, collected=frozenset([OTHER.name, "a.py::slow"]))
     strategy = LiveSideStrategy(asked, CONTENDER, starter, Races(), OTHER_TREE, [], lambda text: None)
     assert strategy.missing() == []
@@ -200,6 +200,58 @@ def test_a_live_side_is_collected_even_if_nothing_races(monkeypatch):
         ("a.py::gone", "not-collected"), ("a.py::slow", "deselected-here"),
     ]  # fmt: skip
     assert strategy.side.files == ()  # this shard needs none
+
+
+def live(monkeypatch, root, *listings, collected=()):
+    """Return a strategy for `CODED` on a live side, whose listings are these, and a list of the paths that they are asked for."""
+    answers, paths = list(listings), []
+
+    def listing(side, selection, *more):
+        paths.append(selection.paths)
+        return answers.pop(0)
+
+    monkeypatch.setattr(strategies, "benchmarks_of", listing)
+    starter, side = Starter(), replace(OTHER_TREE, root=root)
+    starter.launcher = SimpleNamespace(stopwatch=Stopwatch(), environment=lambda side: {"cases": collected})
+    asked = request(suite_cases=(CODED,), known={CODED.name}, root=root)
+    return LiveSideStrategy(asked, CONTENDER, starter, Races(), side, [CODED], lambda text: None), paths
+
+
+def test_a_case_is_new_if_its_file_is_new_or_was_looked_into(monkeypatch, tmp_path):
+    file = CODED.name.partition("::")[0]
+    strategy, paths = live(monkeypatch, tmp_path, Listing())
+    strategy.race(CODED, [CODED])
+    assert (strategy.races.run, paths) == ([("alone", CODED.name, "added")], [()])
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
+    strategy, paths = live(monkeypatch, tmp_path, Listing(seen=frozenset([file])))
+    strategy.race(CODED, [CODED])
+    assert (strategy.races.run, paths) == ([("alone", CODED.name, "added")], [()])
+
+
+@pytest.mark.parametrize("second", [{CODED.name: Benchmark("1")}, {}])
+def test_a_case_in_a_file_that_was_not_looked_into_is_not_new(monkeypatch, tmp_path, second):
+    file = CODED.name.partition("::")[0]
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
+    strategy, paths = live(monkeypatch, tmp_path, Listing(), Listing(second, seen=frozenset([file] if second else ())))
+    strategy.race(CODED, [CODED])
+    assert (strategy.races.run[0][:2], paths) == (("sides", CODED.name), [(), (file,)])
+
+
+def test_a_file_that_a_worker_imports_and_no_list_has_leaves_missing_cases_unknown(monkeypatch, tmp_path):
+    file = CODED.name.partition("::")[0]
+    strategy, _ = live(monkeypatch, tmp_path, Listing(broken=(file,)), collected=[CODED.name])
+    with pytest.raises(
+        SideError, match=f"{file} is imported by its measuring processes, and not by the pytest that lists"
+    ):
+        strategy.conclude()
+    assert strategy.side.files == (file,)
+    strategy, _ = live(monkeypatch, tmp_path, Listing(broken=(file,)), collected=["c.py::test_other"])
+    strategy.conclude()
+    of_a_class = Listing(broken=(file,), seen=frozenset([file]))
+    strategy, _ = live(monkeypatch, tmp_path, of_a_class, collected=[CODED.name])
+    strategy.conclude()
 
 
 def test_a_saved_baseline_races_with_the_thresholds_that_it_was_saved_with():

@@ -2,9 +2,23 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from tfbench.errors import SideError
 from tfbench.model import Case
-from tfbench.sides.counterparts import Benchmark, Counterparts, Listing, Selection, collect, moved_files, removed_files
+from tfbench.sides.counterparts import (
+    Benchmark,
+    Counterparts,
+    Listing,
+    Selection,
+    benchmarks_of,
+    collect,
+    moved_files,
+    removed_files,
+)
+from tfbench.sides.spec import Side
 
 
 def case(name, source):
@@ -137,3 +151,17 @@ with open(json.loads(sys.argv[1])["answer"], "w") as file:
     json.dump({"GIT_DIR": os.environ.get("GIT_DIR")}, file)
 """
     assert collect([sys.executable, "-c", program], {}, tmp_path, seconds=60) == {"GIT_DIR": None}
+
+
+@pytest.mark.parametrize("path", ["..", "../other", "../other/a.py::test_x"])
+def test_a_selection_outside_of_the_root_is_refused(path):
+    side = Side("baseline", "python", Path("/"), "git:HEAD")
+    with pytest.raises(SideError, match=f"git:HEAD: {path} is outside of pytest's root.*--rootdir"):
+        benchmarks_of(side, Selection(paths=("a.py", path)), ["false"], 1.0)
+
+
+def test_a_file_of_which_a_listing_says_nothing_is_unseen(tmp_path):
+    for name in ("seen.py", "broken.py", "other.py"):
+        (tmp_path / name).touch()
+    listing = Listing(broken=("broken.py",), seen=frozenset(["seen.py"]))
+    assert listing.unseen(["seen.py", "broken.py", "other.py", "other.py", "absent.py"], tmp_path) == ("other.py",)

@@ -313,7 +313,9 @@ def whole_suite(config: pytest.Config) -> bool:
     here = config.invocation_params.dir
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return False
-    return here == config.rootpath or not any(any(here.rglob(name)) for name in config.getini("python_files"))
+    return here.resolve() == config.rootpath.resolve() or not any(
+        any(here.rglob(name)) for name in config.getini("python_files")
+    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -310,6 +310,7 @@ class _Suite:
 
     def has(self, file: str) -> bool:
         """Tell whether a file belongs to the suite and not to the code that the suite measures."""
+        file = _within(file, self.root)
         if is_installed(file, self.root) or not is_below(file, self.root):
             return False
         named = any(fnmatch(os.path.basename(file), pattern) for pattern in self.patterns)
@@ -382,7 +383,7 @@ def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False)
     texts = []
     for place, numbers in sorted(chosen.items(), key=lambda pair: (pair[0] != file, pair[0])):
         body = modules[place].body
-        texts += ["" if place == file else os.path.relpath(place, suite.root)]
+        texts += ["" if place == file else os.path.relpath(_within(place, suite.root), suite.root)]
         texts += [_text(body[number], own if place == file else "", place, suite.root) for number in sorted(numbers)]
     text = "\n".join(dict.fromkeys(texts))  # an import that is repeated counts once
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -496,7 +497,7 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
     """
     text = ast.dump(_Unnamed(own.split(".")).visit(node) if own else node)
     if isinstance(node, ast.ImportFrom) and node.level:
-        return f"{text} from {os.path.relpath(os.path.dirname(file), root)}"
+        return f"{text} from {os.path.relpath(os.path.dirname(_within(file, root)), root)}"
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         named = [alias.name for alias in node.names]
         base = getattr(node, "module", "") or ""
@@ -510,11 +511,19 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
 
 def _place(file: str, root: str) -> str:
     """Return the path of a file of the suite, and the content of another one, whose path may depend on the tree."""
-    if is_below(file, root):
+    if is_below(file := _within(file, root), root):
         return os.path.relpath(file, root)
     with suppress(OSError), open(file, "rb") as content:
         return hashlib.sha256(content.read()).hexdigest()
     return ""
+
+
+def _within(file: str, root: str) -> str:
+    """Return the path of a file through the root, also where one of both is written through a link and the other is not."""
+    if is_below(file, root):
+        return file
+    real, folder = os.path.realpath(file), os.path.realpath(root)
+    return os.path.join(root, os.path.relpath(real, folder)) if is_below(real, folder) else file
 
 
 class _Unnamed(ast.NodeTransformer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib.util
 import io
 import json
 import os
@@ -207,7 +208,8 @@ def given(config: pytest.Config) -> argparse.Namespace:
     return config._parser.parse_known_args(words, argparse.Namespace())
 
 
-_ONCE = {"keyword": "-k", "markexpr": "-m", "tfbench_policy": "--tfbench-policy"}
+_ONCE = {"keyword": "-k", "markexpr": "-m", "tfbench_policy": "--tfbench-policy",
+         "tfbench_statistic": "--tfbench-statistic"}  # fmt: skip
 _REPEATED = {"deselect": "--deselect", "override_ini": "-o"}
 _PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 
@@ -216,18 +218,22 @@ def selection_of(config: pytest.Config, policy: str) -> Selection:
     """Return what the user selected, to select the same cases in another source tree."""
     options, root, start = given(config), config.rootpath, config.invocation_params.dir
 
-    def below_root(path: str) -> str:
+    def below_root(path: str, module: bool = False) -> str:
         file, colons, case = path.partition("::")
-        return os.path.relpath(start / file, root).replace(os.sep, "/") + colons + case
+        place = Path(os.path.abspath(start / ((module and _place_of_module(file)) or file)))
+        if place.is_relative_to(root):  # as pytest writes it in the names of cases
+            return place.relative_to(root).as_posix() + colons + case
+        return os.path.relpath(place.resolve(), root.resolve()).replace(os.sep, "/") + colons + case
 
     words = [word for name, option in _ONCE.items() if (value := getattr(options, name)) for word in (option, value)]
     for name, option in _REPEATED.items():
         words += [word for value in getattr(options, name) or [] for word in (option, value)]
     ignored = {name: [below_root(path) for path in getattr(options, name) or []] for name in _PATHS}
     words += [word for name, paths in ignored.items() for path in paths for word in (_PATHS[name], path)]
+    words += ["--import-mode", config.getoption("importmode")]  # as in all workers, whatever the other tree's file says
     if options.tfbench_device:
         words += ["--tfbench-device", parse_device(options.tfbench_device)[0]]
-    paths = [below_root(path) for path in options.file_or_dir]
+    paths = [below_root(path, config.getoption("pyargs")) for path in options.file_or_dir]
     if not paths and not whole_suite(config) and config.args_source is not pytest.Config.ArgsSource.ARGS:
         paths = [below_root(".")]
     inifile = below_root(options.inifilename) if options.inifilename else ""
@@ -236,6 +242,17 @@ def selection_of(config: pytest.Config, policy: str) -> Selection:
     reruns = bool(failed or getattr(options, "stepwise", False) or getattr(options, "stepwise_skip", False))
     values, _ = own_options(config)
     return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile, values, reruns)
+
+
+def _place_of_module(name: str) -> str:
+    """Return the file or folder that pytest's option ``--pyargs`` takes an argument for, ``""`` if it names no module."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (AttributeError, ImportError, ValueError):  # the argument is a path
+        return ""
+    if spec is None or not spec.submodule_search_locations:
+        return (spec and spec.origin) or ""
+    return spec.submodule_search_locations[0]
 
 
 # Collect the benchmarks with pytest, for commands and for other source trees; runs none of them
@@ -265,6 +282,8 @@ class Collected:
     """The pytest item of each case, by name."""
     broken: frozenset[str] = frozenset()
     """Files and folders that cannot be imported, relative to the root; ``.`` for all."""
+    seen: frozenset[str] = frozenset()
+    """Files and folders that pytest has collected or skipped, whether they have benchmarks or not."""
 
     def named(self, name: str) -> Case:
         """Find a case by its name, or by any part of the name that is unique.
@@ -336,6 +355,7 @@ class _Catcher:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.collected: Collected | None = None
         self.broken: set[str] = set()
+        self.seen: set[str] = set()
         self._values = values
 
     @pytest.hookimpl(tryfirst=True)
@@ -343,8 +363,7 @@ class _Catcher:
         vars(config.option).update(self._values)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self.broken.add(report.nodeid.partition("::")[0] or ".")
+        (self.broken if report.failed else self.seen).add(report.nodeid.partition("::")[0] or ".")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -361,6 +380,7 @@ class _Catcher:
             selection_of(session.config, runner.policy.name),
             functions,
             frozenset(self.broken),
+            frozenset(self.seen),
         )
 
 
@@ -389,6 +409,7 @@ def _collect_elsewhere(text: str) -> int:
     _ELSEWHERE.update(order)
     tensorflow_stub.REAL = order.get("real", False)
     os.chdir(order["root"])
+    sys.path.append(order["root"])  # as in the workers, which would import what this process could not
     arguments = ["--rootdir=.", *order["arguments"]]
     if order["tree_redirect"]:
         redirect_imports(*order["tree_redirect"])
@@ -412,11 +433,12 @@ def _collect_elsewhere(text: str) -> int:
             "skipped": name in collected.skipped,
             "selected": name in collected.cases,
             "thresholds": dict(case.thresholds or usual),
-            "statistic": case.statistic,
+            "statistic": case.statistic or policy.statistic,
         }
         for name, case in {**collected.deselected, **collected.cases}.items()
     }
-    write_whole(Path(order["answer"]), render_json({"cases": facts, "broken": sorted(collected.broken)}))
+    places = {"broken": sorted(collected.broken), "seen": sorted(collected.seen)}
+    write_whole(Path(order["answer"]), render_json({"cases": facts, **places}))
     return 0
 
 

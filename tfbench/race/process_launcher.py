@@ -732,11 +732,10 @@ class ProcessLauncher:
             self.notes.append(text)
 
     def _note_ready(self, key: _Key, zygote: Zygote) -> None:
-        name, env, *_ = key
-        settings = {
-            key: value for key, value in zygote.collected.environment["settings"].items() if key not in dict(env)
-        }
-        self._described[name] = {**zygote.collected.environment, "settings": settings}
+        (name, env, *_), ready = key, zygote.collected
+        settings = {key: value for key, value in ready.environment["settings"].items() if key not in dict(env)}
+        cases = sorted({*self._described.get(name, {}).get("cases", ()), *ready.cases})
+        self._described[name] = {**ready.environment, "settings": settings, "cases": cases}
         if zygote.collected.import_seconds is not None:
             self._import_seconds.setdefault(name, []).append(zygote.collected.import_seconds)
         if zygote.collected.spawns:
@@ -770,7 +769,7 @@ class ProcessLauncher:
             return self._zygotes[entrant.side.name, entrant.case.env, pair, only]
 
     def environment(self, side: Side) -> JSON:
-        """Return the environment info of a side, without the settings of variants; empty if it has not started."""
+        """Return a side's environment info without settings of variants, and its cases; empty if it has not started."""
         return self._described.get(side.name, {})
 
     def import_seconds(self, side: Side) -> float | None:

@@ -554,18 +554,25 @@ class LiveSideStrategy(Strategy):
             with self.starter.launcher.stopwatch.phase(Phase.STARTING):
                 before = self._benchmarks(request.selection)
                 self.counterparts = Counterparts(before, request.suite_cases, request.collected)
-                unknown = any(self.counterparts.of(case) is None for case in request.suite_cases)
-                if request.selection.paths and unknown and (gone := removed_files(self.side.root, request.root)):
-                    # A new case may come from a file that lay elsewhere, which the paths do not name.
-                    before = before.joined(self._benchmarks(replace(request.selection, paths=tuple(gone))))
+                unknown = [case for case in request.suite_cases if self.counterparts.of(case) is None]
+                files = [case.name.partition("::")[0] for case in unknown]
+                # A new case may come from a file that lay elsewhere, which the paths do not name. No case is new because
+                # pytest has not looked into its file.
+                gone = removed_files(self.side.root, request.root) if request.selection.paths and unknown else []
+                if more := (*gone, *before.unseen(files, self.side.root)):
+                    before = before.joined(self._benchmarks(replace(request.selection, paths=more)))
+                    before = replace(before, broken=(*before.broken, *before.unseen(files, self.side.root)))
                     self.counterparts = Counterparts(before, request.suite_cases, request.collected)
             if changed := other_requirements(self.side.root, request.root):
                 self.notes.append(
                     f"{', '.join(changed)}: not as in {self.side.spec}, but both sides run with the packages that are "
                     "installed here; race the packages with --against NAME==VERSION"
                 )
-            names = [there.name for case in self.cases if (there := self.counterparts.of(case))]
-            self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)))
+            names = [known.name for case in self.cases if (known := self.counterparts.of(case))]
+            # Its zygotes may import a file that is broken in the listing, see `conclude`.
+            broken = [place for place in before.broken if place.endswith(".py")]
+            there = (*(name.partition("::")[0] for name in names), *broken)
+            self.side = replace(self.side, files=tuple(dict.fromkeys(there)))
 
     def _benchmarks(self, selection: Selection) -> Listing:
         try:
@@ -605,6 +612,13 @@ class LiveSideStrategy(Strategy):
 
     def conclude(self) -> None:
         self._collect_side()
+        if self.counterparts is None:
+            return
+        collected = self.starter.launcher.environment(self.side).get("cases", ())
+        if files := self.counterparts.unlisted(collected):
+            fix = "let pytest find its imports in the same way, such as by the option pythonpath of the configuration file"
+            text = f"{files[0]} is imported by its measuring processes, and not by the pytest that lists its cases"
+            raise SideError(f"{self.side.spec}: {text}; {fix}")
 
     def missing(self) -> list[Verdict]:
         if self.counterparts is None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -127,10 +127,18 @@ class Listing:
     """By name."""
     broken: tuple[str, ...] = ()
     """Files and folders that cannot be imported there, relative to its root; ``.`` for all."""
+    seen: frozenset[str] = frozenset()
+    """Files and folders that pytest has collected or skipped there, whether they have benchmarks or not."""
 
     def joined(self, other: Listing) -> Listing:
         """Return both, of which this one counts where they differ."""
-        return Listing({**other.cases, **self.cases}, (*self.broken, *other.broken))
+        broken = dict.fromkeys((*self.broken, *other.broken))
+        return Listing({**other.cases, **self.cases}, tuple(broken), self.seen | other.seen)
+
+    def unseen(self, files: Iterable[str], root: Path) -> tuple[str, ...]:
+        """Return those of the files that the tree at ``root`` has, and of which this listing says nothing."""
+        doubtful = (file for file in dict.fromkeys(files) if file not in self.seen and not _below(file, self.broken))
+        return tuple(file for file in doubtful if (root / file).exists())
 
 
 def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seconds: float) -> Listing:
@@ -142,8 +150,11 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
         seconds: Time limit.
 
     Raises:
-        SideError: pytest cannot collect the side's benchmarks.
+        SideError: pytest cannot collect the side's benchmarks, or the selection is outside of its tree.
     """
+    if outside := [path for path in selection.paths if path.partition("/")[0] == ".."]:
+        fix = "name a --rootdir that contains it"
+        raise SideError(f"{side.spec}: {outside[0]} is outside of pytest's root, so this tree cannot have it; {fix}")
     files = dict.fromkeys(path.partition("::")[0] for path in selection.paths)
     present = [file for file in files if Path(side.root, file).exists()]
     if files and not present:
@@ -159,8 +170,9 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
     try:
         listed = collect(command, request, Path(side.root), seconds)
         cases = an_object(listed["cases"], "cases")
-        broken = tuple(a_text(place, "a place") for place in a_list(listed["broken"], "broken"))
-        return Listing({name: _benchmark(benchmark) for name, benchmark in cases.items()}, broken)
+        broken, seen = ([a_text(place, "a place") for place in a_list(listed[key], key)] for key in ("broken", "seen"))
+        benchmarks = {name: _benchmark(benchmark) for name, benchmark in cases.items()}
+        return Listing(benchmarks, tuple(broken), frozenset(seen))
     except SideError as error:
         raise SideError(f"{side.spec}: {error}") from None
     except (ReportError, ValueError, KeyError) as error:
@@ -213,6 +225,7 @@ class Counterparts:
 
     def __init__(self, listing: Listing, now: Sequence[Case], collected: Collection[str] = ()) -> None:
         self._broken = listing.broken
+        self._unlisted = tuple(set(listing.broken) - listing.seen)
         self._before = before = listing.cases
         gone = set(before) - {case.name for case in now} - set(collected)
         counterparts = {}
@@ -237,6 +250,10 @@ class Counterparts:
             return case if _below(case.name, self._broken) else None
         there = self._before[name]
         return replace(case, name=name, thresholds=there.thresholds, statistic=there.statistic)
+
+    def unlisted(self, collected: Iterable[str]) -> list[str]:
+        """Return the files of these cases that pytest could not list there, although a process has collected the cases."""
+        return sorted({name.partition("::")[0] for name in collected if _below(name, self._unlisted)})
 
     def differs(self, case: Case) -> bool:
         """Return whether the benchmark's function there, or what it uses in the suite, is other code; false if unknown."""
