@@ -301,6 +301,14 @@ def test_variables_that_the_conftest_of_a_change_sets_reach_the_change_alone(pro
     assert done.outcomes() == {"test_mine": "regressed"}, done.output
 
 
+def test_a_benchmark_that_a_variable_of_the_changes_conftest_skips_is_no_benchmark_that_the_base_skips(project):
+    project.write("import os\n" + benchmarks({"two": "@pytest.mark.skipif('OMITTED' in os.environ, reason='omitted')"}))
+    project.git("commit", "-qam", "skipped where a variable is set")
+    project.write('import os\n\nos.environ["OMITTED"] = "1"\n', "conftest.py")
+    done = project.run("--against", "git:HEAD", "-k", "two", "benchmarks/test_mine.py")
+    assert done.outcomes() == {"test_two": "incomparable"}, done.output
+
+
 STARTING = """
     import subprocess
     import sys

@@ -31,7 +31,6 @@ PREFIX = "--tfbench-"
 """Every option has a name with this prefix, which no other plugin takes."""
 STARTED_WITH = {name: value for name, value in os.environ.items() if name != HISTORY_VARIABLE}
 """The environment before a conftest.py or a benchmark changed it."""
-"""The environment before a conftest.py or a benchmark changed it."""
 HISTORY_PLACES: WeakKeyDictionary[pytest.PytestPluginManager, str] = WeakKeyDictionary()
 """Place of the history that a run of pytest took out of the environment."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()

@@ -26,7 +26,7 @@ from tfbench.gpus.selection import parse_device
 from tfbench.imports import ini_file, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case, Claim
 from tfbench.plugin import RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
-from tfbench.plugin.options import own_options
+from tfbench.plugin.options import own_options, worker_variables
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
@@ -241,7 +241,8 @@ def selection_of(config: pytest.Config, policy: str) -> Selection:
     failed = getattr(options, "lf", False) and cache is not None and cache.get("cache/lastfailed", {})
     reruns = bool(failed or getattr(options, "stepwise", False) or getattr(options, "stepwise_skip", False))
     values, _ = own_options(config)
-    return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile, values, reruns)
+    variables = worker_variables(STARTED_WITH, os.environ, other_tree=True)
+    return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile, values, reruns, variables)
 
 
 def _place_of_module(name: str) -> str:

@@ -531,8 +531,9 @@ class Runner:
     @property
     def suite(self) -> Suite:
         """The files of the selected cases, and how pytest imports them."""
-        option = partial(setting, self._config)
-        variables = worker_variables(STARTED_WITH, os.environ, bool(option("baseline")) or "git:" in option("against"))
+        option, commands = partial(setting, self._config), only_lists(self._config)  # commands may race commits
+        other_tree = commands or bool(option("baseline")) or "git:" in option("against")
+        variables = worker_variables(STARTED_WITH, os.environ, other_tree)
         return suite_of(self._config, self.cases, variables, bool(self.imported))
 
     def _request(self) -> RunRequest:

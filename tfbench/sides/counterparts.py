@@ -26,7 +26,12 @@ _TAIL = 4000
 
 
 def collect(
-    command: Sequence[str], request: JSON, root: Path, seconds: float, settings: Mapping[str, str] | None = None
+    command: Sequence[str],
+    request: JSON,
+    root: Path,
+    seconds: float,
+    settings: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> JSON:
     """Run the program, and return the object that it wrote.
 
@@ -35,11 +40,13 @@ def collect(
         root: The source tree, below which entries of ``PYTHONPATH`` are looked up.
         seconds: Time limit.
         settings: Further variables of its environment.
+        variables: Its environment; ``None`` for that of this process.
 
     Raises:
         SideError: It did not finish in time, failed, or wrote something else.
     """
-    env = {key: value for key, value in without_repository(os.environ).items() if not key.startswith("PYTEST_")}
+    given = without_repository(os.environ if variables is None else variables)
+    env = {key: value for key, value in given.items() if not key.startswith("PYTEST_")}
     env |= {"PYTHONPATH": python_path(root, env.get("PYTHONPATH", "")), **(settings or {})}
     with tempfile.TemporaryDirectory(prefix="tfbench-collect-") as folder:
         answer = Path(folder, "benchmarks.json")  # what the tree's own code prints is not in the way there
@@ -104,6 +111,8 @@ class Selection:
     """Values of options that the project's conftest.py files define, by their names in Python."""
     reruns: bool = False
     """Whether pytest leaves out cases because of its earlier runs (``--lf``, ``--stepwise``). None of them is missing."""
+    variables: Mapping[str, str] | None = None
+    """The environment without what this tree's conftest.py and benchmarks have set; ``None`` for that of this process."""
 
     def has(self, name: str) -> bool:
         """Tell whether the case of this name lies below the paths."""
@@ -168,7 +177,7 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
         "values": selection.values,
     }
     try:
-        listed = collect(command, request, Path(side.root), seconds)
+        listed = collect(command, request, Path(side.root), seconds, variables=selection.variables)
         cases = an_object(listed["cases"], "cases")
         broken, seen = ([a_text(place, "a place") for place in a_list(listed[key], key)] for key in ("broken", "seen"))
         benchmarks = {name: _benchmark(benchmark) for name, benchmark in cases.items()}
