@@ -230,7 +230,7 @@ def test_the_base_or_the_command_line_chooses_the_statistic(project, where):
         project.write(f"{INI}addopts = {p90}\n", "pytest.ini")
     project.git("add", "-A")
     project.git("commit", "-qm", "before")
-    project.write(UNEVEN.format(often=6000, seldom=24000), "uneven.py")
+    project.write(UNEVEN.format(often=12000, seldom=24000), "uneven.py")
     project.write(f"{INI}addopts = {p90}\n" if where == "addopts of the change" else INI, "pytest.ini")
     given = [p90] if where == "the command line" else []
     done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py", *given)
