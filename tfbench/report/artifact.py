@@ -29,6 +29,7 @@ from tfbench.model import Report
 from tfbench.model.formats import convert, plain
 from tfbench.report import json_format
 from tfbench.ruling import Acceptances, Entry, acceptances
+from tfbench.sides.environments import REQUIREMENTS
 from tfbench.untrusted import brief, described
 
 if sys.version_info >= (3, 11):
@@ -206,10 +207,7 @@ _NAMES = frozenset(
      "usercustomize.py", "pytest.py", "tfbench.py", "entry_points.txt", ".gitmodules", ".gitattributes", "Pipfile", "uv.toml",
      "pixi.toml", "pip.conf", ".python-version", ".tool-versions"}
 )  # fmt: skip
-_ENVIRONMENT = re.compile(
-    r".*\.(lock|pth)|.*\baccepted\.toml|pylock(\..+)?\.toml|.*(requirements|constraints).*\.(txt|in)|Pipfile\.lock"
-    r"|(environment|conda-lock).*\.ya?ml"
-)
+_ENVIRONMENT = re.compile(rf".*\.pth|.*\baccepted\.toml|{REQUIREMENTS}")
 _SETTINGS = (*SETTINGS, "setup.py")
 _PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)*")
 _MODULES = (

@@ -150,6 +150,10 @@ class SuiteGate:
 # Put one run together, answer it case by case, and report it
 
 
+_UNREPORTED = ("cases", MODULES)
+"""What is known of a started side beyond its environment. A report has the cases in its verdicts."""
+
+
 @dataclass(frozen=True)
 class Session:
     """One run, put together: its parts, its report and its end."""
@@ -344,7 +348,7 @@ class Session:
                 "slowdown": side.slowdown,
                 **(asdict(side.code) if side.code else {}),
                 "import_seconds": self.launcher.import_seconds(side),
-                **{key: fact for key, fact in self.starter.described.get(name, {}).items() if key != MODULES},
+                **{key: fact for key, fact in self.starter.described.get(name, {}).items() if key not in _UNREPORTED},
                 **self.gpus.as_json(),
             }
             for name, side in sides.items()

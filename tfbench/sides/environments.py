@@ -83,14 +83,15 @@ def installed(interpreter: str) -> Mapping[str, str]:
     return {canonicalize_name(name): version for name, version in pairs}
 
 
-_REQUIREMENTS = re.compile(
+REQUIREMENTS = (
     r".*\.lock|pylock(\..+)?\.toml|.*(requirements|constraints).*\.(txt|in)|(environment|conda-lock).*\.ya?ml"
 )
+"""Pattern of the names of files that list packages with versions."""
 
 
 def other_requirements(there: Path, here: Path) -> list[str]:
     """Return the files directly in two folders that name packages and differ, or that only one of them has."""
-    names = {file.name for root in (there, here) for file in root.iterdir() if _REQUIREMENTS.fullmatch(file.name)}
+    names = {file.name for root in (there, here) for file in root.iterdir() if re.fullmatch(REQUIREMENTS, file.name)}
     return sorted(name for name in names if _content(there / name) != _content(here / name))
 
 

@@ -452,7 +452,7 @@ class CodeFiles:
 
 
 def code_files(root: Path) -> CodeFiles:
-    """Read the files of code, to find those that are edited later."""
+    """Return the digests of the present code files. `edited_files` compares them with later ones."""
 
     def listed(*options: str) -> set[str]:
         names = _git(top, "ls-files", *options, "-z", "--", *CODE).split("\0")
