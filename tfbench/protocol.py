@@ -82,6 +82,8 @@ class StartZygote(ForkRequest):
     watches: bool = False  # whether to note which files of the tree are opened
     options: JSON = field(default_factory=dict)
     """Values of options that the project's conftest.py files define, by their names in Python."""
+    ignored: tuple[str, ...] = ()
+    """Modules and folders of the working tree that git ignores, so that no other tree has them."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Native code of the working tree that the other commit has loaded, or lacks."""
+"""Native code and ignored modules of the working tree that the other commit has loaded, or lacks."""
 
 import pytest
 
@@ -37,3 +37,31 @@ def test_native_code_that_is_no_part_of_both_commits_is_incomparable(project, mo
     assert done.outcomes() == {"test_mine": "incomparable"}
     assert done.reason("test_mine").startswith(f"{text} fast.so")
     assert done.metrics("test_mine") == {"time": "incomparable"}
+
+
+GENERATED = """
+    import time
+
+    try:
+        from generated import SECONDS
+    except ImportError:
+        SECONDS = 0.004
+
+    def test_mine(bench):
+        bench(lambda: time.sleep(SECONDS) or 1)
+"""
+
+
+@pytest.mark.slow
+def test_a_module_that_git_ignores_and_that_the_other_commit_replaces_is_incomparable(project):
+    project.write(GENERATED)
+    project.write("[pytest]\npythonpath = .\n", "pytest.ini")
+    project.write("generated.py\n", ".gitignore")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    project.write("SECONDS = 0.002\n", "generated.py")
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {"test_mine": "incomparable"}, done.output
+    assert done.reason("test_mine").startswith("only the contender side has generated.py, which git ignores")
+    assert done.code == 1

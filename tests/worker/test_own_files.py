@@ -131,6 +131,18 @@ def test_a_library_of_the_side_and_one_of_the_working_tree_are_told_apart(trees)
     assert loaded(NATIVE, here, there, there / "ops" / "fast.so") == "{}"  # the side has the same one
 
 
+def test_a_module_of_the_working_tree_that_git_ignores_is_told_to_be_its_own(trees):
+    text = "sys.path.insert(0, sys.argv[1]); import late, pack.early, usual; print(json.dumps("
+    for tree in trees:
+        (tree / "pack").mkdir()
+        for name in ("late.py", "pack/early.py", "usual.py"):
+            (tree / name).write_text("X = 1\n")
+    there, here = trees
+    call = "OwnFiles(*sys.argv[1:3], ('late.py', 'pack')).anew().native()))"
+    assert loaded(text + call, there, "") == '{"own": ["late.py", "pack/early.py"]}'
+    assert loaded(text + call, here, there) == "{}"
+
+
 def test_libraries_of_the_system_of_an_environment_and_of_shared_set_ups_do_not_count(trees):
     there, here = trees
     for place in (there / ".venv" / "lib" / "site-packages" / "x.so", there / ".tfbench" / "made" / "x.so"):

@@ -117,6 +117,14 @@ def _one_sided_library(side: str, other: str, libraries: Sequence[str]) -> str:
     )
 
 
+def _one_sided_module(side: str, other: str, modules: Sequence[str]) -> str:
+    return (
+        f"only the {side} side has {_libraries(modules)}, which git ignores, so the other side ({other}) may have run a "
+        "substitute; commit it, or install each version into an environment of its own, and race them with "
+        "--against python:PATH"
+    )
+
+
 def _mean(cases: int, ratio: Ratio, again: int) -> str:
     passes = f", raced again {plural(again, 'time')}," if again else ""
     interval = f"interval {ratio.low - 1:+.2%} to {ratio.high - 1:+.2%} at {ratio.confidence:.0%} confidence"
@@ -487,6 +495,7 @@ class Note(_Code):
     BENCHMARK_CHANGED = "benchmark-changed", "the benchmark's own code has changed since the baseline was saved"
     SHARED_LIBRARY = "shared-library", _shared_library
     ONE_SIDED_LIBRARY = "one-sided-library", _one_sided_library
+    ONE_SIDED_MODULE = "one-sided-module", _one_sided_module
 
     # Two races
 

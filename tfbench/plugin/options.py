@@ -20,7 +20,7 @@ from tfbench.plugin import HISTORY_PLACES, OWN, setting
 from tfbench.policy import Policy
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.workers import Suite
-from tfbench.sides.source_tree import top_level
+from tfbench.sides.source_tree import ignored_modules, top_level
 from tfbench.storage.baselines import HISTORY, JOURNAL, Layout
 from tfbench.storage.history import is_url
 
@@ -46,15 +46,21 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
 
 def suite_of(
-    config: pytest.Config, names: Iterable[str], variables: Mapping[str, str], imports_tensorflow: bool
+    config: pytest.Config,
+    names: Iterable[str],
+    variables: Mapping[str, str],
+    imports_tensorflow: bool,
+    other_tree: bool = False,
 ) -> Suite:
     """Return the benchmark files of the named cases, and how workers import them.
 
     Args:
         variables: The environment of the workers, without what their sides add.
         imports_tensorflow: Whether one of them does.
+        other_tree: Whether a side has a source tree of its own.
     """
     root, inifile = config.rootpath, config.inipath
+    top = top_level(root)
     return Suite(
         files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)),
         inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
@@ -62,9 +68,10 @@ def suite_of(
         made=str(Layout.of(root).shared_set_ups),
         cpus=available_cpus(),
         variables=variables,
-        tree=str(top_level(root) or ""),
+        tree=str(top or ""),
         imports_tensorflow=imports_tensorflow,
         options=own_options(config)[0],
+        ignored=ignored_modules(top) if top and other_tree else (),
     )
 
 

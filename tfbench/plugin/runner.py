@@ -534,7 +534,7 @@ class Runner:
         option, commands = partial(setting, self._config), only_lists(self._config)  # commands may race commits
         other_tree = commands or bool(option("baseline")) or "git:" in option("against")
         variables = worker_variables(STARTED_WITH, os.environ, other_tree)
-        return suite_of(self._config, self.cases, variables, bool(self.imported))
+        return suite_of(self._config, self.cases, variables, bool(self.imported), other_tree)
 
     def _request(self) -> RunRequest:
         config, option = self._config, partial(setting, self._config)

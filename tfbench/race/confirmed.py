@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfbench.errors import BenchmarkError
@@ -36,6 +36,7 @@ from tfbench.policy import Policy, Thresholds
 from tfbench.race.launch import Clock, Entrant, Failure
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.timer import Phase
+from tfbench.sides.source_tree import may_miss
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
 
@@ -49,7 +50,8 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
     """Return why the times of two sides say nothing about their source trees, with the fix; ``None`` if they do.
 
     A library of the working tree that another tree has loaded is the same on both sides. One that only one side has
-    loaded, such as an extension built in place that git ignores, leaves the other side to a slower substitute.
+    loaded, such as an extension built in place that git ignores, leaves the other side to a slower substitute. So does a
+    module that git ignores.
 
     Args:
         sides: Baseline and contender.
@@ -62,11 +64,17 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
             return because(ReasonCode.OTHER_NATIVE_CODE, note)
     before, now = ({_stem(name): name for name in _named(own, "own")} for own in runs)
     for number, names in enumerate((now.keys() - before.keys(), before.keys() - now.keys())):
-        if names:
-            first, other = sides[1 - number], sides[number]
-            one_sided = [(before | now)[name] for name in sorted(names)]
-            note = because(Note.ONE_SIDED_LIBRARY, side=first.name, other=other.spec, libraries=one_sided)
+        first, other = sides[1 - number], sides[number]
+        one_sided = [(before | now)[name] for name in sorted(names)]
+        modules = [name for name in one_sided if name.endswith(".py")]
+        if libraries := [name for name in one_sided if name not in modules]:
+            note = because(Note.ONE_SIDED_LIBRARY, side=first.name, other=other.spec, libraries=libraries)
             return because(ReasonCode.OTHER_NATIVE_CODE, note)
+        if other.tree_redirect:  # otherwise it has the module, too
+            here, there = map(Path, other.tree_redirect)
+            if modules := [name for name in modules if may_miss(there, here, name)]:
+                note = because(Note.ONE_SIDED_MODULE, side=first.name, other=other.spec, modules=modules)
+                return because(ReasonCode.OTHER_NATIVE_CODE, note)
     return None
 
 

@@ -137,6 +137,8 @@ class Suite:
     """Whether a benchmark or a conftest.py does, so that ancestors import it once for the zygotes of both sides."""
     options: JSON = field(default_factory=dict)
     """Values of options that the project's conftest.py files define, by their names in Python."""
+    ignored: tuple[str, ...] = ()
+    """Modules and folders of the working tree that git ignores, if a side has another source tree."""
 
 
 def worker_environment(

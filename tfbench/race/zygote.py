@@ -385,6 +385,7 @@ class Zygote(_Forker):
             tree=side.tree_redirect[1] if side.tree_redirect else suite.tree or str(side.root),
             watches=bool(only),
             options=suite.options,
+            ignored=suite.ignored,
         )
         try:
             with self._theirs:

@@ -34,10 +34,12 @@ class OwnFiles:
     Args:
         tree: Top folder of the side's source tree.
         replaced: The working tree that ``tree`` replaces on this side; ``""`` if it is the working tree.
+        ignored: Modules and folders of the working tree that git ignores.
     """
 
-    def __init__(self, tree: str, replaced: str = "") -> None:
+    def __init__(self, tree: str, replaced: str = "", ignored: Iterable[str] = ()) -> None:
         self.tree = os.path.realpath(tree)
+        self._ignored = frozenset(ignored)
         self._replaced = os.path.realpath(replaced) if replaced else ""
         self._folders: list[str] = []
         self._watched: dict[int, str] = {}
@@ -50,7 +52,7 @@ class OwnFiles:
 
     def anew(self) -> OwnFiles:
         """Return one of the same tree that has seen no file yet."""
-        return OwnFiles(self.tree, self._replaced)
+        return OwnFiles(self.tree, self._replaced, self._ignored)
 
     def watch(self) -> None:
         """Note from now on what is opened. A forked process that wants to note it must watch, too."""
@@ -150,14 +152,15 @@ class OwnFiles:
     def native(self) -> JSON:
         """Return what may differ between the sides unnoticed; empty without any.
 
-        ``own``: native code of the tree that this process runs. ``foreign``: native code and modules of the working tree
-        that it has loaded although ``tree`` replaces that, unless the tree has the same file.
+        ``own``: native code of the tree that this process runs, and modules of the working tree that git ignores.
+        ``foreign``: native code and modules of the working tree that it has loaded although ``tree`` replaces that,
+        unless the tree has the same file.
         """
         own, foreign = set(), set()
         code = _mapped()
         for path, name in self.loaded().items():
             if name:
-                if path in code or path.endswith(_EXTENSIONS):
+                if path in code or path.endswith(_EXTENSIONS) or (not self._replaced and self._is_ignored(name)):
                     own.add(name)
             elif self._replaced and is_below(path, self._replaced) and not _is_apart(path, self._replaced):
                 there = os.path.relpath(path, self._replaced)
@@ -165,6 +168,10 @@ class OwnFiles:
                     foreign.add(there)
         names_by_kind = {"own": sorted(own), "foreign": sorted(foreign)}
         return {key: names for key, names in names_by_kind.items() if names}
+
+    def _is_ignored(self, name: str) -> bool:
+        folders = (name[:place] for place, character in enumerate(name) if character == os.sep)
+        return name in self._ignored or any(folder in self._ignored for folder in folders)
 
     def loaded(self) -> dict[str, str]:
         """Return the modules and the mapped native code of this process: real path -> path in the tree, or ``""``."""

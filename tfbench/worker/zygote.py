@@ -232,7 +232,8 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     own, *given = start.python_path.split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([own, *folders, *given]))
     isolation.compile_own_files()
-    own_files = OwnFiles(start.tree or start.root, start.tree_redirect[0] if start.tree_redirect else "")
+    replaced = start.tree_redirect[0] if start.tree_redirect else ""
+    own_files = OwnFiles(start.tree or start.root, replaced, start.ignored)
     if start.watches:
         own_files.watch()
     channel = Channel(socket.socket(fileno=start.channel))
