@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import sysconfig
+import tempfile
 import types
 from collections.abc import Iterator
 from importlib import metadata
@@ -13,6 +14,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers it nowhere else
+
+from tfbench.fs import scratch_dir
 
 OWN = "tfbench"
 PACKAGE = os.path.dirname(os.path.realpath(__file__))
@@ -38,9 +41,25 @@ def redirect_imports(there: str, here: str) -> list[str]:
         mapping = getattr(sys.modules.get(getattr(finder, "__module__", "")), "MAPPING", None)
         if isinstance(mapping, dict):
             mapping.update({name: _moved(str(path), there, here) for name, path in mapping.items() if name != OWN})
-            folders += [os.path.dirname(path) for path in map(str, mapping.values()) if is_below(path, here)]
+            own = ((name, str(path)) for name, path in mapping.items() if is_below(str(path), here))
+            folders += [_folder_of(*package) for package in own]
     sys.path_importer_cache.clear()
     return list(dict.fromkeys(folders))
+
+
+def _folder_of(name: str, path: str) -> str:
+    """Return a folder from which other processes import this package or module by its name.
+
+    One is made with a link to a package that lies in a folder of another name.
+    """
+    inner = name.replace(".", os.sep)
+    if path.endswith(os.sep + inner) or not os.path.isdir(path):
+        return path.removesuffix(inner).rstrip(os.sep)
+    folder = tempfile.mkdtemp(dir=scratch_dir())
+    link = os.path.join(folder, inner)
+    os.makedirs(os.path.dirname(link), exist_ok=True)
+    os.symlink(path, link)
+    return folder
 
 
 def leaked_packages(there: str, here: str, root: str) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -72,6 +73,26 @@ def test_finders_of_editable_installations_are_redirected(trees, monkeypatch):
     assert {
         "mine": f"{here}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench",
     } == module.MAPPING  # fmt: skip
+
+
+def test_started_processes_find_a_package_of_an_editable_installation_by_its_name(trees, monkeypatch):
+    there, here = trees
+    names = {"mine": "lib/python", "space.part": "src/space/part", "usual": "src/usual"}
+    for place in names.values():
+        Path(here, place).mkdir(parents=True)
+        Path(here, place, "__init__.py").touch()
+    module = types.ModuleType("__editable___mine_finder")
+    module.MAPPING = {name: f"{there}/{place}" for name, place in names.items()}
+    finder = type("Finder", (), {"__module__": module.__name__, "find_spec": staticmethod(lambda *a: None)})
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    sys.meta_path.append(finder)
+    folders = redirect_imports(there, here)
+    text = f"import os, {', '.join(names)}\nfor name in {list(names)}: print(os.path.realpath(eval(name).__file__))"
+    done = subprocess.run(
+        [sys.executable, "-c", text], env={"PYTHONPATH": os.pathsep.join(folders)}, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    assert done.stdout.split() == [f"{here}/{place}/__init__.py" for place in names.values()]
+    assert f"{here}/src/space" not in folders  # whose modules have longer names
 
 
 def test_packages_that_still_come_from_the_working_tree_are_named(trees, monkeypatch):
