@@ -14,8 +14,10 @@ from tfbench.model import Case, Plan
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
+from tfbench.race.lanes import processors
 from tfbench.race.launch import Entrant, make_plan, orders
-from tfbench.race.process_launcher import ProcessLaunch, ProcessLauncher, processors
+from tfbench.race.process_launch import ProcessLaunch
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.workers import Suite
 from tfbench.sides.spec import Side
 

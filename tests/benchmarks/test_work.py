@@ -13,9 +13,10 @@ from tfbench.metrics.parity import ProbeOutput
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
+from tfbench.race.lanes import processors
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
-from tfbench.race.process_launcher import ProcessLauncher, processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.sides.spec import Side
 
 WORK = {

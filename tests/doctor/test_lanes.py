@@ -10,8 +10,7 @@ from tfbench.commands import machine as command
 from tfbench.doctor import noise
 from tfbench.doctor.noise import LaneTest, borne_lanes
 from tfbench.policy import Policy
-from tfbench.race.lanes import measured
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors, measured
 
 POLICY = Policy()
 TWO, FOUR, EIGHT = (

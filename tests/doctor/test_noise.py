@@ -16,7 +16,7 @@ from tfbench.doctor.noise import noise_of
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import Case, Effect
 from tfbench.policy import Policy
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors
 
 POLICY, LIMITS = Policy(), Limits()
 SIDES = [entrant.side for entrant in sides_of(Case("", "", ""))]

@@ -18,7 +18,7 @@ from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.selection import has_driver
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
-from tfbench.race.process_launcher import processors
+from tfbench.race.lanes import processors
 
 PRODUCT = """
     import tensorflow as tf

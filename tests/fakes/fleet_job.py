@@ -23,7 +23,7 @@ from tfbench.fleet.node import Canary
 from tfbench.fs import write_whole
 from tfbench.model import Case, Report
 from tfbench.policy import preset
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors
 from tfbench.report import json_format
 
 PROGRAM = (sys.executable, "-m", "tests.fakes.fleet_job")

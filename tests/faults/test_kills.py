@@ -35,7 +35,7 @@ from tfbench import fs
 from tfbench.model import Case, EnvironmentInfo, Run, Sample
 from tfbench.policy import preset
 from tfbench.race import workers
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors
 from tfbench.race.workers import Suite
 from tfbench.session.record import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, RunRequest

@@ -18,8 +18,9 @@ from tests.length import WHOLE
 from tfbench.model import Case
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
+from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant, make_plan, orders
-from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.workers import Suite
 from tfbench.sides.spec import Side
 

@@ -21,7 +21,7 @@ from tfbench.fs import write_whole
 from tfbench.gpus.monitor import GpuSession
 from tfbench.model import Outcome
 from tfbench.plugin.options import available_cpus
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors
 from tfbench.report import json_format
 
 WHERE = Processors((0,), (0,))

@@ -8,7 +8,7 @@ from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
 from tfbench.plugin.cases import _marked_cpus, check_used, parse_patterns, thresholds_of
 from tfbench.policy import Policy
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors
 
 NAME = "benchmarks/test_io.py::test_read[size=3,kind: x]"
 

@@ -10,8 +10,7 @@ import pytest
 
 from tfbench.errors import UsageError
 from tfbench.policy import Policy
-from tfbench.race.lanes import Lanes, Processor, choose, keep_measured, lanes, places, topology
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Lanes, Processor, Processors, choose, keep_measured, lanes, places, topology
 
 ROOT = Path(__file__).parents[2]
 

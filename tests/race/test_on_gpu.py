@@ -10,9 +10,10 @@ from tfbench.gpus.nvml import Nvml
 from tfbench.model import Case
 from tfbench.policy import preset
 from tfbench.protocol import ProbeCase
+from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
-from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.sides.spec import Side
 
 POLICY = preset("quick")

@@ -18,9 +18,10 @@ from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.nvml import Nvml
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
+from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant, EntrantFailed, make_plan, orders
 from tfbench.race.prober import Prober, Profiler
-from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.sides.spec import Side
 
@@ -751,4 +752,4 @@ def test_a_side_that_hangs_ends_a_launch_whose_sides_prepare_one_after_the_other
     found = prepared(opened, entrants, (1, 0))
     assert list(found) == [1]
     assert isinstance(found[1], WorkerHung)
-    assert time.monotonic() - began < 1.8 * LATER.setup_seconds
+    assert time.monotonic() - began < 2 * LATER.setup_seconds

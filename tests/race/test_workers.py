@@ -13,8 +13,9 @@ from tfbench.errors import BenchmarkError, SideError, UsageError
 from tfbench.model import Case
 from tfbench.policy import preset
 from tfbench.race import zygote
+from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant
-from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.workers import TEMPORARY, THREADS, check_threads, worker_environment
 from tfbench.sides.spec import Side
 from tfbench.worker import tf_runtime

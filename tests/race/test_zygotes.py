@@ -13,8 +13,9 @@ from tfbench.errors import SideError
 from tfbench.model import Case
 from tfbench.policy import preset
 from tfbench.protocol import TRACED_WORKERS
+from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant
-from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import pairs_of
 from tfbench.race.workers import tail, worker_environment
 from tfbench.race.zygote import Zygote

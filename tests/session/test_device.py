@@ -10,7 +10,7 @@ from tests.fakes.nvml import UUIDS, Device, library
 from tests.fakes.suites import one_file
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors
 from tfbench.ruling import grave
 from tfbench.session.request import RunRequest
 from tfbench.session.session import Session

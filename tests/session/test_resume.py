@@ -14,7 +14,7 @@ from tfbench.errors import SideError
 from tfbench.fs import try_lock
 from tfbench.model import Case, MetricValues, Outcome, Ratio, Reason, Run, Sample, VariantResult, Verdict
 from tfbench.policy import preset
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors
 from tfbench.race.workers import Suite
 from tfbench.session import resume
 from tfbench.session.request import CaseResult, RunRequest

@@ -11,7 +11,7 @@ from tfbench.errors import UsageError
 from tfbench.gpus.monitor import GpuSession
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors
 from tfbench.race.timer import Phase
 from tfbench.session import resume
 from tfbench.session.request import RunRequest

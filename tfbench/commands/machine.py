@@ -27,8 +27,7 @@ from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import Policy, preset
-from tfbench.race.lanes import keep_measured
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors, keep_measured
 from tfbench.report.screen import Screen
 from tfbench.storage.baselines import Layout
 from tfbench.untrusted import plural

@@ -40,9 +40,10 @@ from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Rate, RateRow
 from tfbench.model.formats import Count, Seconds, convert, plain
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
-from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.workers import Suite
 from tfbench.report import screen
 from tfbench.sides.environments import Environments, kept

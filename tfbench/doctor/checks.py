@@ -27,9 +27,10 @@ from tfbench.profiles import xplane
 from tfbench.profiles.xprof import NO_KERNELS
 from tfbench.protocol import Prepared
 from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant, make_plan
 from tfbench.race.prober import Profiler
-from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import run_launch
 from tfbench.race.workers import Suite
 from tfbench.report.screen import add_columns, add_row, table

@@ -33,9 +33,9 @@ from tfbench.model.formats import plain
 from tfbench.model.words import change, duration, ends, factor, times
 from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared
-from tfbench.race.lanes import lanes, places, topology
+from tfbench.race.lanes import Processors, lanes, places, topology
 from tfbench.race.launch import Clock, Entrant, make_plan
-from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import run_launch
 from tfbench.race.workers import Suite
 from tfbench.report.screen import add_columns, add_row, table

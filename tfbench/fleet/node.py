@@ -29,8 +29,9 @@ from tfbench.gpus.selection import opened, parse_device, shared_folder
 from tfbench.model import JSON, TIME, Case, Outcome, Report
 from tfbench.policy import preset
 from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant
-from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.workers import Suite, run_terminable
 from tfbench.report import json_format
 from tfbench.sides.environments import minor

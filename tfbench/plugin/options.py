@@ -18,7 +18,7 @@ from tfbench.fs import require_linux
 from tfbench.model import STATISTICS
 from tfbench.plugin import HISTORY_PLACES, OWN, setting
 from tfbench.policy import Policy
-from tfbench.race.process_launcher import Processors, processors
+from tfbench.race.lanes import Processors, processors
 from tfbench.race.workers import Suite
 from tfbench.sides.source_tree import ignored_modules, top_level
 from tfbench.storage.baselines import HISTORY, JOURNAL, Layout

@@ -1,11 +1,11 @@
-"""Race several cases at the same time, each in a lane of two processors of its own."""
+"""The processors of the workers, and races of several cases at the same time, each in a lane of two processors."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,43 @@ from platformdirs import user_cache_path
 from tfbench.errors import UsageError
 from tfbench.facts import machine, number, read_limits, read_proc
 from tfbench.fs import write_whole
-from tfbench.model import JSON
+from tfbench.model import JSON, Case
 from tfbench.policy import Policy
-from tfbench.race.process_launcher import Processors
 from tfbench.untrusted import parse_json, render_json
 
-# Divide the processors into lanes
+# The processors of a run
+
+
+@dataclass(frozen=True)
+class Processors:
+    """Processors of the workers: ``one`` pinned core, or the last of ``every`` one for a workload that asks for several."""
+
+    one: tuple[int, ...]
+    every: tuple[int, ...]
+    near: tuple[int, ...] = ()
+    """Processors on which processes that race on ``one`` may prepare at the same time, itself included."""
+
+    def of(self, case: Case) -> tuple[int, ...]:
+        """Return the processors that the case runs on."""
+        return self.one if case.cpus == 1 else self.every[-case.cpus :]
+
+
+def processors(chosen: Sequence[int] | None, available: Mapping[int, None] | Sequence[int]) -> Processors:
+    """Return the processors of the workers: the chosen ones, or the last one, since the first ones serve interrupts."""
+    every = tuple(sorted(available))
+    if chosen:
+        return Processors(one=tuple(chosen), every=tuple(chosen))
+    last = every[-1:]
+    near = tuple(cpu for cpu in reversed(every) if _memory_of(cpu) == _memory_of(*last))
+    return Processors(last, every, near if len(near) > 1 else ())
+
+
+def _memory_of(cpu: int) -> list[str]:
+    """Return the name of the memory (NUMA node) of a processor, as far as the kernel says."""
+    return [node.name for node in Path(f"/sys/devices/system/cpu/cpu{cpu}").glob("node*")]
+
+
+# Divide them into lanes
 
 
 _SYSTEM = Path("/sys/devices/system/cpu")

@@ -1,6 +1,6 @@
 """A launch, as a race plans it and asks for it: entrants, blocks, rounds, and order of turns.
 
-`process_launcher` opens launches.
+`process_launch` carries one out in real processes, which `process_launcher` starts.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ from tfbench.stats.verdict import (
 )
 
 if TYPE_CHECKING:
-    from tfbench.race.process_launcher import ProcessLaunch, ProcessLauncher
+    from tfbench.race.process_launch import ProcessLaunch
+    from tfbench.race.process_launcher import ProcessLauncher
 
 # One launch: fresh processes, which are warmed up and then race in turns
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
-from tfbench.race.lanes import Lanes
+from tfbench.race.lanes import Lanes, Processors
 from tfbench.race.launch import Clock, Entrant
-from tfbench.race.process_launcher import Environment, ProcessLauncher, Processors
+from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.timer import timer
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest

@@ -10,7 +10,7 @@ from pathlib import Path
 from tfbench.model import Case, MetricValues, Note, Outcome, Reason, Sample, VariantResult, Verdict, because
 from tfbench.model.report import ProfileEntry
 from tfbench.policy import Policy
-from tfbench.race.process_launcher import Processors
+from tfbench.race.lanes import Processors
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.ruling import fails

@@ -1,0 +1,376 @@
+"""One launch in real processes, whose turns pass through pipes."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from tfbench import protocol
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
+from tfbench.gpus.monitor import GpuMonitor
+from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
+from tfbench.model import WAITED, Plan
+from tfbench.policy import Policy
+from tfbench.protocol import TOKEN, Done, LaunchRequest, M, Prepared
+from tfbench.race.launch import (
+    Entrant,
+    EntrantFailed,
+    Failure,
+    alone,
+    followers,
+    planned_seconds,
+    settling_calls,
+    starting_places,
+    time_in_queue,
+    without_first_call,
+)
+from tfbench.race.timer import timer
+from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
+
+Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
+"""Forks the process of an entrant from the zygote of a pair, with these open files."""
+_NO_CLOCK = "the clock of the GPU is not read in each block ({}), so no verdict has a second opinion in its cycles"
+_MEETINGS = 2
+"""Points at which a process waits for the other side: before and after its first call."""
+
+
+@dataclass(eq=False)
+class ProcessLaunch:
+    """A fresh process for each entrant, all on the same processors, of which one runs at a time."""
+
+    start: Start
+    entrants: Sequence[Entrant]
+    pair: int
+    policy: Policy
+    cpus: tuple[int, ...]
+    places: Sequence[tuple[int, ...]]
+    """Processors on which processes prepare at the same time, each on one entry."""
+    gpu_monitor: GpuMonitor | None
+    seed: int
+    note: Callable[[str], None] = lambda text: None
+    """Keeps a warning for the user."""
+    compiling: tuple[int, ...] = ()
+    """Processors of first calls on a GPU, which compile; empty elsewhere."""
+    preempted: dict[int, dict[int, float]] = field(default_factory=dict, init=False)
+    """Entrant -> round during which its processor was taken from it -> processor seconds of an iteration."""
+    clocks: dict[int, tuple[float, ...]] = field(default_factory=dict, init=False)
+    """Entrant -> mean clock of the GPU in each of its rounds, MHz. An entrant whose clock was not read is absent."""
+    _running: dict[int, Process] = field(default_factory=dict, init=False)
+    _waiting: list[int] = field(default_factory=list, init=False)
+    """Entrants that are not prepared yet."""
+    _met: int = field(default=0, init=False)
+    """How often they have waited for each other."""
+    _since: float = field(default=0.0, init=False)
+    """When the processes were last told to go on. All of them share the time limit."""
+    _results: dict[int, Prepared | Failure] = field(default_factory=dict, init=False)
+    """Results of the preparation that `prepare` has not returned."""
+    _ready: dict[int, Prepared] = field(default_factory=dict, init=False)
+    _scale: dict[int, float] = field(default_factory=dict, init=False)
+    """Factor that takes the time in the queue from the times of a step that runs once."""
+
+    def __post_init__(self) -> None:
+        self._pipes = [os.pipe() for _ in self.entrants]
+        """The inbox of each entrant: the process that reads a byte has the turn."""
+
+    def prepare(
+        self,
+        entrants: Sequence[int],
+        brief: bool = False,
+        together: bool = True,
+        ahead: ProcessLaunch | None = None,
+        equal: bool = False,
+    ) -> dict[int, Prepared | Failure]:
+        """Start and warm up the processes of these entrants, in this order. If one cannot run here, the others can go on.
+
+        Args:
+            brief: Do not warm them up: the launch is for the first call and the peak of memory.
+            together: Have two sides make their first calls at once. Otherwise sides that could do so report none.
+            ahead: The next launch of the same entrants. It makes its first calls at the same time where two processors
+                are free for it, and then waits for its own ``prepare``.
+            equal: Have all make equally many calls, see `settling_calls`.
+        """
+        warmup = self.policy.warmup(brief)
+        two = self._are_two()
+        together = together and two
+        results: dict[int, Prepared | Failure] = {}
+        for first in range(0, len(entrants), len(self.places)):
+            if WorkerHung in map(type, results.values()) and self.entrants[0].side.name != self.entrants[-1].side.name:
+                break  # one side is no race, so that the other one need not be waited for as well
+            batch = entrants[first : first + len(self.places)]
+            if not self.began:
+                self._begin(batch, warmup, self.cpus if together else ())
+                if together and ahead is not None:
+                    ahead._begin(batch[::-1], warmup, self.places[1])
+                    _call_first(self, ahead)
+            results |= self._prepared(apart=two and not together)
+        if (len(self.places) > 1 or equal) and not brief:
+            calls = settling_calls(self._ready, self.policy, equal)
+            for entrant, process in list(self._running.items()):
+                process.ask(protocol.Settle(self.cpus, calls.get(entrant, 0)))
+                settled = self._reply(entrant, protocol.Settled, "while it was warmed up", self.policy.answer_seconds)
+                if not isinstance(settled, protocol.Settled):
+                    results[entrant] = settled
+        return results
+
+    @property
+    def began(self) -> bool:
+        """Whether processes have started to prepare whose results `prepare` has not returned."""
+        return bool(self._waiting or self._results)
+
+    def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float], meeting: tuple[int, ...]) -> None:
+        """Start the processes of these entrants, each on a place of its own; first calls are made at once on ``meeting``."""
+        self._since = time.monotonic()
+        for entrant, place in zip(batch, self.places, strict=False):
+            try:
+                self._start(entrant, place, warmup, meeting)
+                self._waiting.append(entrant)
+            except BenchmarkError as error:
+                self._results[entrant] = error
+
+    def _start(
+        self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
+    ) -> None:
+        who, own, seed = self.entrants[entrant], self._pipes[entrant][0], self.seed
+        cold, compiling = self.policy.cold, self.compiling
+        request = protocol.TimeCase(cpus, who.case.name, entrant, warmup, seed, cold, meeting, compiling)
+        self._running[entrant] = self.start(who, self.pair, request, [own, *(outbox for _, outbox in self._pipes)])
+
+    def _are_two(self) -> bool:
+        """Whether these are two sides that can make their first calls at once on one processor."""
+        sides = {entrant.side.name for entrant in self.entrants}
+        two = len(sides) == len(self.entrants) == 2 <= len(self.places)
+        return two and len(self.cpus) == 1
+
+    def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
+        """Wait until the processes that have begun are prepared. ``apart`` drops first calls that were not made at once."""
+        while self._waiting and self._met <= _MEETINGS:
+            if self._met:
+                self.go_on()
+            self.meet()
+        for entrant in self._waiting:
+            self._running.pop(entrant).end(kill=True)
+            self._results[entrant] = BenchmarkError("the process waits for the other side more often than it should")
+        self._waiting.clear()
+        results, self._results, self._met = self._results, {}, 0
+        ready = {entrant: prepared for entrant, prepared in results.items() if isinstance(prepared, Prepared)}
+        queue = time_in_queue(
+            {entrant: prepared.first_call for entrant, prepared in ready.items() if prepared.first_call}
+        )
+        for entrant, prepared in ready.items():
+            results[entrant] = self._ready[entrant] = shortened = (
+                without_first_call(prepared) if apart else alone(prepared, queue)
+            )
+            self._scale[entrant] = shortened.iteration / prepared.iteration if prepared.iteration else 1.0
+        return results
+
+    def meet(self) -> None:
+        """Wait until each process waits for the other one, or is prepared."""
+        self._met += 1
+        for entrant in tuple(self._waiting):
+            loops = self.entrants[entrant].case.alone
+            hung = "its method must take less time" if loops else "its set-up and first call must take less time"
+            hung = "the step has not returned from its first call" if self._met > 1 else hung
+            waited = time.monotonic() - self._since
+            reply = self._reply(entrant, protocol.Preparing, "", self.policy.setup_seconds, waited, hung)
+            if isinstance(reply, Prepared | Failure):
+                self._results[entrant] = reply
+                self._waiting.remove(entrant)
+
+    def go_on(self) -> None:
+        """Let the processes that wait for each other go on at once."""
+        self._since = time.monotonic()
+        for entrant in self._waiting:
+            self._running[entrant].ask(protocol.Begin())
+
+    def _reply(
+        self, entrant: int, wanted: type[M], when: str, seconds: float, waited: float = 0.0, hung: str = ""
+    ) -> M | Failure:
+        """Return the answer of an entrant, or the failure with which it leaves the launch."""
+        try:
+            return self._running[entrant].answer(wanted, when, seconds, waited, hung)
+        except (BenchmarkError, BenchmarkSkipped) as error:
+            del self._running[entrant]
+            return error
+
+    def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
+        """Run all rounds and let the processes finish; return the seconds of an iteration for each entrant and round.
+
+        Raises:
+            EntrantFailed: An entrant broke or skipped itself, during its rounds or after them.
+            LaunchDisturbed: A disturbance from outside makes the times useless.
+        """
+        blocks = self._watched_blocks(plan, orders)
+        times = {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
+        for entrant, own in times.items():
+            if len(own) != len(orders) or min(own) <= 0:
+                error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
+                raise EntrantFailed(entrant, error)
+        # Only such blocks begin and end by the system's clock, and contain nothing that is not timed.
+        by_system = not plan.sliced and all(prepared.waiting is not None for prepared in self._ready.values())
+        if by_system and (known := timer()):
+            times = known.shortened(blocks)
+        self.finish()
+        return {entrant: [time * self._unit(plan, entrant) for time in own] for entrant, own in times.items()}
+
+    def _unit(self, plan: Plan, entrant: int) -> float:
+        """Return the seconds of an iteration in a nanosecond of a block."""
+        return 1e-9 * self._scale[entrant] / plan.iterations[entrant]
+
+    def _watched_blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
+        if self.gpu_monitor is None:
+            return self.blocks(plan, orders)
+        who = tuple((entrant.case.name, entrant.side.name) for entrant in self.entrants)
+        with self.gpu_monitor.watching(who) as launch_monitor:
+            blocks = self.blocks(plan, orders)
+        if launch_monitor.cause:
+            raise LaunchDisturbed(launch_monitor.cause)
+        if launch_monitor.sm_clock is not None:
+            for entrant in blocks:
+                self._ready[entrant].facts.setdefault(GPU_CLOCK, launch_monitor.sm_clock)
+        return blocks
+
+    def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
+        """Run the rounds; return the begin and end of each block by entrant, in nanoseconds.
+
+        The clock is the same for all entrants if they take turns. Sliced rounds have each process's own time.
+
+        Raises:
+            EntrantFailed: An entrant broke or skipped itself.
+        """
+        if plan.sliced:
+            for entrant, process in self._running.items():
+                others = tuple(other for other in self._running if other != entrant)
+                places = starting_places(orders, entrant)
+                slow = self._slow_calls(plan, entrant)
+                process.ask(protocol.ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant], slow))
+        else:
+            groups = self._stopped_groups()
+            for entrant, turns in followers(orders).items():
+                request = protocol.Serve(
+                    tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups,
+                    self._slow_calls(plan, entrant),
+                )  # fmt: skip
+                self._running[entrant].ask(request)
+            os.write(self._pipes[orders[0][0]][1], TOKEN)
+        answers = self._all_rounds(len(orders) * len(self._running), self._limit(plan))
+        for entrant, answer in answers.items():
+            if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
+                self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
+            if answer.clocks:
+                self.clocks[entrant] = answer.clocks
+                self._ready[entrant].facts[GPU_CLOCK] = median(answer.clocks)
+            if answer.clock_failure:
+                self.note(_NO_CLOCK.format(answer.clock_failure))
+            unit = self._unit(plan, entrant)
+            self.preempted[entrant] = {number: used * unit for number, used in answer.preempted if used > 0}
+            if answer.used and not plan.sliced and self._ready[entrant].iteration >= self.policy.sliced_above_seconds:
+                wall = sum(answer.ended) - sum(answer.began)
+                self._ready[entrant].facts[WAITED] = max(0.0, wall / answer.used - 1)
+        return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
+
+    def _slow_calls(self, plan: Plan, entrant: int) -> tuple[float, ...]:
+        slow = plan.slow[entrant] if plan.slow else None
+        if slow is None:
+            return ()
+        return slow.share, slow.factor, self._ready[entrant].iteration * (slow.factor - 1) if slow.waits else 0.0
+
+    def _stopped_groups(self) -> tuple[int, ...]:
+        """Return the process groups to stop in the turns of others, if a waiting process could use their processors.
+
+        TFLite's threads spin for milliseconds after a turn, on a processor that the next side may need. Threads that
+        prefetch would work during another side's turn, and their own side would seem faster than it is.
+        """
+        ready = self._ready.values()
+        alone = len(self.cpus) == 1 and not any(prepared.works_on for prepared in ready)
+        if alone or any(prepared.on_device for prepared in ready):
+            return ()
+        numbers = range(len(self.entrants))
+        return tuple(self._running[entrant].pid if entrant in self._running else 0 for entrant in numbers)
+
+    def _limit(self, plan: Plan) -> float:
+        """Return the time limit of the rounds in seconds."""
+        whole = {entrant: prepared.whole for entrant, prepared in self._ready.items() if entrant in self._running}
+        seconds = planned_seconds(plan, whole)
+        return self.policy.overrun * seconds + self.policy.answer_seconds
+
+    def _all_rounds(self, turns: int, limit: float) -> dict[int, protocol.Rounds]:
+        """Receive the times of all entrants. The first one that sends anything else ends the wait for the others."""
+        when, seconds = "while it was timed", self.policy.answer_seconds
+        waiting = {process.channel: entrant for entrant, process in self._running.items()}
+        deadline = time.monotonic() + limit
+        answers: dict[int, protocol.Rounds] = {}
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for channel in select.select(list(waiting), [], [], min(left, LOG_LOOK_SECONDS))[0]:
+                entrant = waiting.pop(channel)
+                answers[entrant] = self._answer(entrant, protocol.Rounds, when, seconds)
+            for entrant in waiting.values():
+                self._check_output(entrant)
+        if waiting:
+            # An entrant that waits for its turn looks like one that hangs. Given all its turns, it finishes.
+            for entrant in waiting.values():
+                os.write(self._pipes[entrant][1], TOKEN * turns)
+                self._running[entrant].resume()
+            late = {entrant: self._answer(entrant, protocol.Rounds, when, limit) for entrant in waiting.values()}
+            slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
+            raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))
+        return answers
+
+    def _check_output(self, entrant: int) -> None:
+        try:
+            self._running[entrant].check_output()
+        except BenchmarkError as error:
+            raise EntrantFailed(entrant, error) from None
+
+    def finish(self) -> None:
+        """Let the benchmarks return and the processes end.
+
+        Raises:
+            EntrantFailed: A benchmark failed after it had been timed.
+        """
+        failures = []
+        for process in self._running.values():  # all before the first answer, so that they end at the same time
+            process.ask(protocol.Stop())
+        for entrant, process in self._running.items():
+            try:
+                done = self._answer(entrant, Done, "after it had been timed", self.policy.answer_seconds)
+                self._ready[entrant].facts.update(done.facts)
+                process.end(kill=False)
+            except EntrantFailed as failed:
+                failures.append(failed)
+        self.kill()
+        if failures:
+            raise failures[0]
+
+    def kill(self) -> None:
+        """End all processes at once. It never raises."""
+        for process in self._running.values():
+            process.end(kill=True)
+        self._running.clear()
+        for pipe in self._pipes:
+            for descriptor in pipe:
+                os.close(descriptor)
+        self._pipes = []
+
+    def _answer(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M:
+        try:
+            return self._running[entrant].answer(wanted, when, seconds)
+        except (BenchmarkError, BenchmarkSkipped) as error:
+            raise EntrantFailed(entrant, error) from None
+
+
+def _call_first(*launches: ProcessLaunch) -> None:
+    """Have the processes of several launches make their first calls at once, each launch on a processor of its own.
+
+    None starts before all are set up, and none goes on before all have ended: a third process on a processor would
+    hide for how long the other two have waited for each other.
+    """
+    for launch in launches:
+        launch.meet()
+    for launch in launches:
+        launch.go_on()
+    for launch in launches:
+        launch.meet()
