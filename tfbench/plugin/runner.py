@@ -41,7 +41,7 @@ from tfbench.plugin.cases import (
     unknown_fixture,
     wanted_by_device,
 )  # fmt: skip
-from tfbench.plugin.collect import CASE, COMMAND, may_need_tensorflow, selection_of, with_real_tensorflow
+from tfbench.plugin.collect import CASE, COMMAND, given, may_need_tensorflow, selection_of, with_real_tensorflow
 from tfbench.plugin.options import (
     check_not_taken_for_test,
     given_folder,
@@ -554,6 +554,7 @@ class Runner:
             baseline=option("baseline"),
             replay=option("replay"),
             save=option("save_baseline"),
+            statistic=given(config).tfbench_statistic or "",
             slowdown=self._slowdown,
             device=self._device,
             gpus=self._gpus,

@@ -37,6 +37,8 @@ class RunRequest:
     baseline: str = ""
     replay: str = "all"
     save: str = ""
+    statistic: str = ""
+    """What the command line, instead of a configuration file, says that verdicts on time are about."""
     slowdown: float = 0.0
     env: Mapping[str, str] = field(default_factory=dict)
     require_gpu: bool = False

@@ -696,7 +696,8 @@ class SavedBaselineStrategy(Strategy):
             reason = because(ReasonCode.OTHER_ENVIRONMENT, spec=spec, differences=differences)
             return RaceResults([untimed(case, Outcome.INCOMPARABLE, reason)])
         known = self.saved.samples[case.name].case
-        there = replace(case, thresholds=known.thresholds, statistic=known.statistic)
+        statistic = (not case.statistic and self.request.statistic) or known.statistic
+        there = replace(case, thresholds=known.thresholds, statistic=statistic)
         changed = because(Note.BENCHMARK_CHANGED) if self.differs(case) else None
         return self.races.sides(case, self.baseline, there, changed)
 
