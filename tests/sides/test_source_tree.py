@@ -182,12 +182,12 @@ def test_an_edit_that_keeps_the_old_time_is_named(checkout, tmp_path):
 
 
 def test_modules_that_git_ignores_are_listed_without_caches_and_data(checkout, monkeypatch):
-    others = "sub/data.txt", "__pycache__/a.pyc", f"{DATA_FOLDER}/x.py", "sub/new.py"
-    for name in ("ignored/b.py", "sub/local.py", *others):
+    others = "sub/data.txt", "__pycache__/a.pyc", "sub/__pycache__/a.pyc", f"{DATA_FOLDER}/x.py", "sub/new.py"
+    for name in ("ignored/b.py", "sub/local.py", "sub/bytes.pyc", *others):
         (checkout / name).parent.mkdir(exist_ok=True)
         (checkout / name).touch()
-    (checkout / ".gitignore").write_text(f"ignored\nlocal.py\n*.txt\n__pycache__\n{DATA_FOLDER}\n")
-    assert sorted(ignored_modules(checkout)) == ["ignored", "sub/local.py"]
+    (checkout / ".gitignore").write_text(f"ignored\nlocal.py\n*.txt\n*.pyc\n{DATA_FOLDER}\n")
+    assert sorted(ignored_modules(checkout)) == ["ignored", "sub/bytes.pyc", "sub/local.py"]
     monkeypatch.setattr(source_tree, "_MANY", 10)
     assert sorted(ignored_modules(checkout)) == ["ignored", "sub"]
 

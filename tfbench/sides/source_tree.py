@@ -161,6 +161,8 @@ def new_files(root: Path) -> list[Path]:
     return [file for name in listed.split("\0") if name and (file := top / name).is_file()]
 
 
+MODULES = (".py", ".pyc")
+"""Endings of modules. Python runs one of bytecode if there is no other."""
 _IGNORED = "ls-files", "--others", "--ignored", "--exclude-standard", "-z"
 _MANY = 50_000
 """Characters of names that a message to a worker may well have."""
@@ -172,7 +174,7 @@ def ignored_modules(top: Path) -> tuple[str, ...]:
     Of too many modules, their folders are listed instead.
     """
     listed = _git(top, *_IGNORED, "--directory").split("\0")
-    names = [name for name in listed if name.endswith((".py", "/")) and not name.endswith("__pycache__/")]
+    names = [name for name in listed if name.endswith((*MODULES, "/")) and "__pycache__" not in name.split("/")]
     if sum(map(len, names)) > _MANY:
         names = [name if name.endswith("/") else os.path.dirname(name) for name in names]
     return tuple(dict.fromkeys(name.rstrip("/") for name in names if name != f"{DATA_FOLDER}/"))
