@@ -67,7 +67,9 @@ def test_it_prints_another_format_alone(name, start, saved, tmp_path, capsys):
 def test_files_of_other_tools_are_shown(path, tmp_path, capsys):
     html = tmp_path / "r.html"
     assert cli.main(["report", str(path), "--html", str(html), "--text"]) == 0
-    assert " measured in 0 s" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert " measured in 0 s" in shown
+    assert "the report cannot be used: it has saved times, and no run compared them" in shown
     rounds = [row["rounds"] for row in unpacked(html.read_text(), "case-0")]
     assert all(one["contender"]["steps"] for one in rounds)
 

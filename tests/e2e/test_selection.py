@@ -336,3 +336,31 @@ def test_python_processes_of_a_step_import_the_tree_of_their_side(project, monke
     monkeypatch.setattr(project, "environment", lambda: {**given, "PYTHONPATH": path})
     done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py")
     assert done.outcomes() == {"test_mine": "regressed"}, done.output
+
+
+PLUGIN = """
+    def pytest_configure(config):
+        raise RuntimeError("not wanted")
+"""
+
+
+def test_the_other_tree_is_collected_with_the_plugins_of_the_command_line(project):
+    project.write(PLUGIN, "unwanted.py")
+    project.write(HOOK, "leaving_out.py")
+    project.write(f"{INI}addopts = -p unwanted\npythonpath = .\n", "pytest.ini")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "plugins")
+    project.write("", "added.py")
+    done = project.run("--against", "git:HEAD", "-p", "no:unwanted", "-p", "leaving_out", "-p", "added")
+    assert done.outcomes() == dict.fromkeys(("test_one", "test_three", "test_slow"), "unchanged"), done.output
+
+
+def test_a_warning_that_is_an_error_does_not_hide_the_cases_of_the_other_tree(project):
+    project.write("import warnings\n\ndef pytest_configure():\n    warnings.warn('old')\n", "conftest.py")
+    project.write(f"{INI}filterwarnings = error\n", "pytest.ini")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "with a warning")
+    project.write("", "conftest.py")
+    project.write(benchmarks(names=NAMES[:2]))
+    done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py")
+    assert done.outcomes() == {"test_one": "unchanged", "test_two": "unchanged", "test_three": "missing"}, done.output

@@ -145,6 +145,11 @@ def test_text_that_is_not_json_is_refused(text):
         json_format.read(text, "r.json")
 
 
+def test_an_empty_file_is_called_empty():
+    with pytest.raises(ReportError, match=r"^r\.json is not JSON: it is empty; write it again$"):
+        json_format.read(" \n", "r.json")
+
+
 def test_text_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr(json_format, "LARGEST", 10)
     with pytest.raises(ReportError, match="larger than"):

@@ -182,14 +182,29 @@ def test_an_edit_that_keeps_the_old_time_is_named(checkout, tmp_path):
 
 
 def test_modules_that_git_ignores_are_listed_without_caches_and_data(checkout, monkeypatch):
-    others = "sub/data.txt", "__pycache__/a.pyc", f"{DATA_FOLDER}/x.py", "sub/new.py"
-    for name in ("ignored/b.py", "sub/local.py", *others):
+    others = "sub/data.txt", "__pycache__/a.pyc", "sub/__pycache__/a.pyc", f"{DATA_FOLDER}/x.py", "sub/new.py"
+    for name in ("ignored/b.py", "sub/local.py", "sub/bytes.pyc", *others):
         (checkout / name).parent.mkdir(exist_ok=True)
         (checkout / name).touch()
-    (checkout / ".gitignore").write_text(f"ignored\nlocal.py\n*.txt\n__pycache__\n{DATA_FOLDER}\n")
-    assert sorted(ignored_modules(checkout)) == ["ignored", "sub/local.py"]
+    (checkout / ".gitignore").write_text(f"ignored\nlocal.py\n*.txt\n*.pyc\n{DATA_FOLDER}\n")
+    assert sorted(ignored_modules(checkout)) == ["ignored", "sub/bytes.pyc", "sub/local.py"]
     monkeypatch.setattr(source_tree, "_MANY", 10)
     assert sorted(ignored_modules(checkout)) == ["ignored", "sub"]
+
+
+SETUPTOOLS_SCM = """
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Tuple, Union
+    VERSION_TUPLE = Tuple[Union[int, str], ...]
+else:
+    VERSION_TUPLE = object
+__all__ = ["__version__", "__commit_id__"]
+version_tuple: VERSION_TUPLE
+__commit_id__: str | None
+__version__ = version = "0.1"
+version_tuple = (0, 1)
+"""
 
 
 @pytest.mark.parametrize(
@@ -199,9 +214,15 @@ def test_modules_that_git_ignores_are_listed_without_caches_and_data(checkout, m
         ("import locale", "import local", "X = 1", False),  # an import of the change alone
         ("", "import pkgutil", "X = 1", True),  # found by its folder
         ("import local", "", "X = 1", True),
-        ("import local", "import local", "__version__ = '1'\n__version_tuple__ = (1,)", False),
-        ("import local", "import local", "version = '1'\nSIZE = 2", True),
-        ("import local", "import local", "version = find()", True),
+        ("import local", "import local", SETUPTOOLS_SCM, False),
+        ("import local", "import local", "__version__ = VERSION = '1.0'", False),  # of hatchling
+        ("import local", "import local", '"""A version."""\nversion: str = "1"\ngit_revision = None', False),
+        ("import local", "import local", "version = '1'\nSECONDS = 2", True),
+        ("import local", "import local", "version = '1'\ndef step(): pass", True),
+        ("import local", "import local", "from fast import step\nversion = '1'", True),
+        ("import local", "import local", "version = load()", True),
+        ("import local", "import local", "commit = 'f00'", True),  # no version
+        ("import local", "import local", "version = (", True),
         ("import local", "import local", None, True),
     ],
 )
@@ -217,6 +238,31 @@ def test_a_tree_may_miss_an_ignored_module_that_its_code_names(checkout, tmp_pat
     assert not may_miss(other, checkout, "sub/a.py")
     (other / "sub" / "local.py").touch()
     assert not may_miss(other, checkout, "sub/local.py")
+
+
+def test_an_extracted_tree_gets_the_ignored_module_that_states_the_version(checkout, tmp_path):
+    (checkout / ".gitignore").write_text("_version.py\nother.py\n")
+    version, there = checkout / "sub" / "_version.py", tmp_path / "cache"
+    for text in ("__version__ = '1.0'\n", "__version__ = '2.0'\n"):
+        version.write_text(text)
+        version.with_name("other.py").write_text("version = 1\ndef step(): pass\n")
+        found, _ = materialise(checkout, tree_of(checkout, "HEAD"), there)
+        assert (found / "sub" / "_version.py").read_text() == text
+        assert not (found / "sub" / "other.py").exists()
+        assert not may_miss(found, checkout, "sub/_version.py")
+
+
+def test_an_extracted_tree_keeps_the_version_that_it_has_itself(checkout, tmp_path):
+    version = checkout / "sub" / "_version.py"
+    version.write_text("__version__ = '1.0'\n")
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-qm", "with a version")
+    tree = tree_of(checkout, "HEAD")
+    git(checkout, "rm", "-q", "--cached", "sub/_version.py")
+    (checkout / ".gitignore").write_text("_version.py\n")
+    version.write_text("__version__ = '2.0'\n")
+    found, _ = materialise(checkout, tree, tmp_path / "cache")
+    assert (found / "sub" / "_version.py").read_text() == "__version__ = '1.0'\n"
 
 
 def test_the_earlier_tree_is_kept_until_the_new_one_is_kept_alone(checkout):

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
@@ -208,9 +209,10 @@ def given(config: pytest.Config) -> argparse.Namespace:
     return config._parser.parse_known_args(words, argparse.Namespace())
 
 
+_PLUGIN = "-p"
 _ONCE = {"keyword": "-k", "markexpr": "-m", "tfbench_policy": "--tfbench-policy",
          "tfbench_statistic": "--tfbench-statistic"}  # fmt: skip
-_REPEATED = {"deselect": "--deselect", "override_ini": "-o"}
+_REPEATED = {"deselect": "--deselect", "override_ini": "-o", "plugins": _PLUGIN}
 _PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 
 
@@ -404,6 +406,18 @@ def _skipped(item: pytest.Item) -> bool:
         return False
 
 
+def _without_unknown_plugins(words: Sequence[str]) -> list[str]:
+    """Return options without the plugins that this tree does not have, such as one that the change adds."""
+    known = {point.name for point in entry_points(group="pytest11")}
+    kept: list[str] = []
+    for word in words:
+        if kept and kept[-1] == _PLUGIN and not (word.startswith("no:") or word in known or _place_of_module(word)):
+            kept.pop()
+        else:
+            kept.append(word)
+    return kept
+
+
 def _collect_elsewhere(text: str) -> int:
     """Write the cases of another source tree with digests of their code, on request of `sides.counterparts`."""
     order = json.loads(text)
@@ -411,9 +425,11 @@ def _collect_elsewhere(text: str) -> int:
     tensorflow_stub.REAL = order.get("real", False)
     os.chdir(order["root"])
     sys.path.append(order["root"])  # as in the workers, which would import what this process could not
-    arguments = ["--rootdir=.", *order["arguments"]]
     if order["tree_redirect"]:
         redirect_imports(*order["tree_redirect"])
+    # Warnings of the other tree must not fail the listing, as they do not fail its race.
+    arguments = ["--rootdir=.", "-W", "ignore", *_without_unknown_plugins(order["arguments"])]
+    if order["tree_redirect"]:
         named = os.path.exists(order["inifile"])
         top = Path(order["tree_redirect"][1])
         arguments += ["-c", order["inifile"] if named else ini_file(Path(order["root"]), top)]

@@ -36,7 +36,7 @@ from tfbench.policy import Policy, Thresholds
 from tfbench.race.launch import Clock, Entrant, Failure
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.timer import Phase
-from tfbench.sides.source_tree import may_miss
+from tfbench.sides.source_tree import MODULES, may_miss
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
 
@@ -66,7 +66,7 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
     for number, names in enumerate((now.keys() - before.keys(), before.keys() - now.keys())):
         first, other = sides[1 - number], sides[number]
         one_sided = [(before | now)[name] for name in sorted(names)]
-        modules = [name for name in one_sided if name.endswith(".py")]
+        modules = [name for name in one_sided if name.endswith(MODULES)]
         if libraries := [name for name in one_sided if name not in modules]:
             note = because(Note.ONE_SIDED_LIBRARY, side=first.name, other=other.spec, libraries=libraries)
             return because(ReasonCode.OTHER_NATIVE_CODE, note)

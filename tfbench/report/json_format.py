@@ -97,7 +97,8 @@ def load(text: str, name: str, *, constants: bool = False) -> Any:
     try:
         return parse_json(text, constants=constants)
     except ValueError as error:
-        raise ReportError(f"{brief(name)} is not JSON: {brief(error)}") from None
+        why = brief(error) if text.strip() else "it is empty; write it again"
+        raise ReportError(f"{brief(name)} is not JSON: {why}") from None
 
 
 def report_of(content: Any, name: str) -> Report:

@@ -21,6 +21,8 @@ from tfbench.untrusted import a_flag, a_list, a_text, an_object, described, pars
 # Start a program that imports a source tree and writes down what it found there
 
 
+_NAME_PLUGINS = "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+"""Variables that select the plugins of pytest."""
 _TAIL = 4000
 """Characters of a failed process that a message quotes."""
 
@@ -176,8 +178,10 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
         "inifile": selection.inifile,
         "values": selection.values,
     }
+    variables = os.environ if selection.variables is None else selection.variables
+    plugins = {name: variables[name] for name in _NAME_PLUGINS if name in variables}
     try:
-        listed = collect(command, request, Path(side.root), seconds, variables=selection.variables)
+        listed = collect(command, request, Path(side.root), seconds, plugins, selection.variables)
         cases = an_object(listed["cases"], "cases")
         broken, seen = ([a_text(place, "a place") for place in a_list(listed[key], key)] for key in ("broken", "seen"))
         benchmarks = {name: _benchmark(benchmark) for name, benchmark in cases.items()}

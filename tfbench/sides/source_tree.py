@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
-from tfbench.fs import DATA_FOLDER, atomic_dir, scratch_dir, without_repository
+from tfbench.fs import DATA_FOLDER, atomic_dir, scratch_dir, without_repository, write_whole
 from tfbench.untrusted import command, printable
 
 # Identify the working tree by its content, and materialise older source trees
@@ -162,6 +162,8 @@ def new_files(root: Path) -> list[Path]:
     return [file for name in listed.split("\0") if name and (file := top / name).is_file()]
 
 
+MODULES = (".py", ".pyc")
+"""Endings of modules. Python runs one of bytecode if there is no other."""
 _IGNORED = "ls-files", "--others", "--ignored", "--exclude-standard", "-z"
 _MANY = 50_000
 """Characters of names that a message to a worker may well have."""
@@ -173,14 +175,47 @@ def ignored_modules(top: Path) -> tuple[str, ...]:
     Of too many modules, their folders are listed instead.
     """
     listed = _git(top, *_IGNORED, "--directory").split("\0")
-    names = [name for name in listed if name.endswith((".py", "/")) and not name.endswith("__pycache__/")]
+    names = [name for name in listed if name.endswith((*MODULES, "/")) and "__pycache__" not in name.split("/")]
     if sum(map(len, names)) > _MANY:
         names = [name if name.endswith("/") else os.path.dirname(name) for name in names]
     return tuple(dict.fromkeys(name.rstrip("/") for name in names if name != f"{DATA_FOLDER}/"))
 
 
-_VERSION = re.compile(r"version|commit|revision|type_checking|__all__", re.IGNORECASE)
-"""In the names of a module that a build writes, such as setuptools_scm's ``_version.py``."""
+_VERSION = re.compile("version|commit|revision|release|type_checking|__all__", re.IGNORECASE)
+"""In each name that a module of a build backend defines, such as ``_version.py`` of setuptools_scm."""
+_ACTS = ast.Import, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
+
+
+def _is_of_a_version(module: Path) -> bool:
+    """Tell whether a module states a version and no more, as the modules that build backends write."""
+    try:
+        nodes = list(ast.walk(ast.parse(module.read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return False
+    names = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    sources = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    if sources - {"__future__", "typing"} or any(isinstance(node, _ACTS) for node in nodes):
+        return False
+    return any("version" in name.lower() for name in names) and all(map(_VERSION.search, names))
+
+
+def _lend_versions(top: Path, tree: str, place: Path) -> None:
+    """Copy the modules that state a version, and that git ignores, into a tree that has been extracted.
+
+    A build has written them into the working tree, and packages import them. Without them no older tree could run.
+    """
+    for name in ignored_modules(top):
+        module, there = top / name, place / name
+        if not (there.parent.is_dir() and there.parent.resolve().is_relative_to(place.resolve())):
+            continue  # the folder is new, or a link
+        if name.endswith(".py") and _is_of_a_version(module):
+            with suppress(SideError):
+                _git(top, "cat-file", "-e", f"{tree}:{name}")
+                continue  # the tree has one of its own
+            with suppress(OSError, UnicodeDecodeError):
+                content = module.read_text("utf-8")
+                if not there.is_file() or there.read_text("utf-8") != content:
+                    write_whole(there, content)
 
 
 def may_miss(there: Path, here: Path, name: str) -> bool:
@@ -196,7 +231,7 @@ def may_miss(there: Path, here: Path, name: str) -> bool:
     """
     module, path = here / name, Path(name)
     exists = module.exists()  # a benchmark can remove it
-    if (there / name).exists() or (exists and _says_a_version(module.read_bytes())):
+    if (there / name).exists() or (exists and _is_of_a_version(module)):
         return False
     word = path.parent.name if path.stem == "__init__" else path.stem
     with suppress(SideError):
@@ -205,15 +240,6 @@ def may_miss(there: Path, here: Path, name: str) -> bool:
         if not _names(there, word):
             return not _git(here, "grep", "--untracked", "-lwFe", word, "--", "*.py")  # fails if no file names it
     return True
-
-
-def _says_a_version(source: bytes) -> bool:
-    with suppress(SyntaxError, ValueError):
-        nodes = list(ast.walk(ast.parse(source)))
-        defined = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-        acts = any(isinstance(node, (ast.Call, ast.FunctionDef, ast.ClassDef, ast.Lambda)) for node in nodes)
-        return bool(defined) and not acts and all(map(_VERSION.search, defined))
-    return False
 
 
 @lru_cache
@@ -414,7 +440,8 @@ def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
 def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, str]]:
     """Check out a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
 
-    The folder is created atomically, and later runs use it again, unless one of its files has changed.
+    The folder is created atomically, and later runs use it again, unless one of its files has changed. It gets those
+    modules of the working tree that state a version and that git ignores.
 
     Returns:
         The counterpart, and `Side.tree_redirect`: the top folders of the working tree and of the extracted one.
@@ -441,6 +468,7 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
                     f"cannot extract the tree {tree[:12]} into {cache}: {error.strerror or error}; "
                     "run in a copy of the checkout that you can write"
                 ) from error
+    _lend_versions(top, tree, target)
     return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
 
 
