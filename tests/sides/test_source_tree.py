@@ -22,6 +22,8 @@ from tfbench.sides.source_tree import (
     keep,
     materialise,
     may_miss,
+    new_files,
+    quoted,
     snapshot,
     top_level,
     tree_of,
@@ -288,6 +290,18 @@ def test_a_dropped_tree_has_no_ref(checkout):
     drop(checkout, f"{KEPT}first")
     drop(checkout, f"{KEPT}first")
     assert git(checkout, "for-each-ref", KEPT) == ""
+
+
+def test_an_environment_that_git_does_not_ignore_is_no_part_of_a_tree(checkout):
+    before, code, files = snapshot(checkout).tree, code_digest(checkout), code_files(checkout)
+    package = checkout / "an [env]" / "lib" / "tensorflow.py"
+    package.parent.mkdir(parents=True)
+    package.write_text("NAME = 'quoted'\n")
+    (checkout / "an [env]" / "data.txt").write_text("data")
+    assert snapshot(checkout).tree != before, "without pyvenv.cfg, it is a folder like others"
+    (checkout / "an [env]" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    assert (snapshot(checkout).tree, code_digest(checkout), code_files(checkout)) == (before, code, files)
+    assert not new_files(checkout) and not quoted(checkout, {"quoted"})
 
 
 def test_the_data_folder_is_no_part_of_a_tree(checkout):
