@@ -344,6 +344,11 @@ def test_other_specifications_are_refused(checkout, tmp_path, spec):
         parse(spec, Side("contender", "python", checkout), tmp_path, NONE)
 
 
+def test_a_revision_without_its_prefix_is_refused_with_the_prefix(checkout, tmp_path):
+    with pytest.raises(UsageError, match="'HEAD' is not understood; write git:HEAD for this commit"):
+        parse("HEAD", Side("contender", "python", checkout), tmp_path, NONE)
+
+
 def test_a_variable_that_is_named_twice_is_refused(checkout, tmp_path):
     with pytest.raises(UsageError, match=r"^--against env:A=1\+env:A=2: it names A twice; leave one of them out$"):
         parse("env:A=1+env:A=2", Side("contender", "python", checkout), tmp_path, NONE)
