@@ -87,6 +87,8 @@ class ResultFile:
     """The report itself, if the file is one."""
     left_out: Sequence[str] = ()
     """Results that are not read, with the reason, one phrase each."""
+    packages: Collection[str] = ()
+    """Names of all packages, if the file has all. A report has the main ones."""
 
     @property
     def cases(self) -> set[str]:
@@ -152,7 +154,8 @@ def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
         "threads": str(saved_environment.threads)
     }
     settings = {**saved_environment.packages, **saved_environment.settings}
-    return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, measured, machine, settings)
+    kind, packages = f"tfbench baseline, {RAW}", {*saved_environment.packages}
+    return ResultFile(path, kind, saved.saved, measured, machine, settings, packages=packages)
 
 
 def _of_plain(path: str, content: JSON) -> ResultFile:
@@ -237,8 +240,11 @@ def differences(first: ResultFile, second: ResultFile) -> FileDifferences:
     shared = {*first.machine} & {*second.machine}
     python = _unlike(first.machine, second.machine, shared & {PYTHON})
     same_minor = len({minor(file.machine.get(PYTHON, "")) for file in (first, second)}) == 1
-    both = first.environment and second.environment
-    packages = _unlike(first.environment, second.environment, {*first.environment, *second.environment}) if both else []
+    names = {*first.environment, *second.environment} if first.environment and second.environment else set()
+    for one, other in ((first, second), (second, first)):
+        if one.report is not None:
+            names -= {*other.packages} - {*one.environment}
+    packages = _unlike(first.environment, second.environment, names)
     return FileDifferences(
         _unlike(first.machine, second.machine, shared - {PYTHON}),
         packages if same_minor else [*python, *packages],

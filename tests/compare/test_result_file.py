@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -87,6 +88,18 @@ def test_a_package_that_one_side_lacks_is_a_difference(tmp_path):
     assert list(found) == [
         "tensorflow 2.21.0 in the first, absent in the second",
         "tensorflow-cpu absent in the first, 2.20.0 in the second",
+    ]
+
+
+def test_a_package_that_reports_do_not_list_is_no_difference(tmp_path):
+    path = Baselines(tmp_path).save("first", BASELINE)
+    content = json.loads(path.read_text())
+    content["tfbench"]["context"]["environment"]["packages"] = {"tensorflow-cpu": "2.21.0", "rich": "14.0.0"}
+    report = of_report("r.json", replace(REPORT, sides={"contender": {"packages": {"tensorflow-cpu": "2.21.0"}}}))
+    assert not differences(of_content("a", content), report).environment
+    report = of_report("r.json", replace(REPORT, sides={"contender": {"packages": {"tensorflow-cpu": "2.20.0"}}}))
+    assert differences(report, of_content("a", content)).environment == [
+        "tensorflow-cpu 2.20.0 in the first, 2.21.0 in the second"
     ]
 
 

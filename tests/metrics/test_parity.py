@@ -76,6 +76,7 @@ def test_the_largest_error_of_all_outputs_counts_and_its_output_is_named():
     found = compare(outputs(one * 1.5, other), outputs(one, other))
     assert found == Difference(pytest.approx(0.5), "[0]")
     assert found.note(Note.OUTPUTS).message == "the outputs differ by 0.5 of their largest number in the output [0]"
+    assert compare(outputs(one), outputs(one)).note(Note.OUTPUTS).message == "the outputs are the same"
     assert compare(outputs(one * 1.5), outputs(one)).note(whose="it").message == "differs from it by 0.5"
 
 

@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 
+import tfbench
 from tfbench.plugin.cases import scope_of
 
 pytest_plugins = ["pytester"]
@@ -91,6 +92,14 @@ def test_the_same_import_of_a_file_elsewhere_makes_it_another_one(scopes):
         b____init__="", b__helpers="run = 2\n", b__test_c=test.replace("main", "other"),
     )  # fmt: skip
     assert found["test_main"] == found["test_moved"] != found["test_other"]
+
+
+def test_the_place_of_tfbench_does_not_count(scopes, monkeypatch):
+    # The process that collects another tree finds tfbench through a link, and the controller in its environment.
+    test = "from tfbench import Axis\n\ndef test_main(bench):\n    bench(Axis)\n"
+    there = scopes(test_old=test)["test_main"]
+    monkeypatch.setattr(tfbench, "__file__", "/venv/lib/python3.12/site-packages/tfbench/__init__.py")
+    assert scopes(test_new=test.replace("main", "other"))["test_other"] == there
 
 
 def test_a_method_is_known_with_its_class(scopes):

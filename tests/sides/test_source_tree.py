@@ -22,6 +22,8 @@ from tfbench.sides.source_tree import (
     keep,
     materialise,
     may_miss,
+    new_files,
+    quoted,
     snapshot,
     top_level,
     tree_of,
@@ -338,6 +340,19 @@ def test_a_dropped_tree_has_no_ref(checkout):
     assert git(checkout, "for-each-ref", KEPT) == ""
 
 
+def test_an_environment_that_git_does_not_ignore_is_no_part_of_a_tree(checkout):
+    before, code, files = snapshot(checkout).tree, code_digest(checkout), code_files(checkout)
+    package = checkout / "an [env]" / "lib" / "tensorflow.py"
+    package.parent.mkdir(parents=True)
+    package.write_text("NAME = 'quoted'\n")
+    (checkout / "an [env]" / "data.txt").write_text("data")
+    assert snapshot(checkout).tree != before, "without pyvenv.cfg, it is a folder like others"
+    (checkout / "an [env]" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    assert (snapshot(checkout).tree, code_digest(checkout), code_files(checkout)) == (before, code, files)
+    assert not new_files(checkout)
+    assert not quoted(checkout, {"quoted"})
+
+
 def test_the_data_folder_is_no_part_of_a_tree(checkout):
     clean = snapshot(checkout).tree
     for folder in (checkout, checkout / "sub"):
@@ -376,6 +391,11 @@ def test_a_specification_changes_only_what_it_names(checkout, tmp_path):
 def test_other_specifications_are_refused(checkout, tmp_path, spec):
     with pytest.raises(UsageError, match="not understood"):
         parse(spec, Side("contender", "python", checkout), tmp_path, NONE)
+
+
+def test_a_revision_without_its_prefix_is_refused_with_the_prefix(checkout, tmp_path):
+    with pytest.raises(UsageError, match="'HEAD' is not understood; write git:HEAD for this commit"):
+        parse("HEAD", Side("contender", "python", checkout), tmp_path, NONE)
 
 
 def test_a_variable_that_is_named_twice_is_refused(checkout, tmp_path):

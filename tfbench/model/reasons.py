@@ -221,6 +221,8 @@ def _apart(error: float, output: str, structure: str, unit: str = "", exact: boo
 
 
 def _outputs(**apart: Any) -> str:
+    if not (apart["error"] or apart["structure"]):
+        return "the outputs are the same"
     return f"the outputs differ{_apart(**apart, unit=' of their largest number')}"
 
 

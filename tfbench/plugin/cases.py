@@ -503,7 +503,8 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
         base = getattr(node, "module", "") or ""
         names = {base, *(f"{base}.{name}" if base else name for name in named)}
         files = (vars(sys.modules[name]).get("__file__") for name in names if name in sys.modules)
-        imported = (file for file in files if isinstance(file, str) and not is_installed(file, root))
+        others = (file for file in files if isinstance(file, str) and not is_below(os.path.realpath(file), PACKAGE))
+        imported = (file for file in others if not is_installed(file, root))
         places = sorted(_place(file, root) for file in imported)
         return f"{text} from {places}"
     return text

@@ -109,7 +109,7 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
             _git(top, "read-tree", "HEAD", env=env)
         except SideError:
             commit = head = ""  # a repository without a commit
-        _git(top, "add", "--all", "--", ".", f":(exclude,glob)**/{DATA_FOLDER}/**", env=env)
+        _git(top, "add", "--all", "--", ".", f":(exclude,glob)**/{DATA_FOLDER}/**", *_no_environments(top), env=env)
         tree = _git(top, "write-tree", env=env)
         if keep_as:
             keep(top, tree, keep_as, earlier=True)
@@ -127,6 +127,18 @@ def _scratch_repository(top: Path, scratch: Path) -> dict[str, str]:
     }
 
 
+_NEW = "ls-files", "--others", "--exclude-standard", "-z"
+
+
+def _no_environments(top: Path) -> list[str]:
+    """Return pathspecs that leave out the virtual environments in a checkout that git neither tracks nor ignores.
+
+    Before Python 3.13, ``python -m venv`` wrote no ``.gitignore``. git takes minutes to hash a TensorFlow in one.
+    """
+    listed = _git(top, *_NEW, "--", ":(glob)**/pyvenv.cfg").split("\0")
+    return [f":(exclude,literal){folder}" for folder in map(os.path.dirname, listed) if folder]
+
+
 CODE = ("*.py", "*.pyi", "*.toml", "*.ini", "*.cfg", "*.so")
 """Patterns of files of code."""
 
@@ -140,7 +152,7 @@ def code_digest(root: Path) -> str:
         SideError: ``root`` is in no checkout that git reads, so the code of two sides cannot be compared.
     """
     top = checkout(root)
-    new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
+    new = _git(top, *_NEW, "--", *CODE, *_no_environments(top))
     names = [name for name in new.split("\0") if name and DATA_FOLDER not in Path(name).parts]
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _scratch_repository(top, Path(scratch))
@@ -158,7 +170,7 @@ def new_files(root: Path) -> list[Path]:
     """List the untracked files of the checkout that git does not ignore, except for code, which `code_digest` covers."""
     top = checkout(root)
     others = [*(f":(exclude){pattern}" for pattern in (*CODE, "*.pyc")), f":(exclude,glob)**/{DATA_FOLDER}/**"]
-    listed = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", ".", *others)
+    listed = _git(top, *_NEW, "--", ".", *others, *_no_environments(top))
     return [file for name in listed.split("\0") if name and (file := top / name).is_file()]
 
 
@@ -238,7 +250,8 @@ def may_miss(there: Path, here: Path, name: str) -> bool:
         if exists and not _git(here, "--literal-pathspecs", *_IGNORED, "--", name):
             return False
         if not _names(there, word):
-            return not _git(here, "grep", "--untracked", "-lwFe", word, "--", "*.py")  # fails if no file names it
+            where = "*.py", *_no_environments(here)
+            return not _git(here, "grep", "--untracked", "-lwFe", word, "--", *where)  # fails if no file names it
     return True
 
 
@@ -253,7 +266,9 @@ def quoted(root: Path, names: Collection[str]) -> set[str]:
     """Return those of the names that a Python file of the checkout has in quotes."""
     pattern = f"[\"']({'|'.join(names)})[\"']"
     with suppress(SideError):  # no file has one
-        found = _git(checkout(root), "grep", "--untracked", "-ohE", pattern, "--", "*.py") if names else ""
+        top = checkout(root)
+        where = "*.py", *_no_environments(top)
+        found = _git(top, "grep", "--untracked", "-ohE", pattern, "--", *where) if names else ""
         return set(re.findall(r"\w+", found)).intersection(names)
     return set()
 
@@ -545,13 +560,14 @@ class CodeFiles:
 def code_files(root: Path) -> CodeFiles:
     """Return the digests of the present code files. `edited_files` compares them with later ones."""
 
-    def listed(*options: str) -> set[str]:
-        names = _git(top, "ls-files", *options, "-z", "--", *CODE).split("\0")
+    def listed(*arguments: str) -> set[str]:
+        names = _git(top, *arguments).split("\0")
         return {name for name in names if name and DATA_FOLDER not in Path(name).parts}
 
     try:
         top = checkout(root)
-        tracked, new = listed(), listed("--others", "--exclude-standard")
+        tracked = listed("ls-files", "-z", "--", *CODE)
+        new = listed(*_NEW, "--", *CODE, *_no_environments(top))
     except SideError:
         return CodeFiles()
     return CodeFiles({name: _digest(top / name) for name in tracked | new}, frozenset(tracked))

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
-from tfbench.errors import UsageError
+from tfbench.errors import SideError, UsageError
 from tfbench.model import SlowCalls
 from tfbench.sides.environments import Environments
-from tfbench.sides.source_tree import Snapshot, code_of, materialise
+from tfbench.sides.source_tree import Snapshot, code_of, commit_of, materialise
 
 # Describe a side: where a case runs
 
@@ -106,7 +106,11 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
             root, redirect = materialise(contender.root, code.tree, cache)
             side = replace(side, root=root, tree_redirect=redirect, code=code)
         else:
-            raise UsageError(f"--against {part!r} is not understood; write {KINDS}")
+            fix = f"write {KINDS}"
+            with suppress(SideError):
+                commit_of(contender.root, part)
+                fix = f"write git:{part} for this commit"
+            raise UsageError(f"--against {part!r} is not understood; {fix}")
     if packages or python:
         if side.executable != contender.executable:
             text = "an interpreter has packages of its own; name either python: or packages"
