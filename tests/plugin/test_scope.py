@@ -93,6 +93,24 @@ def test_the_same_import_of_a_file_elsewhere_makes_it_another_one(scopes):
     assert found["test_main"] == found["test_moved"] != found["test_other"]
 
 
+def test_the_content_of_measured_code_beside_the_root_does_not_count(pytester, monkeypatch):
+    root = pytester.path / "perf"
+    package = pytester.path / "src" / "scope_measured.py"
+    pytester.run("git", "init", "-q")
+    for place in (root / "test_main.py", package):
+        place.parent.mkdir()
+    (root / "pytest.ini").write_text("[pytest]\n")
+    (root / "test_main.py").write_text("import scope_measured\n\ndef test_main():\n    scope_measured.run()\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    found = []
+    for content in ("run = print\n", "run = list\n"):
+        package.write_text(content)
+        items, _ = pytester.inline_genitems("-p", "no:cacheprovider", f"--rootdir={root}", str(root))
+        monkeypatch.setitem(sys.modules, "scope_measured", items[0].module.scope_measured)  # pytester has removed it
+        found += map(scope_of, items)
+    assert found[0] == found[1] != ""
+
+
 def test_a_method_is_known_with_its_class(scopes):
     text = "class TestX:\n    SIZE = {}\n    def test_main(self, bench):\n        bench(self.SIZE)\n"
     assert set(scopes(test_old=text.format(1))) == {"TestX::test_main"}

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache, partial
+from pathlib import Path
 from typing import TypeGuard
 from unittest import TestCase
 
@@ -24,8 +25,9 @@ from tfbench.errors import DeclarationError, UsageError
 from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import STATISTICS, THRESHOLDS, Case
 from tfbench.plugin import only_lists, setting, takes_bench
-from tfbench.plugin.collect import ListedFile
+from tfbench.plugin.collect import ListedFile, collected_tree
 from tfbench.policy import Policy
+from tfbench.sides.source_tree import top_level
 from tfbench.stats.alpha_spending import completed
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
@@ -510,12 +512,24 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
 
 
 def _place(file: str, root: str) -> str:
-    """Return the path of a file of the suite, and the content of another one, whose path may depend on the tree."""
+    """Return the path of a file of the source tree from the root, and the content of a file from elsewhere.
+
+    The root may be a folder of the tree. The content of a file beside it is measured code, which may change.
+    """
     if is_below(file := _within(file, root), root):
         return os.path.relpath(file, root)
+    if (top := _top(root)) and is_below(real := os.path.realpath(file), top):
+        return os.path.relpath(real, os.path.realpath(root))
     with suppress(OSError), open(file, "rb") as content:
         return hashlib.sha256(content.read()).hexdigest()
     return ""
+
+
+@cache
+def _top(root: str) -> str:
+    """Return the top folder of the source tree, ``""`` without git."""
+    top = collected_tree() or top_level(Path(root))
+    return os.path.realpath(top) if top else ""
 
 
 def _within(file: str, root: str) -> str:
