@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 
+from tfbench.plugin import cases
 from tfbench.plugin.cases import scope_of
 
 pytest_plugins = ["pytester"]
@@ -109,6 +110,25 @@ def test_the_content_of_measured_code_beside_the_root_does_not_count(pytester, m
         monkeypatch.setitem(sys.modules, "scope_measured", items[0].module.scope_measured)  # pytester has removed it
         found += map(scope_of, items)
     assert found[0] == found[1] != ""
+
+
+def test_a_data_file_in_the_benchmark_folders_counts_if_it_is_named(pytester):
+    folder = pytester.mkdir("benchmarks")
+    pytester.run("git", "init", "-q")
+    (pytester.path / ".gitignore").write_text("*.out\n")
+    text = "from pathlib import Path\n\ndef test_main():\n    Path('benchmarks/{}').read_text()\n"
+    digests = {}
+    for place, name in (("1", "a.csv"), ("2", "b.csv"), ("3", "*.csv"), ("4", "a.out")):
+        (folder / f"test_{place}.py").write_text(text.format(name))
+    for content in ("1", "2"):
+        for name in ("a.csv", "a.out"):
+            (folder / name).write_text(content)
+        cases._used.cache_clear()
+        cases._all_data_files.cache_clear()
+        items, _ = pytester.inline_genitems("-p", "no:cacheprovider", "--import-mode=importlib")
+        digests[content] = [scope_of(item) for item in items]
+    changed = [before != now for before, now in zip(digests["1"], digests["2"], strict=True)]
+    assert changed == [True, False, True, False]
 
 
 def test_a_method_is_known_with_its_class(scopes):

@@ -21,13 +21,13 @@ from unittest import TestCase
 import pytest
 from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
-from tfbench.errors import DeclarationError, UsageError
+from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import STATISTICS, THRESHOLDS, Case
 from tfbench.plugin import only_lists, setting, takes_bench
 from tfbench.plugin.collect import ListedFile, collected_tree
 from tfbench.policy import Policy
-from tfbench.sides.source_tree import top_level
+from tfbench.sides.source_tree import ignored_files, top_level
 from tfbench.stats.alpha_spending import completed
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
@@ -297,6 +297,8 @@ _DYNAMIC = {"globals", "locals", "vars", "eval", "exec", "__import__", "importli
 """Names by which code may use any definition of its module."""
 _ALWAYS = {"pytestmark", "pytest_plugins"}
 """Names that pytest reads."""
+_LONGEST = 1024
+"""A longer text is no name of a file."""
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -323,7 +325,8 @@ def scope_of(item: pytest.Function) -> str:
     """Return a digest of a benchmark's function and fixtures, with what they use in the suite; ``""`` if unknown.
 
     It follows names to definitions, assignments and imports in the files of the suite, and counts all other statements
-    of these files. An import of another file counts by its text and the file's place. The names of the function and its class do not count.
+    of these files. An import of another file counts by its text and the file's place. The content of a data file in the
+    benchmark folders counts where these statements name it. The names of the function and its class do not count.
     """
     place = f"{item.cls.__qualname__}." if item.cls else ""
     fixtures = {
@@ -387,8 +390,60 @@ def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False)
         body = modules[place].body
         texts += ["" if place == file else os.path.relpath(_within(place, suite.root), suite.root)]
         texts += [_text(body[number], own if place == file else "", place, suite.root) for number in sorted(numbers)]
+    used = [modules[place].body[number] for place, numbers in chosen.items() for number in numbers]
+    texts += _data_files(used, suite)
     text = "\n".join(dict.fromkeys(texts))  # an import that is repeated counts once
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _data_files(used: Sequence[ast.stmt], suite: _Suite) -> Iterator[str]:
+    """Yield the name and a digest of each data file in the benchmark folders that these statements name.
+
+    They name it by a text that ends in the file's name, or by a pattern such as ``*.csv``.
+    """
+    texts = {
+        os.path.basename(node.value)
+        for statement in used
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < _LONGEST
+    }
+    patterns = [text for text in texts if "*" in text and any(map(str.isalnum, text))]
+    for path in _all_data_files(suite):
+        name = os.path.basename(path)
+        if name in texts or any(fnmatch(name, pattern) for pattern in patterns):
+            yield f"{os.path.relpath(path, suite.root)} {_content(path)}"
+
+
+@cache
+def _all_data_files(suite: _Suite) -> tuple[str, ...]:
+    """Return the files in the benchmark folders that are no code and that git keeps; none without git.
+
+    A file that git ignores may be a result of a run, which only one side has.
+    """
+    if not _top(suite.root):
+        return ()
+    found = []
+    for top in suite.folders:
+        for folder, folders, names in os.walk(top):
+            folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
+            found += [os.path.join(folder, name) for name in names if not name.endswith((".py", ".pyc"))]
+    ignored = set[str]()
+    if not collected_tree():  # it has the files that git keeps
+        try:
+            ignored.update(*(ignored_files(Path(top)) for top in suite.folders if os.path.isdir(top)))
+        except SideError:
+            return ()
+    return tuple(sorted(path for path in found if os.path.realpath(path) not in ignored))
+
+
+def _content(path: str) -> str:
+    """Return a digest of a file's content, ``""`` if it cannot be read."""
+    seen = hashlib.sha256()
+    with suppress(OSError), open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            seen.update(block)
+        return seen.hexdigest()
+    return ""
 
 
 @dataclass(frozen=True)
