@@ -131,6 +131,18 @@ def test_a_data_file_in_the_benchmark_folders_counts_if_it_is_named(pytester):
     assert changed == [True, False, True, False]
 
 
+@pytest.mark.parametrize(("hook", "counts"), [("runtest_setup(item)", True), ("report_header()", False)])
+def test_a_hook_counts_if_pytest_calls_it_before_the_benchmark(pytester, hook, counts):
+    pytester.makepyfile(test_main="def test_main():\n    print()\n")
+    found = []
+    for text in ("pass", "print(1)"):
+        pytester.makeconftest(f"def pytest_{hook}:\n    {text}\n")
+        items, _ = pytester.inline_genitems("-p", "no:cacheprovider", "--import-mode=importlib")
+        found += map(scope_of, items)
+    assert "" not in found
+    assert (found[0] != found[1]) == counts
+
+
 def test_a_method_is_known_with_its_class(scopes):
     text = "class TestX:\n    SIZE = {}\n    def test_main(self, bench):\n        bench(self.SIZE)\n"
     assert set(scopes(test_old=text.format(1))) == {"TestX::test_main"}

@@ -297,6 +297,11 @@ _DYNAMIC = {"globals", "locals", "vars", "eval", "exec", "__import__", "importli
 """Names by which code may use any definition of its module."""
 _ALWAYS = {"pytestmark", "pytest_plugins"}
 """Names that pytest reads."""
+_HOOKS = (
+    "pytest_configure", "pytest_sessionstart", "pytest_fixture_setup", "pytest_pyfunc_call",
+    *(f"pytest_runtest_{step}" for step in ("protocol", "setup", "call")),
+)  # fmt: skip
+"""Hooks of pytest that can change what a step does. The others select and report."""
 _LONGEST = 1024
 """A longer text is no name of a file."""
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -322,7 +327,7 @@ class _Suite:
 
 
 def scope_of(item: pytest.Function) -> str:
-    """Return a digest of a benchmark's function and fixtures, with what they use in the suite; ``""`` if unknown.
+    """Return a digest of a benchmark's function, fixtures and hooks, with what they use in the suite; ``""`` if unknown.
 
     It follows names to definitions, assignments and imports in the files of the suite, and counts all other statements
     of these files. An import of another file counts by its text and the file's place. The content of a data file in the
@@ -343,11 +348,20 @@ def scope_of(item: pytest.Function) -> str:
             return ""  # it stands for code elsewhere
         parts = [
             _used(plain, suite, renamed=True),
-            *sorted(_used(inspect.unwrap(fixture), suite) for fixture in fixtures),
+            *sorted(_used(inspect.unwrap(function), suite) for function in {*fixtures, *_hooks(item)}),
         ]
     except (OSError, TypeError, AttributeError, SyntaxError, RecursionError):
         return ""
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
+
+
+def _hooks(item: pytest.Function) -> Iterator[Callable[..., object]]:
+    """Yield the functions of the item's conftest.py files that pytest calls before or around its benchmark."""
+    for plugin in item.config.pluginmanager.get_plugins():
+        file = getattr(plugin, "__file__", None) or ""
+        if os.path.basename(file) == "conftest.py" and is_below(str(item.path), os.path.dirname(file)):
+            found = (getattr(plugin, name, None) for name in _HOOKS)
+            yield from (function for function in found if inspect.isfunction(function))
 
 
 @cache
