@@ -65,3 +65,28 @@ def test_its_changes_are_incomparable_unless_they_are_allowed(project, capsys):
         "test_sized": "regressed", "test_from_a_helper": "regressed", "test_worked": "regressed",
         "test_renamed": "unchanged", "test_same": "unchanged",
     }, allowed.output  # fmt: skip
+
+
+@pytest.mark.slow
+def test_its_changes_are_incomparable_with_a_saved_baseline_too(project):
+    project.allows_changed = False
+    project.write(".tfbench\n__pycache__\n*.json\n", ".gitignore")
+    text = """
+        from tests.fakes.steps import taking
+
+        SIZE = {size}
+
+        def test_sized(bench):
+            bench(taking(bench, SIZE * 1e-5))
+
+        def test_same(bench):
+            bench(taking(bench, 1e-5))
+    """
+    project.write(text.format(size=1))
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "base")
+    assert project.run("--save-baseline", "first").code == 0
+    project.write(text.format(size=2))
+    done = project.run("--baseline", "first")
+    assert done.outcomes() == {"test_sized": "incomparable", "test_same": "unchanged"}, done.output

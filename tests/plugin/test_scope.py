@@ -6,6 +6,7 @@ import textwrap
 import pytest
 
 import tfbench
+from tfbench.plugin import cases
 from tfbench.plugin.cases import scope_of
 
 pytest_plugins = ["pytester"]
@@ -100,6 +101,56 @@ def test_the_place_of_tfbench_does_not_count(scopes, monkeypatch):
     there = scopes(test_old=test)["test_main"]
     monkeypatch.setattr(tfbench, "__file__", "/venv/lib/python3.12/site-packages/tfbench/__init__.py")
     assert scopes(test_new=test.replace("main", "other"))["test_other"] == there
+
+
+def test_the_content_of_measured_code_beside_the_root_does_not_count(pytester, monkeypatch):
+    root = pytester.path / "perf"
+    package = pytester.path / "src" / "scope_measured.py"
+    pytester.run("git", "init", "-q")
+    for place in (root / "test_main.py", package):
+        place.parent.mkdir()
+    (root / "pytest.ini").write_text("[pytest]\n")
+    (root / "test_main.py").write_text("import scope_measured\n\ndef test_main():\n    scope_measured.run()\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    found = []
+    for content in ("run = print\n", "run = list\n"):
+        package.write_text(content)
+        items, _ = pytester.inline_genitems("-p", "no:cacheprovider", f"--rootdir={root}", str(root))
+        monkeypatch.setitem(sys.modules, "scope_measured", items[0].module.scope_measured)  # pytester has removed it
+        found += map(scope_of, items)
+    assert found[0] == found[1] != ""
+
+
+def test_a_data_file_in_the_benchmark_folders_counts_if_it_is_named(pytester):
+    folder = pytester.mkdir("benchmarks")
+    pytester.run("git", "init", "-q")
+    (pytester.path / ".gitignore").write_text("*.out\n")
+    text = "from pathlib import Path\n\ndef test_main():\n    Path('benchmarks/{}').read_text()\n"
+    digests = {}
+    for place, name in (("1", "a.csv"), ("2", "b.csv"), ("3", "*.csv"), ("4", "a.out")):
+        (folder / f"test_{place}.py").write_text(text.format(name))
+    for content in ("1", "2"):
+        for name in ("a.csv", "a.out"):
+            (folder / name).write_text(content)
+        cases._used.cache_clear()
+        cases._all_data_files.cache_clear()
+        cases._content.cache_clear()
+        items, _ = pytester.inline_genitems("-p", "no:cacheprovider", "--import-mode=importlib")
+        digests[content] = [scope_of(item) for item in items]
+    changed = [before != now for before, now in zip(digests["1"], digests["2"], strict=True)]
+    assert changed == [True, False, True, False]
+
+
+@pytest.mark.parametrize(("hook", "counts"), [("runtest_setup(item)", True), ("report_header()", False)])
+def test_a_hook_counts_if_pytest_calls_it_before_the_benchmark(pytester, hook, counts):
+    pytester.makepyfile(test_main="def test_main():\n    print()\n")
+    found = []
+    for text in ("pass", "print(1)"):
+        pytester.makeconftest(f"def pytest_{hook}:\n    {text}\n")
+        items, _ = pytester.inline_genitems("-p", "no:cacheprovider", "--import-mode=importlib")
+        found += map(scope_of, items)
+    assert "" not in found
+    assert (found[0] != found[1]) == counts
 
 
 def test_a_method_is_known_with_its_class(scopes):

@@ -66,7 +66,7 @@ def test_pytest_benchmark_reads_it(store):
 
 def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, monkeypatch):
     monkeypatch.setattr(baselines, "now", lambda: "2026-01-01T00:00:00+00:00")
-    plain = Case("b/test_y.py::test_y", "test_y", "b/test_y.py::test_y", source="abc")
+    plain = Case("b/test_y.py::test_y", "test_y", "b/test_y.py::test_y", source="abc", scope="def")
     samples = {CASE.name: SAMPLE, plain.name: Sample(plain, (Run((2e-6,), 5),))}
     values = {plain.name: MetricValues({"casts": {"a": 1}}, {"flops": 3.0})}
     path = store.save("first", Baseline(CONTEXT, samples, values))
@@ -120,12 +120,13 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
                 "thresholds": {},
                 "statistic": "",
                 "metric_values": None,
+                "scope": "",
             }
         },
         "options": {},
     }
     assert (second["param"], second["params"], second["stats"]["iterations"]) == (None, {}, 5)
-    assert second["extra_info"]["tfbench"]["source"] == "abc"
+    assert [second["extra_info"]["tfbench"][name] for name in ("source", "scope")] == ["abc", "def"]
     assert second["extra_info"]["tfbench"]["metric_values"] == {
         "counts": {"casts": {"a": 1}},
         "numbers": {"flops": 3.0},

@@ -14,18 +14,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache, partial
+from pathlib import Path
 from typing import TypeGuard
 from unittest import TestCase
 
 import pytest
 from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
-from tfbench.errors import DeclarationError, UsageError
+from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import STATISTICS, THRESHOLDS, Case
 from tfbench.plugin import only_lists, setting, takes_bench
-from tfbench.plugin.collect import ListedFile
+from tfbench.plugin.collect import ListedFile, collected_tree
 from tfbench.policy import Policy
+from tfbench.sides.source_tree import ignored_files, top_level
 from tfbench.stats.alpha_spending import completed
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
@@ -295,6 +297,13 @@ _DYNAMIC = {"globals", "locals", "vars", "eval", "exec", "__import__", "importli
 """Names by which code may use any definition of its module."""
 _ALWAYS = {"pytestmark", "pytest_plugins"}
 """Names that pytest reads."""
+_HOOKS = (
+    "pytest_fixture_setup", "pytest_pyfunc_call",
+    *(f"pytest_runtest_{step}" for step in ("protocol", "setup", "call")),
+)  # fmt: skip
+"""Hooks of pytest around a benchmark, which can do what its fixtures can. The others select, configure and report."""
+_LONGEST = 1024
+"""A longer text is no name of a file."""
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -318,10 +327,11 @@ class _Suite:
 
 
 def scope_of(item: pytest.Function) -> str:
-    """Return a digest of a benchmark's function and fixtures, with what they use in the suite; ``""`` if unknown.
+    """Return a digest of a benchmark's function, fixtures and hooks, with what they use in the suite; ``""`` if unknown.
 
     It follows names to definitions, assignments and imports in the files of the suite, and counts all other statements
-    of these files. An import of another file counts by its text and the file's place. The names of the function and its class do not count.
+    of these files. An import of another file counts by its text and the file's place. The content of a data file in the
+    benchmark folders counts where these statements name it. The names of the function and its class do not count.
     """
     place = f"{item.cls.__qualname__}." if item.cls else ""
     fixtures = {
@@ -338,11 +348,20 @@ def scope_of(item: pytest.Function) -> str:
             return ""  # it stands for code elsewhere
         parts = [
             _used(plain, suite, renamed=True),
-            *sorted(_used(inspect.unwrap(fixture), suite) for fixture in fixtures),
+            *sorted(_used(inspect.unwrap(function), suite) for function in {*fixtures, *_hooks(item)}),
         ]
     except (OSError, TypeError, AttributeError, SyntaxError, RecursionError):
         return ""
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
+
+
+def _hooks(item: pytest.Function) -> Iterator[Callable[..., object]]:
+    """Yield the functions of the item's conftest.py files that pytest calls before or around its benchmark."""
+    for plugin in item.config.pluginmanager.get_plugins():
+        file = getattr(plugin, "__file__", None) or ""
+        if os.path.basename(file) == "conftest.py" and is_below(str(item.path), os.path.dirname(file)):
+            found = (getattr(plugin, name, None) for name in _HOOKS)
+            yield from (function for function in found if inspect.isfunction(function))
 
 
 @cache
@@ -385,8 +404,61 @@ def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False)
         body = modules[place].body
         texts += ["" if place == file else os.path.relpath(_within(place, suite.root), suite.root)]
         texts += [_text(body[number], own if place == file else "", place, suite.root) for number in sorted(numbers)]
+    used = [modules[place].body[number] for place, numbers in chosen.items() for number in numbers]
+    texts += _data_files(used, suite)
     text = "\n".join(dict.fromkeys(texts))  # an import that is repeated counts once
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _data_files(used: Sequence[ast.stmt], suite: _Suite) -> Iterator[str]:
+    """Yield the name and a digest of each data file in the benchmark folders that these statements name.
+
+    They name it by a text that ends in the file's name, or by a pattern such as ``*.csv``.
+    """
+    texts = {
+        os.path.basename(node.value)
+        for statement in used
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < _LONGEST
+    }
+    patterns = [text for text in texts if "*" in text and any(map(str.isalnum, text))]
+    for path in _all_data_files(suite):
+        name = os.path.basename(path)
+        if name in texts or any(fnmatch(name, pattern) for pattern in patterns):
+            yield f"{os.path.relpath(path, suite.root)} {_content(path)}"
+
+
+@cache
+def _all_data_files(suite: _Suite) -> tuple[str, ...]:
+    """Return the files in the benchmark folders that are no code and that git keeps; none without git.
+
+    A file that git ignores may be a result of a run, which only one side has.
+    """
+    if not _top(suite.root):
+        return ()
+    found = []
+    for top in suite.folders:
+        for folder, folders, names in os.walk(top):
+            folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
+            found += [os.path.join(folder, name) for name in names if not name.endswith((".py", ".pyc"))]
+    ignored = set[str]()
+    if not collected_tree():  # it has the files that git keeps
+        try:
+            ignored.update(*(ignored_files(Path(top)) for top in suite.folders if os.path.isdir(top)))
+        except SideError:
+            return ()
+    return tuple(sorted(path for path in found if os.path.realpath(path) not in ignored))
+
+
+@cache
+def _content(path: str) -> str:
+    """Return a digest of a file's content, ``""`` if it cannot be read."""
+    seen = hashlib.sha256()
+    with suppress(OSError), open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            seen.update(block)
+        return seen.hexdigest()
+    return ""
 
 
 @dataclass(frozen=True)
@@ -511,12 +583,24 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
 
 
 def _place(file: str, root: str) -> str:
-    """Return the path of a file of the suite, and the content of another one, whose path may depend on the tree."""
+    """Return the path of a file of the source tree from the root, and the content of a file from elsewhere.
+
+    The root may be a folder of the tree. The content of a file beside it is measured code, which may change.
+    """
     if is_below(file := _within(file, root), root):
         return os.path.relpath(file, root)
+    if (top := _top(root)) and is_below(real := os.path.realpath(file), top):
+        return os.path.relpath(real, os.path.realpath(root))
     with suppress(OSError), open(file, "rb") as content:
         return hashlib.sha256(content.read()).hexdigest()
     return ""
+
+
+@cache
+def _top(root: str) -> str:
+    """Return the top folder of the source tree, ``""`` without git."""
+    top = collected_tree() or top_level(Path(root))
+    return os.path.realpath(top) if top else ""
 
 
 def _within(file: str, root: str) -> str:

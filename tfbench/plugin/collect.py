@@ -101,6 +101,12 @@ _LEFT_OUT = {"parametrize", "usefixtures", "skip", "skipif", "xfail"}
 """Marks that the other process has applied already."""
 
 
+def collected_tree() -> str:
+    """Return the top folder of the other source tree that this process collects, ``""`` if it collects the working tree."""
+    redirect = _ELSEWHERE.get("tree_redirect")
+    return str(redirect[1]) if redirect else ""
+
+
 class RealModule(pytest.File):
     """Stands for a module that was collected with the real TensorFlow."""
 

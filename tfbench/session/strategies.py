@@ -202,9 +202,13 @@ def _differences(there: Mapping[str, str], here: Mapping[str, str], absent: str)
 
 
 def changed_since(saved: Baseline, case: Case) -> bool:
-    """Tell whether the benchmark's own code differs from the saved one; false if either is unknown."""
-    before = saved.samples[case.name].case.source
-    return bool(before and case.source and before != case.source)
+    """Tell whether the benchmark's own code, or what it uses in the suite, is not as saved; false if unknown."""
+    known = saved.samples[case.name].case
+    pairs = [(known.source, case.source)]
+    if minor(saved.environment.python) == minor(platform.python_version()):  # digests of another Python may differ
+        pairs.insert(0, (known.scope, case.scope))
+    before, now = next((pair for pair in pairs if all(pair)), ("", ""))
+    return before != now
 
 
 def clock(sample: Sample) -> float | None:

@@ -230,6 +230,17 @@ def _lend_versions(top: Path, tree: str, place: Path) -> None:
                     write_whole(there, content)
 
 
+def ignored_files(folder: Path) -> frozenset[str]:
+    """Return the real paths of the files in a folder that git ignores.
+
+    Raises:
+        SideError: The folder is in no checkout that git reads.
+    """
+    top = checkout(folder)
+    listed = _git(top, *_IGNORED, "--", str(folder.resolve()))
+    return frozenset(os.path.realpath(top / name) for name in listed.split("\0") if name)
+
+
 def may_miss(there: Path, here: Path, name: str) -> bool:
     """Tell whether git ignores a module of the working tree, and another tree may run a substitute for it.
 

@@ -170,6 +170,8 @@ class _SavedCase:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     statistic: Annotated[str, exactly("|".join(("", *STATISTICS)))] = ""
     metric_values: MetricValues | None = None
+    scope: Text = ""
+    """``""`` in files of older versions."""
 
 
 @dataclass(frozen=True)
@@ -340,7 +342,8 @@ def now() -> str:
 def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     case, seconds = sample.case, sample.seconds
     launches = tuple(map(SavedLaunch.of, sample.runs))
-    own = _SavedCase(case.workload, case.source, launches, dict(case.thresholds), case.statistic, values)
+    thresholds = dict(case.thresholds)
+    own = _SavedCase(case.workload, case.source, launches, thresholds, case.statistic, values, case.scope)
     return {
         "group": case.group,
         "name": case.short_name,
@@ -380,6 +383,7 @@ def parse(name: str, content: JSON) -> Baseline:
             group=benchmark.group,
             variant=tuple(sorted(benchmark.params.items())),
             source=own.source,
+            scope=own.scope,
             thresholds=own_thresholds(own.thresholds),
             statistic=own.statistic,
         )
