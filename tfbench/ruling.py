@@ -81,7 +81,7 @@ class Ruling:
 
     result: Result
     counts: str = ""
-    """Number of verdicts per outcome: of the verdicts that prevent a pass, or of all cases."""
+    """Number of cases per outcome: of the cases that prevent a pass, each by its gravest verdict, or of all cases."""
     reason: str = ""
     """What prevents a pass besides single verdicts; ``""`` for nothing."""
     verdicts: tuple[Verdict, ...] = ()
@@ -167,7 +167,8 @@ def rule(
     failures = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
     for verdict in bad[:1]:
         worst = result_of(verdict.outcome)
-        failures.append((worst, _counts(bad), gap or (shortage if gated and worst.test == "skipped" else "")))
+        gravest = {verdict.case.name: verdict for verdict in reversed(bad)}.values()
+        failures.append((worst, _counts(gravest), gap or (shortage if gated and worst.test == "skipped" else "")))
     if report.suite and (suite := result_of(report.suite.outcome)) is not Result.PASS:
         failures.append((suite, "", f"the suite is {report.suite.outcome}: {report.suite.reason.message}"))
     if shortage and not failures:

@@ -406,7 +406,8 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
         Outcome, key=lambda outcome: list(Group).index(_GROUPS[outcome]) if outcome in _GROUPS else len(Group)
     )
     counts = Counter(_MEASURED.get(verdict.reason.code, str(verdict.outcome)) for verdict in verdicts)
-    return {word: counts[word] for word in (*map(str, order), *_MEASURED.values()) if word in counts}
+    known = {word: counts[word] for word in (*map(str, order), *_MEASURED.values()) if word in counts}
+    return {word.replace("contracts", "contract") if known[word] == 1 else word: known[word] for word in known}
 
 
 def _hidden(ratio: Ratio | None) -> float:
