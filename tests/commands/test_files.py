@@ -130,7 +130,7 @@ def test_a_saved_baseline_is_compared_by_its_name_with_a_report_without_times(tm
 
 def test_a_report_of_a_run_that_did_not_end_is_not_compared(tmp_path, capsys):
     first = written(tmp_path / "a.json", WHOLE)
-    second = written(tmp_path / "b.json", REPORT)
+    second = written(tmp_path / "b.json", replace(WHOLE, complete=False))
     assert cli.main(["compare", first, second]) != 0
     assert "b.json cannot be compared: the run did not come to its end" in capsys.readouterr().err
 
