@@ -114,6 +114,12 @@ def test_other_words_are_still_refused(words, capsys):
     assert "unrecognized arguments" in capsys.readouterr().err
 
 
+def test_an_option_of_pytest_is_refused_by_ci_with_the_way_to_give_it(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["ci", "--maxfail", "1"])
+    assert "--maxfail; give options of pytest as --arguments=OPTION" in capsys.readouterr().err
+
+
 def test_reports_are_read_where_the_system_has_no_file_locks(tmp_path):
     (tmp_path / "r.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
     program = "import sys; sys.modules['fcntl'] = None; from tfbench import cli; sys.exit(cli.main(['gate', 'r.json']))"

@@ -81,7 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, rest = parser.parse_known_args(argv)
     # argparse takes the words of a list from one place only, and not again after an option.
     if rest and (not hasattr(arguments, "intermixed") or any(word.startswith("-") for word in rest)):
-        parser.error(f"unrecognized arguments: {harmless(' '.join(rest))}")
+        fix = "; give options of pytest as --arguments=OPTION" if hasattr(arguments, "arguments") else ""
+        parser.error(f"unrecognized arguments: {harmless(' '.join(rest))}{fix}")
     if rest:
         getattr(arguments, arguments.intermixed).extend(rest)
     if warning := foreign_distribution():
