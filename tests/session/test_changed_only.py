@@ -46,6 +46,10 @@ def test_a_case_is_spared_whose_code_is_the_same_in_another_source_tree(spared):
     assert "files of the project that it reads (2)" in reason.message
 
 
+def test_a_case_is_spared_that_would_be_judged_in_another_way_there(spared):
+    assert spared(there=replace(CASE, statistic="median and tail", thresholds=(("tolerance", 0.1),))) is not None
+
+
 def test_sides_of_one_source_tree_have_the_same_files(spared):
     assert spared(spec="self", tree_redirect=None) is not None
 

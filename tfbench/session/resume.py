@@ -113,7 +113,8 @@ class ChangedOnly:
             SideError: A side does not start.
         """
         claimed = case.name in self.drawn or bool(case.claims_on(TIME))  # contracts on time need times
-        if claimed or differences or there != case or self.contender.slowdown or self.contender.env != baseline.env:
+        renamed = replace(there, thresholds=case.thresholds, statistic=case.statistic) != case  # they judge only a race
+        if claimed or differences or renamed or self.contender.slowdown or self.contender.env != baseline.env:
             return None
         before, now = self.executed(Entrant(there, baseline), Entrant(case, self.contender))
         if before is not None and now is not None and (before.read is None or now.read is None):
