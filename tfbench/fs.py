@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import shutil
 import stat
@@ -213,6 +214,20 @@ def read_at_most(file: IO[bytes], limit: int) -> bytes:
     while len(content) < limit and (part := file.read(min(limit - len(content), 1 << 20))):
         content += part
     return bytes(content)
+
+
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """Return a digest of a file's content, ``""`` if there is no file or it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        if not os.path.isfile(path):
+            return ""  # opening a pipe would wait for its writer
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError:
+        return ""
+    return digest.hexdigest()
 
 
 _OTHER_FORMS = {

@@ -10,7 +10,6 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache, partial
@@ -22,6 +21,7 @@ import pytest
 from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
 from tfbench.errors import DeclarationError, SideError, UsageError
+from tfbench.fs import file_digest
 from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import STATISTICS, THRESHOLDS, Case
 from tfbench.plugin import only_lists, setting, takes_bench
@@ -450,15 +450,7 @@ def _all_data_files(suite: _Suite) -> tuple[str, ...]:
     return tuple(sorted(path for path in found if os.path.realpath(path) not in ignored))
 
 
-@cache
-def _content(path: str) -> str:
-    """Return a digest of a file's content, ``""`` if it cannot be read."""
-    seen = hashlib.sha256()
-    with suppress(OSError), open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            seen.update(block)
-        return seen.hexdigest()
-    return ""
+_content = cache(file_digest)
 
 
 @dataclass(frozen=True)
@@ -591,9 +583,7 @@ def _place(file: str, root: str) -> str:
         return os.path.relpath(file, root)
     if (top := _top(root)) and is_below(real := os.path.realpath(file), top):
         return os.path.relpath(real, os.path.realpath(root))
-    with suppress(OSError), open(file, "rb") as content:
-        return hashlib.sha256(content.read()).hexdigest()
-    return ""
+    return file_digest(file)
 
 
 @cache

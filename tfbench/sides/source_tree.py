@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
-from tfbench.fs import DATA_FOLDER, atomic_dir, scratch_dir, without_repository, write_whole
+from tfbench.fs import DATA_FOLDER, atomic_dir, file_digest, scratch_dir, without_repository, write_whole
 from tfbench.untrusted import command, printable
 
 # Identify the working tree by its content, and materialise older source trees
@@ -139,6 +139,12 @@ def _no_environments(top: Path) -> list[str]:
     return [f":(exclude,literal){folder}" for folder in map(os.path.dirname, listed) if folder]
 
 
+def _new(top: Path, *patterns: str) -> list[str]:
+    """Return the names of untracked files that git does not ignore, outside of environments and of tfbench's folder."""
+    listed = _git(top, *_NEW, "--", *patterns, *_no_environments(top))
+    return [name for name in listed.split("\0") if name and DATA_FOLDER not in Path(name).parts]
+
+
 CODE = ("*.py", "*.pyi", "*.toml", "*.ini", "*.cfg", "*.so")
 """Patterns of files of code."""
 
@@ -152,8 +158,7 @@ def code_digest(root: Path) -> str:
         SideError: ``root`` is in no checkout that git reads, so the code of two sides cannot be compared.
     """
     top = checkout(root)
-    new = _git(top, *_NEW, "--", *CODE, *_no_environments(top))
-    names = [name for name in new.split("\0") if name and DATA_FOLDER not in Path(name).parts]
+    names = _new(top, *CODE)
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _scratch_repository(top, Path(scratch))
         with suppress(SideError):  # a repository without a commit
@@ -169,9 +174,8 @@ def code_digest(root: Path) -> str:
 def new_files(root: Path) -> list[Path]:
     """List the untracked files of the checkout that git does not ignore, except for code, which `code_digest` covers."""
     top = checkout(root)
-    others = [*(f":(exclude){pattern}" for pattern in (*CODE, "*.pyc")), f":(exclude,glob)**/{DATA_FOLDER}/**"]
-    listed = _git(top, *_NEW, "--", ".", *others, *_no_environments(top))
-    return [file for name in listed.split("\0") if name and (file := top / name).is_file()]
+    others = (f":(exclude){pattern}" for pattern in (*CODE, "*.pyc"))
+    return [file for name in _new(top, ".", *others) if (file := top / name).is_file()]
 
 
 MODULES = (".py", ".pyc")
@@ -570,18 +574,14 @@ class CodeFiles:
 
 def code_files(root: Path) -> CodeFiles:
     """Return the digests of the present code files. `edited_files` compares them with later ones."""
-
-    def listed(*arguments: str) -> set[str]:
-        names = _git(top, *arguments).split("\0")
-        return {name for name in names if name and DATA_FOLDER not in Path(name).parts}
-
     try:
         top = checkout(root)
-        tracked = listed("ls-files", "-z", "--", *CODE)
-        new = listed(*_NEW, "--", *CODE, *_no_environments(top))
+        listed = _git(top, "ls-files", "-z", "--", *CODE).split("\0")
+        tracked = {name for name in listed if name and DATA_FOLDER not in Path(name).parts}
+        new = _new(top, *CODE)
     except SideError:
         return CodeFiles()
-    return CodeFiles({name: _digest(top / name) for name in tracked | new}, frozenset(tracked))
+    return CodeFiles({name: file_digest(top / name) for name in tracked.union(new)}, frozenset(tracked))
 
 
 def edited_files(root: Path, before: CodeFiles) -> list[str]:
@@ -593,12 +593,6 @@ def edited_files(root: Path, before: CodeFiles) -> list[str]:
     return sorted(
         name for name in before.tracked | now.tracked if before.digests.get(name, "") != now.digests.get(name, "")
     )
-
-
-def _digest(file: Path) -> str:
-    with suppress(OSError):
-        return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
-    return ""  # it was deleted meanwhile
 
 
 def code_of(root: Path, revision: str) -> Snapshot:

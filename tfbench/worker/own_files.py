@@ -15,7 +15,7 @@ import struct
 import sys
 from collections.abc import Iterable
 
-from tfbench.fs import DATA_FOLDER
+from tfbench.fs import DATA_FOLDER, file_digest
 from tfbench.imports import PACKAGE, is_below, is_installed, module_files
 from tfbench.model import JSON
 
@@ -131,7 +131,7 @@ class OwnFiles:
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Return file -> SHA-256 of its content, ``""`` for a file that cannot be read."""
-        return {name: _sha256(os.path.join(self.tree, name)) for name in names}
+        return {name: file_digest(os.path.join(self.tree, name)) for name in names}
 
     def installed(self) -> str:
         """Return a digest of what identifies the interpreter, and the modules and libraries from outside the tree.
@@ -209,14 +209,3 @@ def _same(path: str, other: str) -> bool:
         return filecmp.cmp(path, other, shallow=False)
     except OSError:
         return False
-
-
-def _sha256(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            seen = hashlib.sha256()
-            while block := file.read(1 << 20):
-                seen.update(block)
-            return seen.hexdigest()
-    except OSError:
-        return ""
