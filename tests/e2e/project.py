@@ -126,6 +126,13 @@ class Project:
         identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
         subprocess.run(["git", *identity, *arguments], cwd=self.root, check=True, capture_output=True)
 
+    def commit(self, subject: str) -> None:
+        """Commit all files, in a repository that is made for the first commit."""
+        if not (self.root / ".git").exists():
+            self.git("init", "-q", "-b", "main")
+        self.git("add", "-A")
+        self.git("commit", "-qm", subject)
+
     def interrupted(self, after: str, *options: str) -> Done:
         """Start a run and send it Ctrl-C as soon as the file ``after`` exists."""
         process = subprocess.Popen(

@@ -20,15 +20,13 @@ BENCHMARK = """
 @pytest.fixture
 def repository(project):
     """Six commits: the fourth is slower by half, the third cannot be imported."""
-    project.git("init", "-q")
     project.write(".tfbench\n__pycache__\n*.json\n", ".gitignore")
     subjects = ["the first", "a page", "broken", "slower", "mended", "another page"]
     for number, subject in enumerate(subjects):
         work = 1000 if number < 3 else 1500
         project.write("import nothing_of_that_name" if subject == "broken" else BENCHMARK.format(work=work))
         project.write(f"{subject}\n", "page.txt")
-        project.git("add", "-A")
-        project.git("commit", "-qm", subject)
+        project.commit(subject)
     return project
 
 

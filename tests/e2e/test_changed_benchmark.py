@@ -37,9 +37,7 @@ def test_its_changes_are_incomparable_unless_they_are_allowed(project, capsys):
     project.write("FLOPS = 1\n", "work.py")
     project.write("HELPED = 1\nUNUSED = 1\n", "benchmarks/sizes.py")
     project.write(BENCHMARKS.format(size=1, name="seconds"))
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "base")
+    project.commit("base")
     project.write("FLOPS = 2\n", "work.py")
     project.write("HELPED = 2\nUNUSED = 2\n", "benchmarks/sizes.py")
     project.write(BENCHMARKS.format(size=2, name="time"))
@@ -83,9 +81,7 @@ def test_its_changes_are_incomparable_with_a_saved_baseline_too(project):
             bench(taking(bench, 1e-5))
     """
     project.write(text.format(size=1))
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "base")
+    project.commit("base")
     assert project.run("--save-baseline", "first").code == 0
     project.write(text.format(size=2))
     done = project.run("--baseline", "first")

@@ -41,6 +41,7 @@ LATE = """
 """
 
 
+@pytest.mark.smoke
 @pytest.mark.tensorflow
 def test_only_the_cases_that_read_a_changed_file_and_a_sample_are_raced(project):
     project.write(MINE, "benchmarks/test_used.py")
@@ -51,9 +52,7 @@ def test_only_the_cases_that_read_a_changed_file_and_a_sample_are_raced(project)
     project.write("unread", "notes.txt")
     project.write(MODELS.format(times=1), "models.py")
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     project.write(MODELS.format(times=2), "models.py")
     project.write("two", "benchmarks/data.bin")
     project.write("SIZE = 64  # changed\n", "late.py")

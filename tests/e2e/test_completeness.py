@@ -113,9 +113,7 @@ def test_an_expected_failure_hides_no_regression(project):
 @pytest.mark.slow
 def test_a_mark_does_not_hide_a_case_that_the_base_runs(project):
     project.write("import pytest\n" + STEP + GOOD + MEASURED)
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "base")
+    project.commit("base")
     project.write("import pytest\n" + STEP + GOOD + "@pytest.mark.skip(reason='later')\n" + MEASURED)
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_good": "unchanged", "test_measured": "incomparable"}
@@ -137,9 +135,7 @@ def test_a_deleted_case_is_missing_where_a_file_needs_the_path_or_import_mode_of
     project.write(both, "benchmarks/a/test_same.py")
     if option:
         project.write(both.replace("test_", "test_b_"), "benchmarks/b/test_same.py")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "base")
+    project.commit("base")
     name = "benchmarks/b/test_same.py" if option else "benchmarks/a/test_same.py"
     text = (project.root / name).read_text()
     project.write(text.partition("def test_measured")[0].partition("def test_b_measured")[0], name)
@@ -252,14 +248,12 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_is_measured(pro
 
 
 def test_a_run_whose_code_is_edited_meanwhile_fails_and_saves_no_baseline(project):
-    project.git("init", "-q")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.write("SIZE = 1000\n", "size.py")
     project.write(
         "import pathlib\n\n\ndef test_mine(bench):\n    pathlib.Path('size.py').write_text('SIZE = 2000')\n    bench(sum, [1] * 1000)\n"
     )
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     done = project.run("--save-baseline", "mine")
     assert done.code == 1
     assert "code was edited during the run, so it is unknown what was measured: size.py; run it again" in done.output
@@ -325,10 +319,8 @@ def test_without_a_gpu_nothing_is_measured_for_it(project):
 @pytest.mark.slow
 def test_shards_against_a_branch_that_moved_do_not_merge(project):
     project.write(STEP + GOOD + MEASURED)
-    project.git("init", "-q", "-b", "main")
     (project.root / ".gitignore").write_text("*.json\n.cache\n")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "first")
+    project.commit("first")
     project.git("switch", "-qc", "change")
     reports = []
     for index in (1, 2):

@@ -169,9 +169,7 @@ def test_a_baseline_knows_each_package_that_its_benchmarks_import(project, tmp_p
     project.forked = False  # the path is read when Python starts
     project.write(IMPORTING)
     project.write(".tfbench\nreport.json\n__pycache__\n.cache\nsite-packages\n", ".gitignore")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "benchmarks")
+    project.commit("benchmarks")
     assert project.run("--save-baseline", "main").code == 0
     install(folder, "unused", "2.0", 1)
     assert project.run("--baseline", "main").outcomes() == {"test_mine": "unchanged", "test_late": "unchanged"}

@@ -20,9 +20,7 @@ def project(tmp_path):
     found = Project(tmp_path, full=True)
     found.write("[pytest]\n", "pytest.ini")
     found.write(BENCHMARKS)
-    found.git("init", "-q")
-    found.git("add", ".")
-    found.git("commit", "-qm", "one")
+    found.commit("one")
     return found
 
 

@@ -14,9 +14,7 @@ STEPS = """
 def checkout(project):
     """A project whose only commit is tagged, with a later change."""
     project.write(STEPS)
-    project.git("init", "-q", "-b", "main")
-    project.git("add", ".")
-    project.git("commit", "-qm", "first")
+    project.commit("first")
     project.git("tag", "v1.0")
     return project
 
@@ -83,8 +81,7 @@ def look(where):
     monkeypatch.setenv("TFBENCH_HISTORY", str(folder / "history"))
     checkout.write(f"{look}\nlook('conftest')\n", "conftest.py")
     checkout.write(f"{look}\nlook('module')\n\ndef test_sum(bench):\n    look('worker')\n    bench(sum, [1, 2])\n")
-    checkout.git("add", ".")
-    checkout.git("commit", "-qm", "second")
+    checkout.commit("second")
     checkout.git("tag", "v1.1")
     done = checkout.run("--against", "git:v1.1", "--history")
     assert done.sound, done.output

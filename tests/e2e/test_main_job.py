@@ -242,23 +242,19 @@ def test_only_suspects_are_raced_again(project):
 
 
 def test_a_commit_is_raced_from_its_own_tree(project):
-    project.git("init", "-q")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.write(ALONE.replace("5e-5", "2e-4"))
-    project.git("add", "-A")
-    project.git("commit", "-qm", "slow")
+    project.commit("slow")
     project.write(ALONE)
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_mine": "improved"}, done.output
 
 
 def test_a_file_that_cannot_be_imported_in_the_commit_makes_its_cases_alone_incomparable(project):
-    project.git("init", "-q")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.write(ALONE)
     project.write("import not_yet\n" + benchmark("test_mended", 5e-5), "benchmarks/test_mended.py")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "broken")
+    project.commit("broken")
     project.write("", "not_yet.py")
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_mine": "unchanged", "test_mended": "incomparable"}, done.output
@@ -275,9 +271,7 @@ def test_new_deleted_renamed_and_moved_benchmarks_are_matched_with_a_commit(proj
     project.write("".join(benchmark(*one) for one in before.items()))
     project.write(benchmark("test_moving", 53e-6), "benchmarks/test_before.py")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     project.write(benchmark("test_mine", 50e-6) + benchmark("test_changed", 52.1e-6))
     project.write(benchmark("test_called_otherwise", 51e-6), "benchmarks/test_new_file.py")
     (project.root / "benchmarks/test_before.py").rename(project.root / "benchmarks/test_after.py")
@@ -304,9 +298,7 @@ def test_a_file_that_moved_counts_as_in_a_run_of_all_files_when_it_is_named(proj
     project.write(before, "benchmarks/test_before.py")
     project.write(benchmark("test_elsewhere", 53e-6), "benchmarks/test_deleted.py")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     (project.root / "benchmarks/test_before.py").unlink()
     (project.root / "benchmarks/test_deleted.py").unlink()
     now = "benchmarks/test_after.py" if "after" in named else "speed/test_before.py"
@@ -330,9 +322,7 @@ def test_a_package_of_the_repository_is_imported_from_its_commit(project, monkey
     project.write("AMOUNT = 2e-4\n", "src/mine.py")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.write(ALONE.replace("from tests", "from mine import AMOUNT\n    from tests").replace("5e-5", "AMOUNT"))
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "slow")
+    project.commit("slow")
     project.write("AMOUNT = 5e-5\n", "src/mine.py")
     clean = project.environment()
     monkeypatch.setattr(
@@ -365,9 +355,7 @@ def test_a_deleted_benchmark_is_missing_although_another_of_the_same_text_was_ad
     project.write(text.format(50e-6, "test_main"), "benchmarks/test_old.py")
     project.write(text.format(51e-6, "test_name"), "benchmarks/test_before.py")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     (project.root / "benchmarks/test_old.py").unlink()
     project.write(text.format(90e-6, "test_main"), "benchmarks/test_new.py")
     project.write(text.format(51e-6, "test_other_name"), "benchmarks/test_before.py")

@@ -29,9 +29,7 @@ def test_native_code_that_is_no_part_of_both_commits_is_incomparable(project, mo
     project.write(source, "native.py")
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
     project.write("*.so\n", ".gitignore")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     monkeypatch.setenv("MY_OPS", str(library(project.root / "fast.so")))
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_mine": "incomparable"}
@@ -57,9 +55,7 @@ def test_a_module_that_git_ignores_and_that_the_other_commit_replaces_is_incompa
     project.write(GENERATED)
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
     project.write("generated.py\n", ".gitignore")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     project.write("SECONDS = 0.002\n", "generated.py")
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_mine": "incomparable"}, done.output

@@ -72,12 +72,6 @@ class Place(Project):
         """Return the exit code of the gate on the last report."""
         return cli.main(["gate", str(self.report)])
 
-    def commit(self) -> None:
-        if not (self.root / ".git").exists():
-            self.git("init", "-q")
-        self.git("add", "-A")
-        self.git("commit", "-qm", "some commit")
-
     def forbid_writing(self) -> None:
         """Make the folder read-only, also for root."""
         for path in (self.root, *self.root.rglob("*")):
@@ -301,7 +295,7 @@ def test_a_conftest_may_use_pytests_cache_in_every_process(place):
     )
     place.write(ONE)
     place.write(".tfbench\n.pytest_cache\n__pycache__\n", ".gitignore")
-    place.commit()
+    place.commit("some commit")
     done = place.run("--against", "git:HEAD")
     assert (done.code, done.outcomes()) == (0, {"test_fine": "unchanged"}), done.output
 
@@ -329,7 +323,7 @@ def test_another_commit_has_its_own_ini_file(place, before, now):
     text = {name: text.replace("speed", "benchmarks") for name, text in INI_FILES.items()}
     if before:
         place.write(text[before], before)
-    place.commit()
+    place.commit("some commit")
     if before:
         (place.root / before).unlink()
     if now:
@@ -343,7 +337,7 @@ def test_another_commit_has_its_own_ini_file(place, before, now):
 
 def test_a_run_from_a_folder_below_uses_the_project(place):
     place.write("[pytest]\n", "pytest.ini")
-    place.commit()
+    place.commit("some commit")
     place.folder = place.root / "docs"
     place.folder.mkdir()
     measured(place, place.run(*AGAINST))
@@ -379,7 +373,7 @@ def test_a_given_folder_without_tests_is_named_with_the_names_that_pytest_collec
 
 
 def test_the_folder_of_the_benchmarks_races_a_commit_of_the_project(place):
-    place.commit()
+    place.commit("some commit")
     place.folder = place.root / "benchmarks"
     place.write(SLOWER_YET)
     measured(place, place.run("--against", "git:HEAD"))
@@ -387,7 +381,7 @@ def test_the_folder_of_the_benchmarks_races_a_commit_of_the_project(place):
 
 def test_a_path_with_blanks_and_umlauts_works(tmp_path):
     place = Place(tmp_path / "Größe und Maß", "mein 'Projekt' ä")
-    place.commit()
+    place.commit("some commit")
     place.variables["LC_ALL"] = "C"
     saved = place.run("--save-baseline", "main")
     assert saved.code == 0, saved.output
@@ -402,7 +396,7 @@ def trust(place: Place) -> str:
 
 
 def test_a_checkout_of_another_user_is_read_and_named_with_the_fix(place):
-    place.commit()
+    place.commit("some commit")
     place.give_away()
     done = place.run(*AGAINST, "--resume")
     measured(place, done)
@@ -420,7 +414,7 @@ def unwritable(place: Place) -> str:
 
 def test_a_baseline_without_the_code_of_its_checkout_is_not_saved(place):
     """git refuses the checkout here, and the folder is writable."""
-    place.commit()
+    place.commit("some commit")
     place.variables["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"
     done = place.run("--save-baseline", "main")
     assert done.code == 1, done.output
@@ -429,7 +423,7 @@ def test_a_baseline_without_the_code_of_its_checkout_is_not_saved(place):
 
 
 def test_a_read_only_checkout_is_measured_and_not_written(place):
-    place.commit()
+    place.commit("some commit")
     place.forbid_writing()
     before = sorted(place.root.rglob("*"))
     done = place.run(*AGAINST)
@@ -450,7 +444,7 @@ def without_git(place: Place) -> Mapping[str, str]:
 
 
 def test_without_git_everything_but_other_commits_works(place):
-    place.commit()
+    place.commit("some commit")
     place.variables |= without_git(place)
     done = place.run(*AGAINST, "--resume")
     measured(place, done)

@@ -21,9 +21,7 @@ def test_double(bench):
 def test_it_is_collected_with_one_note_and_raced(project):
     project.write(BENCHMARKS)
     project.write("[pytest]\n", "pytest.ini")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "base")
+    project.commit("base")
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_double": "unchanged"}, done.output
     assert (

@@ -33,9 +33,7 @@ def test_second(bench):
 def interrupted(project, ending):
     project.write(CODE)
     project.write("measured.txt\nhere\ngo\n__pycache__\n", ".gitignore")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "first")
+    project.commit("first")
     project.write("1", "data.txt")
     project.write("", "report.json")
     process = subprocess.Popen(

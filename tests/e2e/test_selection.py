@@ -28,9 +28,7 @@ def project(tmp_path):
     found.write("[pytest]\nmarkers =\n    slow\n", "pytest.ini")
     found.write(benchmarks())
     found.write(benchmarks({"slow": "@pytest.mark.slow"}, names=["slow"]), "benchmarks/test_other.py")
-    found.git("init", "-q")
-    found.git("add", "-A")
-    found.git("commit", "-qm", "base")
+    found.commit("base")
     return found
 
 
@@ -107,8 +105,7 @@ def test_cases_that_a_rerun_of_failures_leaves_out_are_not_missing(project, opti
 @pytest.mark.parametrize("way", ["--pyargs", "--rootdir"])
 def test_no_other_name_of_a_file_or_of_the_root_makes_its_cases_new(project, tmp_path_factory, way):
     (project.root / "benchmarks" / "__init__.py").touch()
-    project.git("add", "-A")
-    project.git("commit", "-qm", "a package")
+    project.commit("a package")
     link = tmp_path_factory.mktemp("linked") / "link"
     link.symlink_to(project.root)
     given = ["--pyargs", "benchmarks.test_mine"] if way == "--pyargs" else ["--rootdir", str(link), "-k", "mine"]
@@ -229,8 +226,7 @@ def test_the_base_or_the_command_line_chooses_the_statistic(project, base, where
     p90 = "--tfbench-statistic=p90"
     if where == "addopts of the base":
         project.write(f"{INI}addopts = {p90}\n", "pytest.ini")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     if base == "a baseline":
         assert project.run("--save-baseline", "main", "benchmarks/test_mine.py").code == 0
     project.write(UNEVEN.format(often=12000, seldom=24000), "uneven.py")
@@ -261,12 +257,10 @@ def calls(request):
 
 @pytest.mark.parametrize("given", [[], ["--nightly", "--calls", "3"]])
 def test_options_of_the_project_reach_all_processes(project, given):
-    project.git("init", "-q")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.write(OWN_OPTIONS, "conftest.py")
     project.write("def test_nightly(bench, calls):\n    assert calls == 3\n    bench(sum, [1] * 1000)\n")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py", *given)
     assert done.outcomes() == ({"test_nightly": "unchanged"} if given else {}), done.output
     assert [skip["reason"] for skip in done.report["skips"]] == ([] if given else ["need --nightly"])
@@ -298,8 +292,7 @@ def pytest_load_initial_conftests():
 def test_variables_that_the_conftest_of_a_change_sets_reach_the_change_alone(project):
     project.write(SETTING, "env_plugin.py")  # as pytest-env sets those of the ini file
     project.write(READING)
-    project.git("add", "-A")
-    project.git("commit", "-qm", "the step depends on variables")
+    project.commit("the step depends on variables")
     project.write('import os\n\nos.environ["SECONDS"] = "2e-5"\n', "conftest.py")
     done = project.run("--against", "git:HEAD", "-p", "env_plugin", "-o", "pythonpath=.", "benchmarks/test_mine.py")
     assert done.outcomes() == {"test_mine": "regressed"}, done.output
@@ -328,8 +321,7 @@ def test_python_processes_of_a_step_import_the_tree_of_their_side(project, monke
     (project.root / "src").mkdir()
     project.write(WORKING.format(seconds=0), "src/mine.py")
     project.write(STARTING)
-    project.git("add", "-A")
-    project.git("commit", "-qm", "a step that starts Python")
+    project.commit("a step that starts Python")
     project.write(WORKING.format(seconds=0.5), "src/mine.py")
     given = project.environment()
     path = f"{given['PYTHONPATH']}:{project.root / 'src'}"
@@ -348,8 +340,7 @@ def test_the_other_tree_is_collected_with_the_plugins_of_the_command_line(projec
     project.write(PLUGIN, "unwanted.py")
     project.write(HOOK, "leaving_out.py")
     project.write(f"{INI}addopts = -p unwanted\npythonpath = .\n", "pytest.ini")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "plugins")
+    project.commit("plugins")
     project.write("", "added.py")
     done = project.run("--against", "git:HEAD", "-p", "no:unwanted", "-p", "leaving_out", "-p", "added")
     assert done.outcomes() == dict.fromkeys(("test_one", "test_three", "test_slow"), "unchanged"), done.output
@@ -358,8 +349,7 @@ def test_the_other_tree_is_collected_with_the_plugins_of_the_command_line(projec
 def test_a_warning_that_is_an_error_does_not_hide_the_cases_of_the_other_tree(project):
     project.write("import warnings\n\ndef pytest_configure():\n    warnings.warn('old')\n", "conftest.py")
     project.write(f"{INI}filterwarnings = error\n", "pytest.ini")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "with a warning")
+    project.commit("with a warning")
     project.write("", "conftest.py")
     project.write(benchmarks(names=NAMES[:2]))
     done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py")

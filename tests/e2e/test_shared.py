@@ -18,9 +18,7 @@ def test_each_side_has_a_set_up_that_its_own_code_has_built(project):
     project.write("SIZE = 1\n", "models.py")
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     project.write("SIZE = 2\n", "models.py")
     done = project.run("--against", "git:HEAD")
     assert done.outcomes()["test_mine"] in ("unchanged", "inconclusive"), done.output

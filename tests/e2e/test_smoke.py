@@ -30,9 +30,7 @@ def project(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("smoke"))
     project.write(BENCHMARK)
     project.write(".tfbench\n__pycache__\n*.json\n.cache\n", ".gitignore")
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "first")
+    project.commit("first")
     return project
 
 

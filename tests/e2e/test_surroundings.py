@@ -66,9 +66,7 @@ def test_no_file_name_of_a_checkout_has_to_be_utf_8(tmp_path, folder):
     project.write(ONE + raises)
     for name in ("data.txt", "code.py"):
         project.write("", ODD + name)
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "one")
+    project.commit("one")
     for name in ("new.txt", "new.py"):
         project.write("", ODD + name)
     files = ("--report-html=r.html", "--report-markdown=r.md")
@@ -135,9 +133,7 @@ def test_a_folder_with_a_root_of_its_own_is_confirmed(tmp_path):
         (root / name).write_text(text)
     project = Project(root)
     project.write("__pycache__\n.tfbench\ntfbench-report\n", ".gitignore")
-    project.git("init", "-q", "-b", "main")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "before")
+    project.commit("before")
     project.git("switch", "-qc", "slower")
     project.write("AMOUNT = 1e-4\n", "sub/amount.py")
     project.git("commit", "-qam", "slower")

@@ -91,9 +91,7 @@ def sharded(project):
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
     project.write("SECONDS = 5e-5\n", "speed.py")
     project.write(BENCHMARKS)
-    project.git("init", "-q")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "base")
+    project.commit("base")
     return project
 
 

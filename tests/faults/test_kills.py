@@ -107,9 +107,7 @@ def project(tmp_path):
     made = Run(tmp_path)
     made.write(BENCHMARKS)
     (tmp_path / ".gitignore").write_text("/temporary/\n/.tfbench/\n/.cache/\n*.json\n*.py[co]\n/killed\n")
-    made.git("init", "-q")
-    made.git("add", ".")
-    made.git("commit", "-q", "-m", "first")
+    made.commit("first")
     return made
 
 
