@@ -344,10 +344,7 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     """Read the files of a report: one report or the shards of one run, or files with times.
 
     Of several files with times, one that is no result file is left out with a note, and asv's description of a machine
-    without.
-
-    Raises:
-        ReportError: A file cannot be read, is incomplete, or does not belong with the others.
+    without. Raises `ReportError` if a file cannot be read, is incomplete, or does not belong with the others.
     """
     reports: list[tuple[str, Report]] = []
     timed: list[ResultFile] = []
@@ -556,8 +553,7 @@ def contrasts(rows: Sequence[FileComparison], comparable: bool) -> RenderableTyp
 def verdicts(first: Report | None, second: Report | None, every: bool = False) -> RenderableType:
     """Make a table of the verdicts of the reports, each against its own baseline.
 
-    Args:
-        every: Also list metrics that are unchanged or new in each report.
+    With ``every``, it has metrics that are unchanged or new in each report, too.
     """
     columns = {name: _by_case(report) for name, report in (("first", first), ("second", second)) if report}
     made = table("verdicts, each against its own baseline")

@@ -46,8 +46,7 @@ OPTION = "PYTEST_OPTION_"
 def describe(options: Mapping[str, object] | None = None) -> JSON:
     """Return interpreter, packages, settings and machine of this process.
 
-    Args:
-        options: Values of options that the project's conftest.py files define.
+    ``options`` has the values of options that the project's conftest.py files define.
     """
     return {
         "python": platform.python_version(),

@@ -31,8 +31,7 @@ _NO_LINK = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK"
 def require_linux() -> None:
     """Refuse to measure on another system: none has all of /proc, pinned processes, prctl and waitid.
 
-    Raises:
-        UsageError: This is not Linux.
+    Raises `UsageError` if this is not Linux.
     """
     if sys.platform != "linux":
         raise UsageError(
@@ -45,8 +44,7 @@ def require_linux() -> None:
 def atomic_dir(place: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a folder to fill, which becomes ``place`` on success. On failure it is removed, and ``place`` unchanged.
 
-    Raises:
-        OSError: The folder cannot be created, or ``place`` exists by the end and is not to be replaced.
+    Raises `OSError` if the folder cannot be created, or ``place`` exists by the end and is not to be replaced.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     with _half_dir(place.parent) as folder:
@@ -100,8 +98,7 @@ def _half_dir(parent: Path) -> Iterator[Path]:
 def remove_dir(place: Path) -> None:
     """Remove a folder such that no process ever sees a part of it. `remove_half_dirs` completes a killed removal.
 
-    Raises:
-        OSError: The folder does not exist, or its parent cannot be written.
+    Raises `OSError` if the folder does not exist, or its parent cannot be written.
     """
     with _half_dir(place.parent) as folder:
         place.rename(Path(folder, "old"))
@@ -110,8 +107,7 @@ def remove_dir(place: Path) -> None:
 def _abandoned(prefix: str, parent: str | Path, is_kind: Callable[[int], bool]) -> Iterator[Path]:
     """Yield what this user's processes that were killed have left, each locked until the next one.
 
-    Args:
-        is_kind: `stat.S_ISDIR` for folders, or `stat.S_ISREG` for files.
+    ``is_kind`` is `stat.S_ISDIR` for folders, or `stat.S_ISREG` for files.
     """
     for place in sorted(Path(parent).glob(f"{prefix}*")):
         with ExitStack() as stack, suppress(OSError, SideError):  # it is gone, locked, or cannot be opened or locked
@@ -133,8 +129,7 @@ def remove_half_dirs(parent: Path) -> None:
 def scratch_dir() -> Path:
     """Return the temporary folder of this process, which is removed at its exit; see `abandoned_scratch_dirs`.
 
-    Raises:
-        OSError: The folder cannot be created.
+    Raises `OSError` if the folder cannot be created.
     """
     folder, _ = _locked(_SCRATCH, tempfile.gettempdir(), folder=True)  # locked until the process ends
     atexit.register(_remove_own, folder, os.getpid())
@@ -163,8 +158,7 @@ def locked(path: Path) -> Iterator[None]:
 def try_lock(path: Path) -> IO[str] | None:
     """Take an exclusive lock until the returned file is closed; ``None`` if another process has it.
 
-    Raises:
-        OSError: The file cannot be created.
+    Raises `OSError` if the file cannot be created.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("a", encoding="utf-8")
@@ -243,8 +237,7 @@ _OTHER_FORMS = {
 def read_text(path: Path) -> str:
     """Return the text of a file that the user named.
 
-    Raises:
-        ReportError: The file cannot be read, is not UTF-8, or is larger than `LARGEST`.
+    Raises `ReportError` if the file cannot be read, is not UTF-8, or is larger than `LARGEST`.
     """
     try:
         with path.open("rb") as file:
@@ -263,13 +256,8 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
     """Write a file atomically: no reader sees a part of ``text``, and on failure ``path`` stays unchanged.
 
     Half a character, as in names of files that are not UTF-8, becomes ``?``. Files that killed processes have left
-    half-written in the same folder are removed.
-
-    Args:
-        text: The text, or its pieces.
-
-    Raises:
-        OSError: The folder cannot be created or written, or ``path`` exists and is not to be replaced.
+    half-written in the same folder are removed. ``text`` may come in pieces.
+    Raises `OSError` if the folder cannot be created or written, or ``path`` exists and is not to be replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for half in _abandoned(_HALF, path.parent, stat.S_ISREG):

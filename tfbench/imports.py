@@ -31,8 +31,8 @@ def redirect_imports(there: str, here: str) -> list[str]:
     Handles the editable installations of setuptools: entries of the path, and finders with a ``MAPPING`` from packages
     to folders. `leaked_packages` finds the others.
 
-    Returns:
-        The folders of ``here`` that packages come from. Python processes that this one starts need them in their path.
+    Returns the folders of ``here`` that packages come from. Python processes that this one starts need them in their
+    path.
     """
     # A strict editable installation has links to the working tree, which `leaked_packages` follows.
     sys.path[:] = [entry if _STRICT in entry else _moved(entry, there, here) for entry in sys.path]
@@ -66,10 +66,7 @@ def leaked_packages(there: str, here: str, root: str) -> list[str]:
     """Return packages that were imported from the working tree nevertheless, without tfbench and installed ones.
 
     An installed package that the working tree has as well is one of them, such as after ``pip install .`` or from a wheel:
-    both sides would import that copy.
-
-    Args:
-        root: pytest's root below ``here``.
+    both sides would import that copy. ``root`` is pytest's root below ``here``.
     """
     leaks, copies, places = set(), _copies(there), _places(there, here, root)
     for name, file in module_files():
@@ -157,9 +154,8 @@ _PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-
 def is_installed(path: str, tree: str = "") -> bool:
     """Return whether the path is in an environment, which often lies inside the working tree.
 
-    Args:
-        tree: The working tree, ``""`` if unknown. An environment around the tree, such as ``/usr`` around ``/usr/src/app``,
-            holds code of users as well, so only its folders of packages count.
+    ``tree`` is the working tree, ``""`` if unknown. An environment around it, such as ``/usr`` around ``/usr/src/app``,
+    holds code of users as well, so only its folders of packages count.
     """
     if any(name in f"{path}{os.sep}" for name in _PACKAGES) or any(is_below(path, folder) for folder in _LIBRARY):
         return True
@@ -176,10 +172,7 @@ def ini_file(root: Path, top: Path) -> str:
     """Return the configuration file of ``root``, or a file without settings if its tree has none.
 
     The trees of other commits lie below the working tree, whose configuration pytest would use and whose code it would
-    import.
-
-    Args:
-        top: Top folder of the tree. The folders above it do not count.
+    import. So the folders above ``top``, the top of the tree, do not count.
     """
     root, top = root.resolve(), top.resolve()
     for folder in (folder for folder in (root, *root.parents) if folder.is_relative_to(top)):

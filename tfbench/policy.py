@@ -478,9 +478,7 @@ class Policy(
         """Return this policy with another smallest slowdown that counts: 0.1 for 10%.
 
         A slowdown of twice this size must not pass as unchanged.
-
-        Raises:
-            UsageError: It does not lie between 0 and 0.5.
+        Raises `UsageError` if it does not lie between 0 and 0.5.
         """
         if not 0 < smallest < 0.5:
             raise UsageError(f"a smallest slowdown of {smallest:g}: give a fraction between 0 and 0.5, such as 0.05")
@@ -563,8 +561,7 @@ class Policy(
     def pairs(self, pools: int) -> int:
         """Return the pairs of zygotes that a race starts at most.
 
-        Args:
-            pools: Number of its sides, times the number of their environments.
+        ``pools`` is the number of its sides, times the number of their environments.
         """
         alive = self.zygotes_alive if pools <= 2 else self.zygotes_variants
         return min(self.zygotes, max(_FEWEST_PAIRS, alive // pools))

@@ -396,11 +396,7 @@ QUOTED = 80
 
 
 def encode(message: Message) -> bytes:
-    """Return the message as one line.
-
-    Raises:
-        ValueError: A field is NaN or infinite, which JSON cannot carry.
-    """
+    """Return the message as one line. Raises `ValueError` if a field is NaN or infinite, which JSON cannot carry."""
     content = {"kind": type(message).__name__, **vars(message)}
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
@@ -408,8 +404,7 @@ def encode(message: Message) -> bytes:
 def decode(line: bytes | str) -> Message:
     """Return the message on a line.
 
-    Raises:
-        ProtocolError: The line is not JSON, its kind is unknown, or a field is missing, unknown or of a wrong type.
+    Raises `ProtocolError` if it is not JSON, its kind is unknown, or a field is missing, unknown or of a wrong type.
     """
     try:
         content = json.loads(line)
@@ -481,9 +476,7 @@ class Channel:
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send one message, with open files for the other process.
 
-        Raises:
-            ChannelClosed: The other end is closed.
-            ValueError: A field is NaN or infinite.
+        Raises `ChannelClosed` if the other end is closed, and `ValueError` if a field is NaN or infinite.
         """
         line = encode(message)
         try:

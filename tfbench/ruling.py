@@ -116,8 +116,7 @@ def fails(verdict: Verdict) -> bool:
 def grave(verdicts: Iterable[Verdict], strict: bool = False) -> list[Verdict]:
     """Return the verdicts that prevent a pass, the gravest first.
 
-    Args:
-        strict: Whether an inconclusive metric other than time prevents it, too.
+    With ``strict``, an inconclusive metric other than time prevents it, too.
     """
     order = list(_RESULTS)
     bad = [
@@ -312,8 +311,7 @@ def schema() -> JSON:
 def acceptances(content: Mapping[str, Any], name: str) -> Acceptances:
     """Check the content of a file that people write, which has no unknown key.
 
-    Raises:
-        UsageError: An entry is invalid; the message has its number.
+    Raises `UsageError` if an entry is invalid; the message has its number.
     """
     rows = content.get("accept", [])
     if set(content) - {"accept"} or not isinstance(rows, list):

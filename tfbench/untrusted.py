@@ -104,8 +104,7 @@ def command(*words: str) -> str:
 def render_json(content: Any, indent: int | None = None) -> str:
     """Write JSON that `parse_json` reads. Half a character, as in names of files that are not UTF-8, becomes ``?``.
 
-    Raises:
-        ValueError: A number is NaN or infinite.
+    Raises `ValueError` if a number is NaN or infinite.
     """
     text = json.dumps(content, indent=indent, allow_nan=False)
     if "\\ud" not in text:
@@ -120,8 +119,7 @@ def render_json(content: Any, indent: int | None = None) -> str:
 def parse_json(text: str, *, constants: bool = False) -> Any:
     """Parse JSON text strictly, and within limits of depth and size.
 
-    Args:
-        constants: Whether to read ``NaN`` and ``Infinity``, which other tools write, as ``None``.
+    With ``constants``, ``NaN`` and ``Infinity``, which other tools write, are read as ``None``.
 
     Raises:
         ValueError: The text is not JSON, is nested deeper than `DEEPEST`, has a number that is not finite or longer

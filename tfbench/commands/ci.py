@@ -154,7 +154,6 @@ def _merge(folder: Path, handed_on: bool) -> None:
 
 
 def _confirm(arguments: argparse.Namespace) -> int:
-    """Race the regressed cases again, with profiles of both sides."""
     cases = arguments.output / REGRESSED
     if not read_text(cases):
         return 0
@@ -166,9 +165,7 @@ def _check_code(name: str, report: Report) -> None:
     """Refuse a report on other code than the one checked out, such as one that an earlier run has left behind.
 
     Jobs may have different new files, such as those of an installation, so those do not count.
-
-    Raises:
-        ReportError: It is on another commit, or a tracked file was edited since.
+    Raises `ReportError` if it is on another commit, or a tracked file was edited since.
     """
     root = Path(_root_from_here(report))
     here, raced = working_code(root), report.sides.get("contender", {})
@@ -223,8 +220,7 @@ def _pytest(arguments: argparse.Namespace, what: str, report: Path, selected: li
 def _against(arguments: argparse.Namespace) -> str:
     """Return the specification of the other side.
 
-    Raises:
-        UsageError: The command line names no base, and this is no job of a pull request or merge request.
+    Raises `UsageError` if the command line names no base, and this is no job of a pull request or merge request.
     """
     if arguments.against:
         return str(arguments.against)
@@ -286,7 +282,6 @@ def _complain(text: str) -> None:
 
 
 def _tell_github(**outputs: object) -> None:
-    """Set outputs of GitHub's step."""
     if path := os.environ.get("GITHUB_OUTPUT"):
         with Path(path).open("a", encoding="utf-8") as file:
             file.writelines(f"{name}={value}\n" for name, value in outputs.items())
@@ -377,8 +372,7 @@ def announce(report: Report, decision: GateDecision, root: Path) -> None:
 def regressed(report: Report, name: Path) -> str:
     """Return the regressed cases of a report, a line each, as words for pytest.
 
-    Raises:
-        ReportError: A case has no name of a benchmark. pytest reads options in the file as well.
+    Raises `ReportError` if a case has no name of a benchmark. pytest reads options in the file as well.
     """
     cases = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
     lines = [f"{_root_from_here(report)}{case}" for case in dict.fromkeys(cases)]
@@ -438,11 +432,7 @@ def run_comment(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> GithubRun | None:
-    """Check what the command line says of the run.
-
-    Raises:
-        UsageError: A value has another form than GitHub's.
-    """
+    """Check what the command line says of the run; raises `UsageError` if a value has another form than GitHub's."""
     for option, value, form in (
         ("--conclusion", arguments.conclusion, r"[a-z_]{0,30}"),
         ("--commit", arguments.commit, r"(?:[0-9a-f]{7,64})?"),

@@ -76,13 +76,9 @@ class FirstFiles:
 
 
 def plan(root: Path, python: str) -> FirstFiles:
-    """Return the files that a project lacks.
+    """Return the files that a project lacks. The workflow gets the minor version ``python``, such as ``3.12``.
 
-    Args:
-        python: Minor version of Python for the workflow, such as ``3.12``.
-
-    Raises:
-        UsageError: A path is occupied by something else, or pytest cannot read the project's settings.
+    Raises `UsageError` if a path is occupied by something else, or pytest cannot read the project's settings.
     """
     first = FirstFiles()
     settings, where = _settings(root)

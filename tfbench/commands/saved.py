@@ -84,11 +84,7 @@ _FORMATS: Mapping[str, Callable[[Report, PageContext], str]] = {
 
 
 def _tensorboard() -> Callable[[Report, str], str]:
-    """Import the writer of TensorBoard's files.
-
-    Raises:
-        UsageError: TensorBoard is not installed.
-    """
+    """Import the writer of TensorBoard's files; raises `UsageError` if TensorBoard is not installed."""
     try:
         export: Callable[[Report, str], str] = importlib.import_module("tfbench.report.tensorboard").export
     except ModuleNotFoundError as error:
@@ -181,7 +177,6 @@ def run_history(arguments: argparse.Namespace) -> int:
 
 
 def _show(trends: Trends, case: str) -> None:
-    """Print one case, or a line for each of several."""
     screen, named = Screen(), trends.named(case)
     if len(named) == 1 and case:
         screen.print(render_case(trends.of_case(named[0].series.case), screen.width))

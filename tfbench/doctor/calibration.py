@@ -110,11 +110,7 @@ class Journal:
         self.path = path
 
     def read(self) -> list[CalibrationTrial]:
-        """Read every trial. An incomplete last line is ignored.
-
-        Raises:
-            ReportError: Another line is not a trial.
-        """
+        """Read every trial. An incomplete last line is ignored. Raises `ReportError` if another line is not a trial."""
         lines = read_text(self.path).split("\n") if self.path.exists() else []
         trials = []
         for number, line in enumerate(lines[:-1], start=1):  # text after the last newline is incomplete
@@ -149,13 +145,9 @@ def _parsed(line: str) -> CalibrationTrial:
 
 
 class Selection:
-    """Cases whose names match.
+    """Cases whose names match an expression: parts of names, joined by ``and``, ``or``, ``not`` and parentheses.
 
-    Args:
-        text: Parts of names, joined by ``and``, ``or``, ``not`` and parentheses; empty for all cases.
-
-    Raises:
-        UsageError: It is no such expression.
+    An empty one matches all cases. Raises `UsageError` if the text is no such expression.
     """
 
     def __init__(self, text: str) -> None:
@@ -166,11 +158,7 @@ class Selection:
             raise UsageError(f"-k {text!r}: {error}; join names by and, or, not and parentheses") from None
 
     def of(self, names: Iterable[str]) -> list[str]:
-        """Return the names that match, in their order.
-
-        Raises:
-            UsageError: None does.
-        """
+        """Return the names that match, in their order. Raises `UsageError` if none does."""
         matching = [name for name in names if not self._text or self._matches(name.lower())]
         if not matching:
             raise UsageError(f"no benchmark matches -k {self._text!r}" if self._text else "there is no benchmark")
@@ -198,11 +186,7 @@ class SavedRun:
 
 
 def measure(file: Path, slowdown: float) -> SavedRun:
-    """Run pytest-benchmark on the workloads in a separate process.
-
-    Raises:
-        SideError: The process failed.
-    """
+    """Run pytest-benchmark on the workloads in a separate process. Raises `SideError` if the process failed."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     env |= {"TFBENCH_SLOWDOWN": str(slowdown), "TF_CPP_MIN_LOG_LEVEL": "2"}
     command = [sys.executable, "-m", "pytest", "-q", str(file), "-p", "no:tfbench.plugin"]
@@ -306,8 +290,7 @@ class Plan:
 def files_of(paths: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
     """Return the root and the files of the workloads: the user's own, or fixed ones.
 
-    Raises:
-        UsageError: A file does not exist.
+    Raises `UsageError` if a file does not exist.
     """
     if not paths:
         return WORKLOADS, (USUAL,)
@@ -321,11 +304,8 @@ def calibrate(
 ) -> None:
     """Add trials to the journal until the time is up. The trial in progress then is completed.
 
-    Args:
-        progress: Called with the current activity and the number of verdicts in the journal.
-
-    Raises:
-        UsageError, GpuError: The device is not there, or another run uses it.
+    ``progress`` is called with the current activity and the number of verdicts in the journal.
+    Raises `UsageError` or `GpuError` if the device is not there, or another run uses it.
     """
     if seconds <= 0:
         return
@@ -358,7 +338,6 @@ def calibrate(
 
 
 def _gpus(device: tuple[str, Sequence[str]], policy: Policy) -> GpuSession:
-    """Select and lock the GPUs."""
     kind, names = device
     if kind == "gpu" and not has_driver():
         raise UsageError("--device gpu: no GPU here: there is no NVIDIA driver")
@@ -468,14 +447,10 @@ def rate(hits: int, trials: int) -> Rate:
 
 
 def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
-    """Compute a rate whose trials come in clusters, inside of which they are alike.
+    """Compute a rate whose trials come in clusters, inside of which they are alike. A cluster has at least one trial.
 
     The exact interval takes as many trials as independent ones would tell as much (Korn and Graubard 1998, Survey
     Methodology 24). Where all trials or none are hits, nothing shows how alike they are, and a cluster counts as one.
-
-    Args:
-        hits: Hits of each cluster.
-        trials: Trials of each cluster, at least one.
     """
     hit, total, clusters = sum(hits), sum(trials), len(trials)
     value = hit / max(1, total)

@@ -372,8 +372,7 @@ Tell = Callable[[str], None]
 class GpuCheck:
     """Try the GPUs of this machine step by step. The caller must `close` it.
 
-    Args:
-        kind: The device that TensorFlow must see: ``GPU``, or ``CPU`` to test the check without a GPU.
+    ``kind`` is the device that TensorFlow must see: ``GPU``, or ``CPU`` to test the check without a GPU.
     """
 
     def __init__(self, gpu_session: GpuSession, where: Processors, policy: Policy, kind: str = "GPU") -> None:

@@ -260,8 +260,7 @@ def own_launcher(policy: Policy, where: Processors) -> closing[ProcessLauncher]:
 def workloads(launcher: ProcessLauncher, side: Side) -> list[Case]:
     """Return the cases that the side's first zygote has collected.
 
-    Raises:
-        TfbenchError: It does not start, or has collected none.
+    Raises `TfbenchError` if it does not start, or has collected none.
     """
     collected = launcher.zygote(Entrant(Case("", "", ""), side), 0).collected
     if not collected.cases:
@@ -274,8 +273,7 @@ def race(
 ) -> NoiseTest:
     """Start zygotes for both sides, then race each workload until the time is over.
 
-    Raises:
-        TfbenchError: No process could be started, or no workload could be collected.
+    Raises `TfbenchError` if no process could be started, or no workload could be collected.
     """
     both, zygotes = same_code(), 2 * PAIRS
     began = clock()
@@ -550,9 +548,8 @@ def simulate(
 def evaluate(distribution: Posterior, alpha: float, alpha_unchanged: float, thresholds: Thresholds) -> Codes:
     """Decide all races as `tfbench.stats.verdict.decide` decides one, besides `balanced`; shape (races,).
 
-    Args:
-        alpha: Level of the interval that finds a change, both ends together.
-        alpha_unchanged: Level of the interval that proves `unchanged`, both ends together.
+    The interval at level ``alpha`` finds a change, and the one at ``alpha_unchanged`` proves `unchanged`. Each level is
+    for both ends together.
     """
     tails = region_tails(distribution, thresholds, max(alpha, alpha_unchanged))
     codes, probable = (classify_races(tails, level) for level in (alpha, alpha_unchanged))
@@ -566,9 +563,7 @@ def region_tails(distribution: Posterior, thresholds: Thresholds, alpha: float) 
 
     An interval lies in a region exactly if this probability is less than half its level. Computing it once for
     all levels is faster than computing both ends of each interval.
-
-    Args:
-        alpha: The largest level of interest. A race that does not reach it has a tail of 1.
+    ``alpha`` is the largest level of interest. A race that does not reach it has a tail of 1.
     """
     center = np.exp(distribution.center)
     tails = {}
@@ -589,8 +584,7 @@ def region_tails(distribution: Posterior, thresholds: Thresholds, alpha: float) 
 def classify_races(tails: Mapping[int, Floats], alpha: float) -> Codes:
     """Classify the intervals of all races at level ``alpha``, as `tfbench.stats.verdict.classify` does; shape (races,).
 
-    Args:
-        tails: Of `region_tails`. The first region that holds an interval counts.
+    The first region of `region_tails` that holds an interval counts.
     """
     lies_in = [tail < alpha / 2 for tail in tails.values()]
     return np.select(lies_in, list(tails), _INCONCLUSIVE).astype(np.int8)
@@ -635,8 +629,7 @@ def measure_lanes(
 ) -> list[LaneTest]:
     """Race both steps in each of these numbers of lanes, until one is too many.
 
-    Raises:
-        TfbenchError: No process could be started, or a launch failed.
+    Raises `TfbenchError` if no process could be started, or a launch failed.
     """
     names = tuple(f"[{prefix}{step}]" for prefix in ("", NUMPY) for step in LANE_STEPS)
     both, known, began, tests = same_code(), topology(where.every), clock(), []

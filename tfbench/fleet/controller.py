@@ -171,11 +171,7 @@ class Status:
 
 
 class Fleet:
-    """Runs the jobs of a folder that have no report yet.
-
-    Args:
-        tell: Called with the status after each poll.
-    """
+    """Runs the jobs of a folder that have no report yet. ``tell`` is called with the status after each poll."""
 
     def __init__(
         self,
@@ -292,11 +288,9 @@ class Fleet:
 
 
 def seconds_left(status: Status, slots: int, elapsed: float, done_before: float) -> float | None:
-    """Estimate the seconds left, from the speed so far; ``None`` until a job is done.
+    """Estimate the seconds left, from the speed since the fleet started; ``None`` until a job is done.
 
-    Args:
-        elapsed: Seconds since the fleet started.
-        done_before: Expected machine time of the jobs that were done when it started.
+    ``done_before`` is the expected machine time of the jobs that were done when it started.
     """
     done = status.seconds_done - done_before
     left = status.seconds - status.seconds_done

@@ -278,9 +278,7 @@ class SlurmEngine:
 def _run(*words: str) -> str:
     """Run a command of Slurm and return its output.
 
-    Raises:
-        EngineAway: Slurm's controller or its authentication does not answer.
-        EngineError: The command fails.
+    Raises `EngineAway` if Slurm's controller or its authentication does not answer, and `EngineError` if it fails.
     """
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT, check=False)
@@ -309,12 +307,11 @@ RETRIES = 3
 class RayEngine:
     """Submits a task per job. The custom resource of the class, of which a node has 1, lets one run per node.
 
+    Raises `EngineError` if Ray is not installed, no cluster is running, or no node has the class.
+
     Args:
         machine_class: Custom resource of the nodes; ``any`` for the resource ``tfbench``.
         local_nodes: Number of nodes of an own cluster on this host, 0 to use the cluster that is running.
-
-    Raises:
-        EngineError: Ray is not installed, no cluster is running, or no node has the class.
     """
 
     def __init__(self, machine_class: str = "any", local_nodes: int = 0, program: Sequence[str] = PROGRAM) -> None:
@@ -360,7 +357,6 @@ class RayEngine:
         return cluster
 
     def _nodes(self) -> set[str]:
-        """Return the ids of the living nodes of the class."""
         nodes = self._ray.nodes()
         return {node["NodeID"] for node in nodes if node["Alive"] and node["Resources"].get(self._resource)}
 

@@ -63,11 +63,7 @@ def pinned(spec: str, root: Path) -> str:
 
 
 def sides_of(spec: str, root: Path) -> dict[str, JSON]:
-    """Return the recipes of both sides; ``spec`` is pinned.
-
-    Raises:
-        SideError: git cannot read the checkout.
-    """
+    """Return the recipes of both sides; ``spec`` is pinned. Raises `SideError` if git cannot read the checkout."""
     try:
         tree = code_digest(root)
     except NoCheckout:
@@ -189,8 +185,7 @@ def parse_job(text: str, name: str) -> Job:
 def check_report(job: Job, report: Report, name: str) -> None:
     """Refuse a report that is not the complete report of this job.
 
-    Raises:
-        JobError: The report is incomplete, or of another job, policy or baseline side.
+    Raises `JobError` if it is incomplete, or of another job, policy or baseline side.
     """
     if report.gap:
         raise JobError(f"{brief(name)} is not complete: {report.gap}")
@@ -275,11 +270,7 @@ class FleetFolder:
         return FleetFolder(folder) if folder is not None and (folder / PLAN).is_file() else None
 
     def plan(self) -> Plan:
-        """Read the plan.
-
-        Raises:
-            JobError: There is none, or it has another schema.
-        """
+        """Read the plan. Raises `JobError` if there is none, or it has another schema."""
         try:
             content = parse_json(read_text(self.plan_file))
             check_schema(content, PLAN_SCHEMA)
@@ -319,8 +310,7 @@ class FleetFolder:
     def note(self, index: int, event: str, host: str, **more: object) -> None:
         """Append an event of an attempt: ``began``, ``done``, ``failed`` or ``aside``. Several machines may append.
 
-        Raises:
-            OSError: The disk is full.
+        Raises `OSError` if the disk is full.
         """
         path = self._attempts(index)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -341,8 +331,7 @@ class FleetFolder:
     def set_aside(self, host: str, reason: str) -> None:
         """Note that a machine failed its canary, so that it gets no further job.
 
-        Raises:
-            OSError: The disk is full.
+        Raises `OSError` if the disk is full.
         """
         write_whole(self._aside(host), f"{line(_Aside(host, reason, time.time()))}\n")
 
@@ -392,8 +381,7 @@ MOST = 1_000_000
 def costs(cases: Sequence[Case], known: Mapping[str, float], policy: str) -> dict[str, float]:
     """Estimate the seconds of each case: its own, else the median of its function, else of the suite, else a constant.
 
-    Args:
-        known: Seconds of cases in earlier reports.
+    ``known`` are the seconds of cases in earlier reports.
     """
     of_group: dict[str, list[float]] = defaultdict(list)
     for case in cases:
@@ -432,14 +420,11 @@ def cut(
 
 
 def jobs_of(parts: Sequence[tuple[tuple[str, ...], float]], make: Callable[..., Job], when: str) -> Iterable[Job]:
-    """Yield the job of each part of a suite.
+    """Yield the job of each part of a suite. Raises `UsageError` if there are more jobs than a fleet may have.
 
     Args:
         make: Makes a job from the fields that differ between jobs.
         when: Time of the plan, which begins the identity of each job in a history.
-
-    Raises:
-        UsageError: There are more jobs than a fleet may have.
     """
     if len(parts) > MOST:
         raise UsageError(f"{len(parts)} jobs are more than {MOST}: give --job-seconds more")
@@ -455,9 +440,7 @@ def jobs_of(parts: Sequence[tuple[tuple[str, ...], float]], make: Callable[..., 
 def write_plan(place: Path, jobs: Iterable[Job], root: Path, missing: Sequence[str] = ()) -> Plan:
     """Write the folder of a fleet, whole or not at all; return its plan.
 
-    Raises:
-        OSError: The folder exists, or cannot be written.
-        UsageError: There is no job.
+    Raises `OSError` if the folder exists, or cannot be written, and `UsageError` if there is no job.
     """
     with atomic_dir(place) as half:
         folder, made, seconds, last = FleetFolder(half), 0, 0.0, None

@@ -84,8 +84,7 @@ def judge(unchanged: Outcome, slowed: Outcome, seconds: float) -> Canary:
 def race(processors: Processors, rng: random.Random, device: str = "cpu") -> Canary:
     """Race the canary, again after a failure. It never raises: a machine that cannot race it is not fit.
 
-    Args:
-        device: What the job measures on, as ``--device`` names it. If that includes a GPU, the canary is raced there.
+    ``device`` is what the job measures on, as ``--device`` names it. If that includes a GPU, the canary is raced there.
     """
     began = time.perf_counter()
     canary = _raced(processors, rng, device, began)
@@ -133,8 +132,7 @@ def _outcomes(processors: Processors, rng: random.Random, gpu_session: GpuSessio
 def check(job: Job, root: Path) -> None:
     """Refuse a job that another machine has to do.
 
-    Raises:
-        NodeError: The code, the thresholds, a version or the driver is not the planned one.
+    Raises `NodeError` if the code, the thresholds, a version or the driver is not the planned one.
     """
     if not root.is_dir():
         raise NodeError(f"{root} does not exist on {platform.node()}: share it with this machine, or give --root")
@@ -202,11 +200,8 @@ def lease_folder() -> Path:
 def lease(wait: float, folder: Path | None = None) -> Iterator[IO[str]]:
     """Hold the host until the block ends. Children that inherit the yielded file hold it as long as they live.
 
-    Args:
-        wait: Seconds to wait for another service to finish.
-
-    Raises:
-        NodeError: Another service still measures, or the folder is not usable.
+    Another service may take ``wait`` seconds to finish.
+    Raises `NodeError` if it still measures then, or the folder is not usable.
     """
     place = folder or lease_folder()
     try:
@@ -271,11 +266,7 @@ class Place:
 
 
 def finished(job: Job, place: Place) -> bool:
-    """Whether the complete report of the job exists.
-
-    Raises:
-        JobError: A file is in its place that is not the job's complete report.
-    """
+    """Whether the complete report of the job exists. Raises `JobError` if another file is in its place."""
     if not place.report.exists():
         return False
     check_report(job, json_format.read(read_text(place.report), str(place.report)), str(place.report))
@@ -294,8 +285,7 @@ def run(
 ) -> bool:
     """Do a job once, whatever number of processes try: false if its report was complete already.
 
-    Args:
-        wait: Seconds to wait for the lease of the host.
+    ``wait`` is the number of seconds to wait for the lease of the host.
 
     Raises:
         JobError: The job or its report is unusable, or the run did not come to its end.
@@ -366,11 +356,7 @@ def options_of(job: Job, file: Path, work: Path, history: bool) -> list[str]:
 def measured(pytest: Sequence[str], job: Job, root: Path, work: Path, held: IO[str]) -> None:
     """Measure a job in a child process, which holds the lease even if this process is killed.
 
-    Args:
-        pytest: The command of pytest with the plugin of tfbench.
-
-    Raises:
-        JobError: pytest did not come to its end.
+    ``pytest`` is its command with the plugin of tfbench. Raises `JobError` if pytest did not come to its end.
     """
     write_whole(work / "cases.txt", "".join(f"{case}\n" for case in job.cases))
     write_whole(work / "job.json", job.render())

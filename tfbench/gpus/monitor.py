@@ -35,14 +35,11 @@ class LaunchMonitor:
 
 
 class GpuMonitor:
-    """Monitor of the GPUs of a run, launch by launch.
+    """Monitor of the GPUs of a run, launch by launch. Raises `GpuError` if a GPU does not answer.
 
     Args:
         family: Returns the ids of all processes of this run.
         wait: Waits for an event or a timeout in seconds. Tests replace it, so that no time passes.
-
-    Raises:
-        GpuError: A GPU does not answer.
     """
 
     def __init__(

@@ -167,7 +167,6 @@ class GpuObservationWindow:
         return min(1.0, grown / passed) if grown is not None and passed else None
 
     def _grown(self, counter: _Counter) -> float | None:
-        """Return the growth of a counter from the first reading to the last."""
         known = _known(counter(reading) for reading in (*self.readings[:1], *self.readings[-1:]))
         return known[1] - known[0] if len(known) == 2 else None
 
@@ -210,11 +209,7 @@ _REASONS = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottl
 class Nvml:
     """The GPUs of this machine, a `Driver`. Call `close` at the end.
 
-    Args:
-        library: The module ``pynvml``, or a fake.
-
-    Raises:
-        GpuError: The driver or the library is missing.
+    ``library`` is the module ``pynvml``, or a fake. Raises `GpuError` if the driver or the library is missing.
     """
 
     def __init__(self, library: Any = None) -> None:

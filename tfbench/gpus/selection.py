@@ -31,8 +31,7 @@ _NO_PLACE = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)
 def lock(gpus: Sequence[Identity], folder: Path) -> ExitStack:
     """Lock GPUs by files in a folder of all users, until the returned stack is closed or this process dies.
 
-    Raises:
-        GpuError: Another run measures on a GPU, or the folder is not usable.
+    Raises `GpuError` if another run measures on a GPU, or the folder is not usable.
     """
     with ExitStack() as held:
         try:
@@ -50,9 +49,7 @@ def shared_folder(folder: Path) -> Iterator[int]:
 
     Yields its descriptor, so that no link that another user plants later is followed. The mode of a folder that exists
     stays, unless it is ours and has nothing but locks: a run may have been killed before it shared the folder.
-
-    Raises:
-        OSError: It cannot be created, or is a link.
+    Raises `OSError` if it cannot be created, or is a link.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -93,13 +90,8 @@ def _take(gpu: Identity, name: str, folder: int, held: ExitStack) -> None:
 def opened(name: str, folder: int) -> IO[str]:
     """Open the file of a lock, which may belong to another user, and create it if necessary.
 
-    Linux refuses O_CREAT for an existing file of another user in such a folder, whatever its mode.
-
-    Args:
-        folder: Descriptor of its folder.
-
-    Raises:
-        OSError: It cannot be opened, or is a link or no ordinary file.
+    ``folder`` is the descriptor of its folder. Linux refuses O_CREAT for an existing file of another user in such a
+    folder, whatever its mode. Raises `OSError` if it cannot be opened, or is a link or no ordinary file.
     """
     while True:
         try:
@@ -144,8 +136,7 @@ _NAME = re.compile(r"\d+|(GPU|MIG)-[\w/-]+")
 def parse_device(text: str) -> tuple[str, tuple[str, ...]]:
     """Split the value of ``--device`` into the kind, and the indices or UUIDs of GPUs.
 
-    Raises:
-        UsageError: The value is neither a kind nor a list of GPUs.
+    Raises `UsageError` if the value is neither a kind nor a list of GPUs.
     """
     kind, colon, names = text.partition(":")
     if kind not in KINDS or (colon and kind != "gpu"):
@@ -171,8 +162,7 @@ def visible(environment: Mapping[str, str]) -> tuple[str, ...] | None:
 def choose(there: Sequence[Identity], names: Sequence[str], option: str = "--device gpu:") -> list[Identity]:
     """Find GPUs by index, or by UUID or its start. Errors say which ``option`` names them.
 
-    Raises:
-        UsageError: A GPU is missing, ambiguous or named twice.
+    Raises `UsageError` if a GPU is missing, ambiguous or named twice.
     """
     chosen: list[Identity] = []
     for name in names:

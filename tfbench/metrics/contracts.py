@@ -147,11 +147,9 @@ def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verd
 
 
 def of_times(claim: Claim, result: Comparison | str, tolerance: float) -> ContractResult:
-    """Check a claim about speed: faster than another variant in the same race, or equally fast.
+    """Check a claim about speed: faster than another variant in the same race, or equally fast within ``tolerance``.
 
-    Args:
-        result: Compares the times of the other variant / those of this case, or says why there are none.
-        tolerance: Fraction by which equally fast variants may differ.
+    ``result`` compares the times of the other variant / those of this case, or says why there are none.
     """
     facts: dict[str, Any] = {"other": claim.other, "claim": None if claim.name == "as_fast" else claim.bound}
     if isinstance(result, str):

@@ -284,7 +284,6 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
 
 
 def _scatter(effects: Sequence[Effect], outcome: Outcome | None) -> Reason | None:
-    """Return a note on the scatter of launches that did not decide."""
     if outcome is not Outcome.INCONCLUSIVE or len(effects) < 2:
         return None
     return because(Note.SCATTER, deviation=stdev(effect.value for effect in effects))

@@ -231,10 +231,7 @@ def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSk
     """Estimate from sketches how each output differs, relative to the norm of the second.
 
     Another number of outputs, or another place of one, is a single difference. So is another shape, type, container, or
-    number of finite numbers of an output.
-
-    Raises:
-        ValueError: The sketches of an output have different lengths.
+    number of finite numbers of an output. Raises `ValueError` if the sketches of an output have different lengths.
     """
     if structure := _other_outputs([output.name for output in mine], [output.name for output in theirs]):
         return [Difference(LARGEST, structure=structure)]
@@ -259,10 +256,7 @@ def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSk
 def scatter(launches: Sequence[Sequence[OutputSketch]]) -> dict[str, float]:
     """Map each output to its largest distance in a launch from the first launch of the same side.
 
-    ``""`` stands for every output: the number of outputs differs.
-
-    Raises:
-        ValueError: A sketch has the wrong length.
+    ``""`` stands for every output: the number of outputs differs. Raises `ValueError` if a sketch has the wrong length.
     """
     first, *others = launches
     errors: dict[str, float] = {}

@@ -136,8 +136,7 @@ def short_name(name: str) -> str:
 def own_thresholds(content: Any) -> tuple[tuple[str, float], ...]:
     """Read `Case.thresholds` from a JSON object, ``()`` if it is empty.
 
-    Raises:
-        ValueError: It is no pair of fractions in their order.
+    Raises `ValueError` if it is no pair of fractions in their order.
     """
     values = an_object(content, "thresholds")
     if not values:

@@ -131,8 +131,7 @@ class FormError(ValueError):
 def convert(kind: type[Typed], content: Any) -> Typed:
     """Build a typed object from parsed JSON. Keys that the class lacks are ignored.
 
-    Raises:
-        ValueError: The content has another form. The message starts with the place: ``at verdicts[0].ratio, …``.
+    Raises `ValueError` if it has another form. The message starts with the place: ``at verdicts[0].ratio, …``.
     """
     try:
         return msgspec.convert(content, kind, dec_hook=_from_file)
@@ -172,8 +171,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_to_file)
 def read(kind: type[Typed], text: str) -> Typed:
     """Read JSON text strictly, see `parse_json`. Invisible characters are replaced.
 
-    Raises:
-        ValueError: The text is not JSON, or has another form. The message starts with the place.
+    Raises `ValueError` if the text is not JSON, or has another form. The message starts with the place.
     """
     value = own(kind, text)
     return convert(kind, visible(parse_json(text))) if value is None else value

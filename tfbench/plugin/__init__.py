@@ -73,8 +73,8 @@ class Option(NamedTuple):
 def _given(text: str) -> str:
     """Return the value of an option.
 
-    Raises:
-        ArgumentTypeError: It is empty, such as an unset variable of a shell: the run would pass without what it was to do.
+    Raises `ArgumentTypeError` if it is empty, such as an unset variable of a shell: the run would pass without what it
+    was to do.
     """
     if not text:
         raise argparse.ArgumentTypeError("the value is empty; give one, or leave the option out")

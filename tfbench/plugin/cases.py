@@ -88,8 +88,7 @@ def unknown_fixture(item: pytest.Item) -> str:
 def take_over(item: pytest.Function, run: Callable[[pytest.Function], None]) -> None:
     """Have an item run its case. The worker sets up its own fixtures; here pytest-benchmark stores the sample.
 
-    Args:
-        run: Runs the case. pytest calls it by a hook, except for methods of unittest's classes.
+    pytest calls ``run`` by a hook, except for methods of unittest's classes.
     """
     fixtures = item.session._fixturemanager.getfixturedefs("benchmark", item) or ()
     # A conftest.py that replaces the fixture must not act here either, and the plugin may be absent (-p no:benchmark).
@@ -119,8 +118,7 @@ def case_of(
 ) -> Case:
     """Turn a benchmark's item into its case.
 
-    Raises:
-        DeclarationError: The ``tfbench`` mark has unknown arguments, or a contract names no variant.
+    Raises `DeclarationError` if the ``tfbench`` mark has unknown arguments, or a contract names no variant.
     """
     variant, others = Variant(), ""
     callspec = getattr(item, "callspec", None)
@@ -201,11 +199,7 @@ class Pattern:
 
 
 def parse_patterns(lines: Sequence[str]) -> list[Pattern]:
-    """Parse the lines of the ini option.
-
-    Raises:
-        UsageError: A line is no pattern with values.
-    """
+    """Parse the lines of the ini option. Raises `UsageError` if a line is no pattern with values."""
     names = []
     for line in lines:
         if not (match := _LINE.fullmatch(line.strip())):
@@ -222,11 +216,7 @@ def parse_patterns(lines: Sequence[str]) -> list[Pattern]:
 
 
 def check_used(patterns: Sequence[Pattern], names: Collection[str]) -> None:
-    """Check that each pattern is for at least one of these cases.
-
-    Raises:
-        UsageError: A pattern names none.
-    """
+    """Check that each pattern is for at least one of these cases. Raises `UsageError` if a pattern is for none."""
     for pattern in patterns:
         if not any(pattern.matches(name) for name in names):
             fix = "`pytest --benchmark --collect-only -q` lists the benchmarks"
@@ -236,8 +226,7 @@ def check_used(patterns: Sequence[Pattern], names: Collection[str]) -> None:
 def thresholds_of(item: pytest.Item, patterns: Sequence[Pattern], policy: Policy) -> tuple[tuple[str, float], ...]:
     """Return the own thresholds of an item's case, ``()`` without any.
 
-    Raises:
-        DeclarationError: A value is invalid, or two places set the same threshold to different values.
+    Raises `DeclarationError` if a value is invalid, or two places set the same threshold to different values.
     """
     given: dict[str, tuple[float, str]] = {}
     for mark in reversed(list(item.iter_markers("tfbench"))):  # the closest mark counts
@@ -267,8 +256,7 @@ def thresholds_of(item: pytest.Item, patterns: Sequence[Pattern], policy: Policy
 def statistic_of(item: pytest.Item) -> str:
     """Return what an item's mark says that a verdict on its time is about, ``""`` for the policy's statistic.
 
-    Raises:
-        DeclarationError: There is no such statistic.
+    Raises `DeclarationError` if there is no such statistic.
     """
     mark = next((mark for mark in item.iter_markers("tfbench") if STATISTIC in mark.kwargs), None)
     name = mark.kwargs[STATISTIC] if mark else ""
@@ -368,8 +356,8 @@ def _hooks(item: pytest.Function) -> Iterator[Callable[..., object]]:
 def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False) -> str:
     """Return a digest of a function and of what it uses in the suite; its name if that is installed.
 
-    Raises:
-        OSError, TypeError, AttributeError, SyntaxError: There is no source, or another function has made it.
+    Raises `OSError`, `TypeError`, `AttributeError` or `SyntaxError` if there is no source, or another function has made
+    it.
     """
     file = inspect.getsourcefile(function) or ""
     names = function.__qualname__
@@ -510,8 +498,7 @@ def _module(file: str, changed: int, suite: _Suite) -> _Module:
 def _file_of(module: str, file: str, level: int, suite: _Suite) -> str:
     """Return the file of the suite that an import in ``file`` reads, ``""`` if another file or none.
 
-    Args:
-        level: Dots of a relative import.
+    A relative import has ``level`` dots.
     """
     folder = os.path.dirname(file)
     for _ in range(level - 1):
@@ -556,8 +543,7 @@ def _dotted(node: ast.expr) -> str:
 def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
     """Return a statement without layout and comments, and where the own files that it imports lie.
 
-    Args:
-        own: Qualified name of the function whose name does not count.
+    ``own`` is the qualified name of the function whose name does not count.
     """
     text = ast.dump(_Unnamed(own.split(".")).visit(node) if own else node)
     if isinstance(node, ast.ImportFrom) and node.level:

@@ -116,8 +116,7 @@ class RealModule(pytest.File):
     def collect(self) -> Iterator[pytest.Function]:
         """Yield the items of the listed cases.
 
-        Raises:
-            ValueError, KeyError, TypeError: The list is damaged.
+        Raises `ValueError`, `KeyError` or `TypeError` if the list is damaged.
         """
         for name, content in self.listing.items():
             case = _case_of(content["case"])
@@ -141,8 +140,7 @@ def may_need_tensorflow(collector: pytest.Collector, error: BaseException | None
 def with_real_tensorflow(module: pytest.Module, policy: Policy) -> list[pytest.Function]:
     """Collect a module in a process with the real TensorFlow, and return its benchmarks.
 
-    Raises:
-        SideError: It cannot be collected there either.
+    Raises `SideError` if it cannot be collected there either.
     """
     config, parent = module.config, module.parent
     assert parent is not None
@@ -297,8 +295,7 @@ class Collected:
     def named(self, name: str) -> Case:
         """Find a case by its name, or by any part of the name that is unique.
 
-        Raises:
-            UsageError: No case or several cases match.
+        Raises `UsageError` if no case or several cases match.
         """
         exact = [case for case in self.cases.values() if case.name == name or case.name.endswith(f"::{name}")]
         matching = exact or [case for case in self.cases.values() if name in case.name] or self._with_levels(name)
@@ -325,13 +322,12 @@ def collect(
 ) -> Collected:
     """Collect the benchmarks, as ``pytest --benchmark`` would.
 
+    Raises `UsageError` if pytest fails; the message contains its last lines.
+
     Args:
         arguments: Files, folders and selections for pytest; empty for its configured ones.
         tolerant: Go on without files that cannot be imported.
         values: Of options that conftest.py files define, by their names in Python.
-
-    Raises:
-        UsageError: pytest fails; the message contains its last lines.
     """
     catcher = _Catcher(values or {})
     printed = io.StringIO()

@@ -28,8 +28,7 @@ from tfbench.storage.history import is_url
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Parse a list of processors, such as ``0,2-3``.
 
-    Raises:
-        UsageError: The text is not a list, or this process may not use one of the processors.
+    Raises `UsageError` if the text is not a list, or this process may not use one of the processors.
     """
     chosen: set[int] = set()
     for part in text.split(","):
@@ -97,10 +96,8 @@ def worker_variables(before: Mapping[str, str], now: Mapping[str, str], other_tr
     """Return the environment of the workers of all sides: this one, without what this tree's benchmarks have set.
 
     What libraries read is as it was ``before`` a conftest.py or a benchmark was imported. Each side imports its own,
-    which set the variables again, or set others.
-
-    Args:
-        other_tree: Whether a side has a source tree of its own. Then all variables but tfbench's own are as before.
+    which set the variables again, or set others. If a side has a source tree of its own (``other_tree``), all variables
+    but tfbench's own are as before.
     """
     if other_tree:
         own = {name: value for name, value in now.items() if name.startswith("TFBENCH_")}
@@ -111,11 +108,7 @@ def worker_variables(before: Mapping[str, str], now: Mapping[str, str], other_tr
 
 
 def with_statistic(policy: Policy, name: str) -> Policy:
-    """Return the policy with the statistic of the option ``--statistic``, its own without one.
-
-    Raises:
-        UsageError: There is no such statistic.
-    """
+    """Return the policy with the statistic of ``--statistic``, its own without one; raises `UsageError` if unknown."""
     if name and name not in STATISTICS:
         raise UsageError(f"--statistic {name!r}: use one of {', '.join(map(repr, STATISTICS))}")
     return dataclasses.replace(policy, statistic=name) if name else policy
@@ -131,11 +124,8 @@ def available_cpus() -> tuple[int, ...]:
 def worker_processors(cpus: str | None, *, listing: bool = False) -> Processors:
     """Return the processors of the option --cpus, or the default ones without it. Every command that races asks first.
 
-    Args:
-        listing: Whether the cases are listed only, which works on every system.
-
-    Raises:
-        UsageError: A race is impossible on this system, or the option is invalid.
+    With ``listing``, the cases are only listed, which works on every system.
+    Raises `UsageError` if a race is impossible on this system, or the option is invalid.
     """
     if not listing:
         require_linux()
@@ -143,11 +133,7 @@ def worker_processors(cpus: str | None, *, listing: bool = False) -> Processors:
 
 
 def parse_slowdown(text: str) -> float:
-    """Parse the fraction of ``--inject-slowdown``.
-
-    Raises:
-        UsageError: The text is not a number from 0 to 10.
-    """
+    """Parse the fraction of ``--inject-slowdown``. Raises `UsageError` if the text is not a number from 0 to 10."""
     try:
         fraction = float(text)
     except ValueError:
@@ -160,12 +146,11 @@ def parse_slowdown(text: str) -> float:
 def parse_suite_limit(text: str | None, *, raced: bool, partial: str) -> float:
     """Parse the slowdown of ``--gate-suite``, such as ``0.5%`` or ``0.005``; return 0 for ``None``.
 
+    Raises `UsageError` if the text is no fraction between 0 and 1, or the run cannot have a mean to judge.
+
     Args:
         raced: Whether the run has a baseline to race.
         partial: Option that lets it race a part of the suite only, ``""`` without one.
-
-    Raises:
-        UsageError: The text is no fraction between 0 and 1, or the run cannot have a mean to judge.
     """
     if text is None:
         return 0.0
@@ -189,8 +174,7 @@ def _fraction(text: str) -> float:
 def parse_device_gate(text: str | None) -> float:
     """Parse the growth of ``--gate-device``, such as ``5%`` or ``0.05``; return 0 for ``None``.
 
-    Raises:
-        UsageError: The text is no fraction between 0 and 0.5.
+    Raises `UsageError` if the text is no fraction between 0 and 0.5.
     """
     if text is not None and not 0 < _fraction(text) < 0.5:
         raise UsageError(f"--gate-device {text!r}: write the growth to find, below half, such as 5% or 0.05")
@@ -200,8 +184,7 @@ def parse_device_gate(text: str | None) -> float:
 def job_options(config: pytest.Config) -> dict[str, Any]:
     """Return the fields of `RunRequest` that the job of ``--job`` determines, ``{}`` without one.
 
-    Raises:
-        UsageError: The job cannot be read, or another option contradicts it.
+    Raises `UsageError` if the job cannot be read, or another option contradicts it.
     """
     if not (path := setting(config, "job")):
         return {}
@@ -234,9 +217,7 @@ def check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> N
     """Refuse a path that pytest would take for a test, and its folder for the root.
 
     pytest parses its arguments before it knows the options of plugins.
-
-    Raises:
-        UsageError: The path exists outside the current folder.
+    Raises `UsageError` if the path exists outside the current folder.
     """
     given = config.invocation_params
     if (

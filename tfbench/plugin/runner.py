@@ -84,8 +84,7 @@ from tfbench.untrusted import brief, harmless, some
 def end_test(result: CaseResult, strict: bool, worded: Callable[[str], str] = str) -> None:
     """Fail, skip or pass a test by the verdicts on its case, see `tfbench.ruling`.
 
-    Args:
-        worded: Returns a text with the names of options that work in this run.
+    ``worded`` returns a text with the names of options that work in this run.
     """
     assert result.verdict is not None
     output = f"\n--- last output ---\n{result.output}" if result.output else ""
@@ -137,8 +136,7 @@ _TABLE_OPTIONS = ("columns", "sort", "group-by", "name", "histogram", "compare",
 def table_groups(config: pytest.Config, groups: Sequence[Any]) -> list[Any]:
     """Return the groups of pytest-benchmark's tables, which are wide and repeat the summary.
 
-    Returns:
-        All groups if the command line has an option of these tables, otherwise those of plain pytest-benchmark tests.
+    All groups if the command line has an option of these tables, otherwise those of plain pytest-benchmark tests.
     """
     given = config.invocation_params.args
     if any(word.startswith(f"--benchmark-{name}") for word in given for name in _TABLE_OPTIONS):
@@ -179,8 +177,7 @@ _BAR = 12
 class Display:
     """Draws the latest `RunProgress` on a terminal. A log has a line for each case that takes longer than usual.
 
-    Args:
-        reporter: pytest's terminal reporter, ``None`` under ``-p no:terminal``.
+    ``reporter`` is pytest's terminal reporter, ``None`` under ``-p no:terminal``.
     """
 
     def __init__(self, reporter: Any) -> None:
@@ -301,15 +298,13 @@ def _how_to_accept(session: Session, root: Path, baseline: str) -> str:
 
 
 def _written(option: str) -> str:
-    """Return an option as it is written on the command line."""
     return f"--{option.replace('_', '-')}"
 
 
 class ReportFiles:
     """The report files of a run, checked before it starts.
 
-    Raises:
-        UsageError: A path would be taken for a test, or the chart library of HTML reports is not installed.
+    Raises `UsageError` if a path would be taken for a test, or the chart library of HTML reports is not installed.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -326,8 +321,7 @@ class ReportFiles:
     def write(self, report: Report, strict: bool = False) -> list[str]:
         """Write every file, each as a whole, and return a note on each.
 
-        Raises:
-            UsageError: A file cannot be written.
+        Raises `UsageError` if a file cannot be written.
         """
         writers: Mapping[str, Callable[[Report], str]] = {
             "report_json": json_format.render, "report_html": partial(self._html, strict=strict),
@@ -357,8 +351,7 @@ OK = pytest.ExitCode.OK
 class Runner:
     """Turns pytest items into cases, asks the session for their results, and turns results into test outcomes.
 
-    Raises:
-        UsageError: An option has an invalid value.
+    Raises `UsageError` if an option has an invalid value.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -442,8 +435,7 @@ class Runner:
     def selected(self, items: list[pytest.Item]) -> None:
         """Drop every item that is not a benchmark of this run, and prepare to run the rest.
 
-        Raises:
-            TfbenchError: A benchmark is declared wrongly, or an option names something that does not exist.
+        Raises `TfbenchError` if a benchmark is declared wrongly, or an option names something that does not exist.
         """
         if whole_suite(self._config):
             check_used(self._patterns, self.collected)
@@ -670,11 +662,7 @@ class Runner:
     def _write_report(self, report: Report | None = None) -> list[str]:
         """Write the report files that the user asked for, and return a note on each.
 
-        Args:
-            report: The report at the end of the run; ``None`` before.
-
-        Raises:
-            UsageError: One cannot be written.
+        ``report`` is ``None`` before the end of the run. Raises `UsageError` if a file cannot be written.
         """
         if report is None and self._session is not None:
             report = self._session.report()

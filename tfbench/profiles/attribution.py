@@ -85,8 +85,7 @@ def _renamed(profile: PythonProfile) -> PythonProfile:
 def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Grown | None:
     """Return the deepest function that holds half of the slowdown, ``None`` without a slowdown or enough samples.
 
-    Args:
-        enough: The slowdown that the samples must show, as a fraction. Otherwise they do not show the raced one.
+    The samples must show a slowdown of ``enough``, a fraction. Otherwise they do not show the raced one.
     """
     before, now = _renamed(before), _renamed(now)
     slowdown = now.call_seconds - before.call_seconds
@@ -105,8 +104,7 @@ def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Gro
 def describe(cause: Grown, raced: float | None = None) -> str:
     """Describe it: ``Python: a.b takes 3.10 ms of a sampled call of 4.00 ms, and 200 µs of 1.00 ms before; 97% of its slowdown``.
 
-    Args:
-        raced: The raced slowdown as a fraction. The text has it beside the sampled one, which it does not bound.
+    The text has the ``raced`` slowdown, a fraction, beside the sampled one, which it does not bound.
     """
     (was, call_before), (takes, call) = zip((cause.before, cause.now), cause.calls, strict=True)
     before = f", and {time(was)} of {time(call_before)} before" if was else ", and did not run before"
@@ -403,11 +401,7 @@ class _Group(NamedTuple):
 
 
 def attribute(before: StepBreakdown, now: StepBreakdown, smallest: float) -> Attribution:
-    """Compare two step breakdowns.
-
-    Args:
-        smallest: Share of the slowdown from which a growth counts as a cause.
-    """
+    """Compare two step breakdowns. A growth counts as a cause from the share ``smallest`` of the slowdown."""
 
     def grown(*keys: Key) -> float:
         return now.covered(keys) - before.covered(keys)

@@ -31,8 +31,7 @@ Found = TypeVar("Found")
 def read(file: Path, policy: Policy, ask: Callable[..., xprof.Answers] = xprof.ask) -> list[Section]:
     """Return the results of all tools on an XPlane file, in reading order.
 
-    Raises:
-        ProfileError: The file is incomplete.
+    Raises `ProfileError` if the file is incomplete.
     """
     space = load(file)
     steps: list[Event] = []
@@ -78,8 +77,7 @@ def read(file: Path, policy: Policy, ask: Callable[..., xprof.Answers] = xprof.a
 def step_breakdown(files: Sequence[Path], policy: Policy) -> StepBreakdown:
     """Read the steps of several launches of one program, and keep the faster half of the launches.
 
-    Raises:
-        ProfileError: A file is incomplete, or has no step marker.
+    Raises `ProfileError` if a file is incomplete, or has no step marker.
     """
     launches = []
     for file in files:
@@ -148,11 +146,7 @@ class Kept:
     """The raced slowdown, as a fraction."""
 
     def runs(self, side: str) -> list[Path]:
-        """Return the file of each launch of a side.
-
-        Raises:
-            ProfileError: There is none.
-        """
+        """Return the file of each launch of a side. Raises `ProfileError` if there is none."""
         place = self.folder / side
         if not (files := sorted((place / RUNS).glob("*/*.xplane.pb"))):
             raise ProfileError(f"{place} holds no XPlane file: profile the case again")
@@ -172,11 +166,7 @@ def folder_of(case: str) -> str:
 
 
 def write_about(kept: Kept) -> None:
-    """Write the description of a case's folder.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write the description of a case's folder. Raises `OSError` if the file cannot be written."""
     about = _About(kept.case, kept.sides["contender"], kept.sides.get("baseline"), kept.raced)
     write_whole(kept.folder / ABOUT, render_json({"schema": SCHEMA, **plain(about)}, 1) + "\n")
 
@@ -184,9 +174,8 @@ def write_about(kept: Kept) -> None:
 def named(folder: Path, name: str) -> list[Kept]:
     """Find the profiles of a case by its name, with or without its file, or of all cases whose names contain the text.
 
-    Raises:
-        UsageError: No case matches, or the folder does not exist.
-        ProfileError: A description is not in the format of this version.
+    Raises `UsageError` if no case matches, or the folder does not exist, and `ProfileError` if a description is not in
+    the format of this version.
     """
     if not folder.is_dir():
         how = command("pytest", "--benchmark", "--profile", str(folder))

@@ -192,11 +192,7 @@ class Blame:
 
 
 class Input:
-    """The tf.data pipelines of one profile.
-
-    Args:
-        slow: Seconds from which a call is slow.
-    """
+    """The tf.data pipelines of one profile. A call is slow from ``slow`` seconds on."""
 
     def __init__(self, space: Space, slow: float) -> None:
         lines = [line.events for plane in space.planes for line in plane.lines]
@@ -291,9 +287,8 @@ class Input:
     ) -> list[str]:
         """Find the stages that work for a call: its own, if it has its inputs already.
 
-        Args:
-            runs: Functions that run at that time, or wait for a thread.
-            seen: Ids of the iterators on the path to the call.
+        ``runs`` are functions that run at that time, or wait for a thread.
+        ``seen`` has the ids of the iterators on the path to the call.
         """
         number = call.stats.get("id")
         # Work of the root itself counts for the stage below it.
@@ -382,11 +377,7 @@ def is_overhead(stage: TfDataStage, slow: float) -> bool:
 
 
 def fix(stage: TfDataStage, slow: float) -> str:
-    """Return the fix for a stage that is the bottleneck.
-
-    Args:
-        slow: Seconds from which a call is slow.
-    """
+    """Return the fix for a stage that is the bottleneck. A call is slow from ``slow`` seconds on."""
     if is_overhead(stage, slow):
         return (
             "batch before it, so that one call of its function handles many elements: "
@@ -398,8 +389,7 @@ def fix(stage: TfDataStage, slow: float) -> str:
 def bottlenecks(data: Input, windows: Sequence[Span]) -> Section:
     """Analyse the pipelines called within these windows: the marked steps, or the whole profile without any.
 
-    Raises:
-        ProfileError: No pipeline was called.
+    Raises `ProfileError` if no pipeline was called.
     """
     pipelines = data.pipelines(windows)
     if not pipelines:

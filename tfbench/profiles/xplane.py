@@ -109,11 +109,7 @@ class Space:
 
 
 def load(path: Path) -> Space:
-    """Read an XPlane file.
-
-    Raises:
-        ProfileError: The file cannot be read, was cut short, or is not an XPlane file.
-    """
+    """Read an XPlane file. Raises `ProfileError` if it cannot be read, was cut short, or is not an XPlane file."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -143,8 +139,7 @@ NO_MARKER = (
 def steps_of(space: Space) -> list[Event]:
     """Return the marked steps in order, without the first of several, during which the profiler starts.
 
-    Raises:
-        ProfileError: No step is marked.
+    Raises `ProfileError` if no step is marked.
     """
     steps = [event for event in space.on_host if "step_num" in event.stats and event.stats.get("_r") == 1]
     if not steps:
@@ -155,11 +150,7 @@ def steps_of(space: Space) -> list[Event]:
 
 @cache
 def _module(name: str) -> Any:
-    """Load one of TensorFlow's modules with message types.
-
-    Raises:
-        ProfileError: This environment has no TensorFlow, or one without the module.
-    """
+    """Load one of TensorFlow's modules with message types; raises `ProfileError` without TensorFlow or the module."""
     module = importlib.util.find_spec("tensorflow")
     if module is None or module.origin is None:
         raise ProfileError("reading a profile takes TensorFlow's description of the format: install tensorflow here")

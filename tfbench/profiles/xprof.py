@@ -63,11 +63,7 @@ class Grid:
 
     @classmethod
     def of(cls, content: Any) -> Grid:
-        """Parse a table from JSON.
-
-        Raises:
-            ProfileError: The JSON is not a table.
-        """
+        """Parse a table from JSON. Raises `ProfileError` if the JSON is not a table."""
         try:
             names = [column["id"] for column in content.get("cols", [])]
             cells = ([cell.get("v") if cell else None for cell in row["c"]] for row in content.get("rows", []))
@@ -97,11 +93,7 @@ class Answers:
         return [Grid.of(table) for table in (content if isinstance(content, list) else [content])]
 
     def content(self, tool: str) -> Any:
-        """Return the JSON of a tool.
-
-        Raises:
-            ProfileError: There is none, and why.
-        """
+        """Return the JSON of a tool. Raises `ProfileError`, which says why there is none."""
         if self.absent:
             raise ProfileError(self.absent)
         if tool not in self.data:
@@ -163,8 +155,7 @@ def with_column(grids: Sequence[Grid], name: str) -> Grid:
 def main(order: Mapping[str, Any]) -> None:
     """Ask xprof and write ``{"tools": {tool: {"data": …} or {"error": "…"}}}`` or ``{"error": "…"}``.
 
-    Args:
-        order: ``file`` to read, ``tools`` to ask, ``answer``, the file to write.
+    ``order`` has the ``file`` to read, the ``tools`` to ask, and ``answer``, the file to write.
     """
     answer: dict[str, Any] = {"tools": {}}
     try:
@@ -204,11 +195,7 @@ class Source(NamedTuple):
     """xprof's units per unit of the column, such as 1e6 for microseconds."""
 
     def read(self, row: Row) -> Cell:
-        """Read the cell of a row.
-
-        Raises:
-            KeyError: The row has no such cell.
-        """
+        """Read the cell of a row. Raises `KeyError` if the row has no such cell."""
         value = row[self.cell]
         if self.unit in (TEXT, NAME):
             return value if isinstance(value, bool) else str(value)
@@ -273,8 +260,7 @@ _KERNELS = (
 def op_stats(answers: Answers) -> tuple[Sequence[Row], Section]:
     """Read xprof's framework op stats. Return the ops without idle time, the longest first.
 
-    Raises:
-        ProfileError: xprof gave no answer.
+    Raises `ProfileError` if xprof gave no answer.
     """
     keys, sums = ("host_or_device", "type", "operation"), ("occurrences", "total_time", "total_self_time")
     with_idle, *others = (
@@ -312,13 +298,9 @@ def _merged(grid: Grid, keys: Sequence[str], sums: Sequence[str]) -> list[dict[s
 
 
 def input_pipeline(answers: Answers, waiting: float) -> Section:
-    """Read xprof's input pipeline analyzer.
+    """Read xprof's input pipeline analyzer. Raises `ProfileError` if xprof gave no answer.
 
-    Args:
-        waiting: Share of step time spent waiting for input, from the overview.
-
-    Raises:
-        ProfileError: xprof gave no answer.
+    ``waiting`` is the share of step time spent waiting for input, from the overview.
     """
     grids = answers.grids(INPUT)
     listed = with_column(grids, "opName")
@@ -333,11 +315,7 @@ def input_pipeline(answers: Answers, waiting: float) -> Section:
 
 
 def kernel_stats(answers: Answers) -> Section:
-    """Read xprof's kernel stats.
-
-    Raises:
-        ProfileError: xprof gave no answer, or no kernel ran.
-    """
+    """Read xprof's kernel stats. Raises `ProfileError` if xprof gave no answer, or no kernel ran."""
     rows = _longest_first(answers.grids(KERNELS)[0].rows, "total_duration_us")
     if not rows:
         raise ProfileError(NO_KERNELS)
@@ -391,8 +369,7 @@ _TIMELINE = (
 def memory_profile(answers: Answers) -> Section:
     """Read xprof's memory profile, with the allocator of the highest peak first.
 
-    Raises:
-        ProfileError: xprof gave no answer, or no allocation was recorded.
+    Raises `ProfileError` if xprof gave no answer, or no allocation was recorded.
     """
     content = answers.content(MEMORY)
     if not isinstance(content, dict) or not (given := content.get("memoryProfilePerAllocator")):
@@ -484,11 +461,8 @@ _TOP_OPS = (
 def overview(answers: Answers, ops: Sequence[Row]) -> tuple[float, Section]:
     """Read xprof's overview page. Return the share of step time spent waiting for input.
 
-    Args:
-        ops: Ops of the host, for the table of the longest ops of a profile without a device.
-
-    Raises:
-        ProfileError: xprof gave no answer, or the profile has no step marker.
+    ``ops`` are those of the host, for the table of the longest ops of a profile without a device.
+    Raises `ProfileError` if xprof gave no answer, or the profile has no step marker.
     """
     grids = answers.grids(OVERVIEW)
     times = with_column(grids, "stepTimeMs")

@@ -1,8 +1,7 @@
 """Race two sides, and confirm what the first race found.
 
-Time, the first call of the step and peak memory are judged from the same launches.
-A launch has one sample of each of the latter two. If they are open once the time is decided, short launches follow,
-up to the next looks of the policy. A look at each spends its own share of an alpha of its own.
+The same launches judge time, first calls and peak memory, see docs/decisions/05-first-calls.md. Short launches follow
+while one of the latter two is open. A look at each spends its own share of an alpha of its own.
 """
 
 from __future__ import annotations
@@ -52,9 +51,6 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
     A library of the working tree that another tree has loaded is the same on both sides. One that only one side has
     loaded, such as an extension built in place that git ignores, leaves the other side to a slower substitute. So does a
     module that git ignores.
-
-    Args:
-        sides: Baseline and contender.
     """
     if sides[0].tree_redirect == sides[1].tree_redirect and sides[0].executable == sides[1].executable:
         return None  # a setting may select other libraries
@@ -145,7 +141,6 @@ class _Judge(Generic[Judged]):
             self._withdraw(second, because(ReasonCode.NOT_CONFIRMED, *notes))
 
     def interrupt(self, race: Race, confirm: bool) -> None:
-        """Judge the unfinished race, and withdraw a change that was still to be confirmed."""
         self.result = self.judge(race)
         if self.result is not None and self.changed and confirm:
             self._withdraw(self.result, because(ReasonCode.INTERRUPTED, self.result.reason))
@@ -199,8 +194,7 @@ class ConfirmedRace:
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race, and confirm each change. After an interruption the present evidence is judged.
 
-        Args:
-            progress: Called after every launch.
+        ``progress`` is called after every launch.
         """
         try:
             self._race(self._first, self._judges, self.policy.looks[0], progress)
@@ -222,8 +216,7 @@ class ConfirmedRace:
     def _race(self, race: Race, judges: Sequence[_Judge[Any]], least: int, progress: Callable[[Race], None]) -> None:
         """Race until all of these metrics are decided, or the looks or the seconds for them are used up.
 
-        Args:
-            least: Launches that may take more than ``sampled_seconds``.
+        The first ``least`` launches may take more than ``sampled_seconds``.
         """
         race.start()
         if self._time in judges:
@@ -300,10 +293,7 @@ class ConfirmedRace:
 
     @property
     def unlike(self) -> Reason | None:
-        """Why the times say nothing about the source trees of the sides, if so.
-
-        See `unlike_native_code` and `unlike_caches`.
-        """
+        """Why the times say nothing about the source trees, if so: see `unlike_native_code` and `unlike_caches`."""
         sides = [entrant.side for entrant in self._first.entrants]
         runs = [self._all_runs(number) for number in range(len(sides))]
         return unlike_native_code(sides, runs) or unlike_caches(*runs)

@@ -108,14 +108,11 @@ def _cores(processors: Sequence[Processor]) -> list[list[Processor]]:
 
 
 def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tuple[Processors, ...]:
-    """Return the processors of so many lanes.
+    """Return the processors of so many lanes. Raises `UsageError` if there are fewer cores than lanes.
 
     Args:
         whole: The processors of a run of one lane.
         processors: The topology of ``whole.every``.
-
-    Raises:
-        UsageError: There are fewer cores than lanes.
     """
     if count == 1:
         return (whole,)
@@ -140,8 +137,7 @@ _SCHEMA = "tfbench-lanes/1"
 def keep_measured(whole: Processors, count: int) -> Path:
     """Note how many lanes these processors bear, as `tfbench doctor --lanes` has measured it, and return the file.
 
-    Raises:
-        OSError: The file cannot be written.
+    Raises `OSError` if the file cannot be written.
     """
     file, here = _kept(whole)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -178,12 +174,11 @@ def available_memory(root: Path = Path("/")) -> int:
 def choose(text: str, whole: Processors, cpus: str | None, policy: Policy) -> tuple[tuple[Processors, ...], str]:
     """Return the processors of each lane of a run, and what the user should know about them.
 
+    Raises `UsageError` if the option is invalid, or there are fewer cores than lanes.
+
     Args:
         text: The option ``--lanes``: a number, or ``auto`` for as many as the machine was measured to bear.
         whole: The processors of a run of one lane.
-
-    Raises:
-        UsageError: The option is invalid, or there are fewer cores than lanes.
     """
     if text != AUTO and not (text.isdecimal() and 1 <= int(text) <= 1024):
         raise UsageError(f"--lanes {text!r}: write {AUTO}, or how many cases may race at the same time, such as 4")
@@ -274,9 +269,7 @@ class Lanes(Generic[Group]):
     def wait_for(self, group: Group) -> None:
         """Wait until a lane has worked on the group, or until nothing else runs if the group needs the machine for itself.
 
-        Raises:
-            BaseException: What the work raised.
-            KeyboardInterrupt: The user pressed Ctrl-C.
+        Raises what the work raised, and `KeyboardInterrupt` if the user pressed Ctrl-C.
         """
         with self._waiting(), self._changed:
             self._asked = max(self._asked, self._position[group])

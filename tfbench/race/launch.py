@@ -124,9 +124,8 @@ def _count(length: float, times: Sequence[float], policy: Policy) -> int:
 def settling_calls(prepared: Mapping[int, Prepared], policy: Policy, equal: bool) -> dict[int, int]:
     """Return how often each entrant calls its step on the processors of the rounds, before these.
 
-    Args:
-        equal: Whether every entrant has to reach the same number of calls, unless that would take one of them too long.
-            Where batches differ in size, both sides then have the same ones in the same round.
+    If ``equal``, every entrant has to reach the same number of calls, unless that would take one of them too long.
+    Where batches differ in size, both sides then have the same ones in the same round.
     """
     costs = {entrant: max(1e-9, result.whole) for entrant, result in prepared.items()}
     usual = {entrant: round(policy.settle_seconds / cost) for entrant, cost in costs.items()}
@@ -143,11 +142,7 @@ def one_sample(entrants: Sequence[Entrant]) -> Plan:
 
 
 def planned_seconds(plan: Plan, iteration: Mapping[int, float]) -> float:
-    """Return how long the rounds of a launch take.
-
-    Args:
-        iteration: Seconds of one iteration of each participating entrant, by index.
-    """
+    """Return how long the rounds of a launch take, from the seconds of one iteration of each participating entrant."""
     return plan.rounds * _turn(iteration, plan.iterations, plan.primes, plan.extra)
 
 
@@ -213,9 +208,7 @@ def time_in_queue(calls: Mapping[int, tuple[float, float]]) -> float:
 
     While both are ready to run, the scheduler alternates them, so each spends as long in the queue as the other one.
     It is in the queue neither longer than the other one runs, nor longer than it does not run itself.
-
-    Args:
-        calls: Seconds and processor seconds of the first call of each entrant.
+    ``calls`` has the seconds and processor seconds of the first call of each entrant.
     """
     if len(calls) != 2:
         return 0.0

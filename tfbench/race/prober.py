@@ -40,13 +40,12 @@ def sample(
 ) -> PythonProfile:
     """Return the profile of one launch.
 
+    Raises `SideError` if a zygote does not start, `BenchmarkError` if the case breaks, and `BenchmarkSkipped` if it
+    cannot run here.
+
     Args:
         first: Sample the first call of the step alone.
         memory: Count memory instead of functions, since counting slows Python down.
-
-    Raises:
-        SideError: A zygote does not start.
-        BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
     """
     request = protocol.SampleCase(launcher.cpus(entrant), entrant.case.name, SECONDS, first, memory)
     seconds = launcher.policy_of(policy, [entrant]).setup_seconds
@@ -67,11 +66,7 @@ class Profiler:
     policy: Policy
 
     def ready(self, entrants: Iterable[Entrant], launches: int) -> None:
-        """Start the missing zygotes for so many launches, in parallel.
-
-        Raises:
-            SideError: A zygote does not start.
-        """
+        """Start the missing zygotes for so many launches, in parallel. Raises `SideError` if one does not start."""
         pairs = range(min(launches, self.policy.profile_zygotes))
         self.launcher.start_pairs(entrants, pairs)
 
@@ -173,9 +168,7 @@ class Prober:
         """Yield the evidence of each entrant, in order. Each processor takes one after the other: none is timed.
 
         On a GPU, no more run at once than its memory has room for. They share the processors, on which XLA compiles.
-
-        Raises:
-            SideError: A zygote does not start.
+        Raises `SideError` if a zygote does not start.
         """
         entrants = list(entrants)
         waiting = deque(enumerate(entrants))
@@ -208,11 +201,7 @@ class Prober:
                 launch.end()
 
     def share(self, entrants: Sequence[Entrant]) -> None:
-        """Build the shared set-ups of these entrants, so that a race does not spend its time on them.
-
-        Raises:
-            SideError: A zygote does not start.
-        """
+        """Build the shared set-ups, so that a race spends no time on them. Raises `SideError` as `probe` does."""
         for _ in self.probe(entrant for entrant in entrants if entrant.case.shared):
             pass
 

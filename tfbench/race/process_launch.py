@@ -140,7 +140,7 @@ class ProcessLaunch:
         self._running[entrant] = self.start(who, self.pair, request, [own, *(outbox for _, outbox in self._pipes)])
 
     def _are_two(self) -> bool:
-        """Whether these are two sides that can make their first calls at once on one processor."""
+        """Whether two sides can make their first calls at once on one processor."""
         sides = {entrant.side.name for entrant in self.entrants}
         two = len(sides) == len(self.entrants) == 2 <= len(self.places)
         return two and len(self.cpus) == 1
@@ -199,9 +199,8 @@ class ProcessLaunch:
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         """Run all rounds and let the processes finish; return the seconds of an iteration for each entrant and round.
 
-        Raises:
-            EntrantFailed: An entrant broke or skipped itself, during its rounds or after them.
-            LaunchDisturbed: A disturbance from outside makes the times useless.
+        Raises `EntrantFailed` if an entrant breaks or skips itself, during its rounds or after them, and
+        `LaunchDisturbed` if a disturbance from outside makes the times useless.
         """
         blocks = self._watched_blocks(plan, orders)
         times = {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
@@ -237,9 +236,7 @@ class ProcessLaunch:
         """Run the rounds; return the begin and end of each block by entrant, in nanoseconds.
 
         The clock is the same for all entrants if they take turns. Sliced rounds have each process's own time.
-
-        Raises:
-            EntrantFailed: An entrant broke or skipped itself.
+        Raises `EntrantFailed` if an entrant breaks or skips itself.
         """
         if plan.sliced:
             for entrant, process in self._running.items():
@@ -326,11 +323,7 @@ class ProcessLaunch:
             raise EntrantFailed(entrant, error) from None
 
     def finish(self) -> None:
-        """Let the benchmarks return and the processes end.
-
-        Raises:
-            EntrantFailed: A benchmark failed after it had been timed.
-        """
+        """Let the benchmarks return and the processes end. Raises `EntrantFailed` if one fails after its timing."""
         failures = []
         for process in self._running.values():  # all before the first answer, so that they end at the same time
             process.ask(protocol.Stop())

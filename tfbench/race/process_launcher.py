@@ -103,8 +103,7 @@ class ProcessLauncher:
     def check(self, side: Side, cases: Iterable[Case]) -> None:
         """Check that all variables of a side have an effect in these cases, before a process is started.
 
-        Raises:
-            UsageError: One has none.
+        Raises `UsageError` if one has none.
         """
         try:
             worker_environment(self._suite.variables, side, {})
@@ -118,9 +117,7 @@ class ProcessLauncher:
     ) -> Process:
         """Fork the process of a launch from the zygote of this pair, or of this pair and the case's file.
 
-        Raises:
-            SideError: The zygote does not start.
-            BenchmarkError: The side cannot run the case.
+        Raises `SideError` if the zygote does not start, and `BenchmarkError` if the side cannot run the case.
         """
         case = entrant.case
         check_threads(entrant.side, dict(case.env), self.cpus(entrant), self._suite.cpus)
@@ -131,8 +128,7 @@ class ProcessLauncher:
     def _using(self, entrant: Entrant, pair: int, apart: bool = False) -> Iterator[Zygote]:
         """Provide a zygote that stays until the process of a launch that the block starts has ended.
 
-        Raises:
-            SideError: The zygote does not start.
+        Raises `SideError` if the zygote does not start.
         """
         with self._lock:
             zygote = self.zygote(entrant, pair, apart=apart)
@@ -177,11 +173,7 @@ class ProcessLauncher:
         return self._gpu_monitor.room if self._gpu_monitor else 1
 
     def cpus(self, entrant: Entrant, where: Processors | None = None) -> tuple[int, ...]:
-        """Return the processors that the processes of an entrant are pinned to.
-
-        Args:
-            where: Processors to choose from, by default those of this thread's lane.
-        """
+        """Return the processors that an entrant's processes are pinned to: of ``where``, or of this thread's lane."""
         return (where or self.processors).of(entrant.case)
 
     def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
@@ -196,9 +188,7 @@ class ProcessLauncher:
     def devices(self, side: Side) -> Mapping[str, Sequence[str]]:
         """Return the names of TensorFlow's devices on this side by type, from a process that then ends.
 
-        Raises:
-            SideError: The zygote does not start.
-            BenchmarkError: TensorFlow could not list its devices.
+        Raises `SideError` if the zygote does not start, and `BenchmarkError` if TensorFlow cannot list its devices.
         """
         with self._using(Entrant(Case("", "", ""), side), 0) as zygote:
             process = Process.start(zygote, ListDevices(self.processors.every))
@@ -207,18 +197,13 @@ class ProcessLauncher:
 
     @property
     def scratch(self) -> Path:
-        """The folder of the workers' temporary files.
-
-        Raises:
-            SideError: It cannot be created.
-        """
+        """The folder of the workers' temporary files. Raises `SideError` if it cannot be created."""
         return self._scratch.folder
 
     def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int]) -> None:
         """Start the missing zygotes of these pairs, as many at a time as there are processors.
 
-        Raises:
-            SideError: A zygote does not start. Later calls for its side and environment raise it again at once.
+        Raises `SideError` if one does not start. Later calls for its side and environment raise it again at once.
         """
         self._ready({(side.name, env): side for side, env in wanted}, pairs)
 
@@ -266,7 +251,6 @@ class ProcessLauncher:
         self._end([key for key in self._zygotes if key not in kept][: max(0, surplus)])
 
     def _end(self, keys: Sequence[_Key]) -> None:
-        """End these zygotes, and the ancestors that have no other."""
         self._retired += [self._zygotes.pop(key) for key in keys]
         for zygote in [zygote for zygote in self._retired if not zygote.users]:
             self._retired.remove(zygote)
@@ -297,11 +281,7 @@ class ProcessLauncher:
         return started
 
     def _start_together(self, wanted: Mapping[_Key, tuple[_Origin, Side]]) -> None:
-        """Start these zygotes. If one fails, all of them end.
-
-        Raises:
-            SideError: A zygote does not start.
-        """
+        """Start these zygotes; if one fails, all of them end, and its `SideError` is raised."""
         starting: dict[_Key, Zygote] = {}
         try:
             for key, (origin, side) in wanted.items():
@@ -362,13 +342,9 @@ class ProcessLauncher:
             raise
 
     def zygote(self, entrant: Entrant, pair: int, *, apart: bool = False) -> Zygote:
-        """Return the zygote of this pair, and start it if necessary.
+        """Return the zygote of this pair, started if necessary. Raises `SideError` if it does not start.
 
-        Args:
-            apart: Whether it collects the benchmark file of the entrant's case only.
-
-        Raises:
-            SideError: The zygote does not start.
+        If ``apart``, it collects the benchmark file of the entrant's case only.
         """
         only = entrant.case.name.partition("::")[0] if apart else ""
         pool = entrant.side.name, entrant.case.env

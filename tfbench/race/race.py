@@ -82,14 +82,13 @@ def run_launch(
 ) -> tuple[Launch | None, dict[int, Failure]]:
     """Race the active entrants once. If an entrant breaks during its set-up, the others go on.
 
+    Raises `LaunchDisturbed` if the launch does not count.
+
     Args:
         active: Indices of the entrants that take part.
         least: With fewer prepared entrants the launch ends without rounds.
         brief: The launch is for the first call and the peak of memory, so it warms nothing up and has one round.
         equal: All make equally many calls before the rounds.
-
-    Raises:
-        LaunchDisturbed: The launch does not count.
 
     Returns:
         The launch, or ``None`` if it could not be finished, and the failures by entrant.
@@ -154,8 +153,7 @@ class RaceConfig:
 def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) -> range:
     """Return the pairs of zygotes that these entrants can race from, within the policy's limit of live zygotes.
 
-    Args:
-        second: Whether to return others than those of a first race.
+    A ``second`` race has other pairs than the first.
     """
     pools = len({(entrant.side.name, entrant.case.env) for entrant in entrants})
     first = policy.zygotes if second else 0
@@ -270,18 +268,13 @@ class Race:
     # Racing
 
     def start(self) -> None:
-        """Start the zygotes of the launches up to the first look, which all take place, at the same time.
-
-        Raises:
-            SideError: A zygote does not start.
-        """
+        """Start the zygotes of all launches up to the first look at once. Raises `SideError` if one does not start."""
         self.launcher.start_pairs(self.entrants, self.config.pairs[: self.policy.looks[0]])
 
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race until every comparison is decided, or the policy's looks or seconds are used up.
 
-        Args:
-            progress: Called after every launch.
+        ``progress`` is called after every launch.
         """
         try:
             while len(self.working) >= self._least and not self._finished() and not self.abort_reason:
@@ -297,8 +290,7 @@ class Race:
     def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race short launches until there are ``launches`` of all kinds, an entrant fails or disturbances are too many.
 
-        Args:
-            progress: Called after every launch.
+        ``progress`` is called after every launch.
         """
         while len(self.all_launches) < launches and not self.failures and self._can_be_disturbed:
             if launch := self._launch(self.working, brief=True):
@@ -332,7 +324,6 @@ class Race:
         return launch
 
     def _open(self) -> ProcessLaunch:
-        """Open a launch from the next pair of zygotes."""
         pair = self.config.pairs[self._opened % len(self.config.pairs)]
         self._opened += 1
         return self.launcher.open(self.entrants, pair)
@@ -369,7 +360,6 @@ class Race:
         return self._step_time(self.policy)
 
     def _step_time(self, policy: Policy) -> Thresholds:
-        """Return those of a step that is repeated, or of one that runs once per launch."""
         return policy.once if self._once else policy.step_time
 
     def _policy_of(self, entrant: int) -> Policy:

@@ -60,8 +60,7 @@ def _remove_abandoned() -> None:
 class Scratch:
     """The temporary folder of a launcher's workers, created when it is first used.
 
-    Args:
-        made: Folder of shared set-ups, where a killed launch may leave a half-made one.
+    ``made`` is the folder of shared set-ups, where a killed launch may leave a half-made one.
     """
 
     def __init__(self, made: str) -> None:
@@ -70,11 +69,7 @@ class Scratch:
 
     @property
     def folder(self) -> Path:
-        """The folder.
-
-        Raises:
-            SideError: It cannot be created.
-        """
+        """The folder, created at its first use. Raises `SideError` if it cannot be created."""
         if self._folder is None:
             try:
                 _remove_abandoned()
@@ -146,11 +141,8 @@ def worker_environment(
 ) -> dict[str, str]:
     """Return the environment of a side's processes: the user's, then the side's, then the variant's variables.
 
-    Args:
-        shared: Leave out what differs between source trees: the relative entries of ``PYTHONPATH``.
-
-    Raises:
-        SideError: A variable of the side or the variant would have no effect.
+    If ``shared``, leave out what differs between source trees: the relative entries of ``PYTHONPATH``.
+    Raises `SideError` if a variable of the side or the variant would have no effect.
     """
     dropped = ("PYTEST_", HISTORY_VARIABLE, *(() if variables.get(TRACED_WORKERS) else _MEASURES_COVERAGE))
     env = {key: value for key, value in without_repository(variables).items() if not key.startswith(dropped)}
@@ -182,13 +174,11 @@ def check_threads(side: Side, extra: Mapping[str, str], cpus: Sequence[int], ava
     """Check that the side and the variant ask for no more threads than their processes have processors.
 
     More threads would wait for each other, actively in most libraries.
+    Raises `BenchmarkError` if they ask for more, or a value is no number.
 
     Args:
         cpus: The processors of the process.
         available: The processors that ``--cpus`` can name.
-
-    Raises:
-        BenchmarkError: They ask for more, or a value is no number.
     """
     given = {**side.env, **extra}
     for name in THREADS:
@@ -226,11 +216,7 @@ _ENDING = 60.0
 def run_terminable(words: Sequence[str], **options: Any) -> int:
     """Run a command and return its exit code. SIGTERM, with which CI systems and engines end a job, acts like Ctrl-C.
 
-    Args:
-        options: Those of `subprocess.Popen`.
-
-    Raises:
-        KeyboardInterrupt: This process was interrupted. The command has been told, and has ended.
+    Raises `KeyboardInterrupt` if this process was interrupted. The command has been told, and has ended.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -47,14 +47,9 @@ class Process:
 
     @classmethod
     def start(cls, zygote: Zygote, request: LaunchRequest, descriptors: Sequence[int] = ()) -> Process:
-        """Fork the process of a launch.
+        """Fork the process of a launch, which gets ``descriptors`` besides its channel and its log.
 
-        Args:
-            descriptors: Open files for the process, besides its channel and its log.
-
-        Raises:
-            SideError: The zygote is gone.
-            BenchmarkError: There is no room for its output.
+        Raises `SideError` if the zygote is gone, and `BenchmarkError` if there is no room for the output.
         """
         with ExitStack() as undo:
             channel, theirs = pair()
@@ -84,8 +79,7 @@ class Process:
 
         Args:
             when: The phase of the launch, for the error: ``while it was probed``, or ``""`` for the set-up.
-            seconds: Time limit.
-            waited: How much of it has passed.
+            seconds, waited: Time limit, and how much of it has passed.
             hung: What the process has not done if the time is over.
 
         Raises:
@@ -132,11 +126,9 @@ class Process:
                     raise
 
     def check_output(self) -> None:
-        """Kill the process if it has written too much.
+        """Kill the process if it has written more than the policy's `output_bytes`; raises `BenchmarkError` then.
 
-        Raises:
-            BenchmarkError: It has written more than the policy's `output_bytes`.
-            KeyboardInterrupt: The user pressed Ctrl-C while another thread waited.
+        Raises `KeyboardInterrupt` if the user pressed Ctrl-C while another thread waited.
         """
         if self.zygote.stopping.is_set():
             raise KeyboardInterrupt
@@ -190,9 +182,7 @@ class _Forker:
     """What an ancestor and a zygote have in common: a log, and numbered requests to fork and reap.
 
     The numbers keep a late or repeated answer from passing for the answer to another request.
-
-    Raises:
-        SideError: There is no room for the log.
+    Raises `SideError` if there is no room for the log.
     """
 
     def __init__(self, side: Side, policy: Policy, scratch: Path) -> None:
@@ -224,9 +214,7 @@ class _Forker:
     ) -> A:
         """Send a request and return its answer, by default within the policy's `answer_seconds`.
 
-        Raises:
-            ProtocolError: No answer came in time, or it is not the answer to this request.
-            OSError: The request could not be sent.
+        Raises `ProtocolError` if no answer or a wrong one comes, and `OSError` if the request cannot be sent.
         """
         with self._asking:
             self._count += 1
@@ -245,13 +233,9 @@ class _Forker:
 def start_process(
     executable: str, start: protocol.StartAncestor, cwd: str, env: Mapping[str, str], log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """Start the process of an ancestor, which leads a process group and inherits the socket that ``start`` names.
+    """Start an ancestor, which leads a process group, inherits the socket that ``start`` names, and writes to ``log``.
 
-    Args:
-        log: Its standard output and error.
-
-    Raises:
-        OSError: It cannot be started.
+    Raises `OSError` if it cannot be started.
     """
     return subprocess.Popen(
         [executable, "-m", "tfbench.worker", encode(start).decode()],
@@ -268,11 +252,8 @@ def start_process(
 class Ancestor(_Forker):
     """A process that imports what is installed and forks zygotes. It starts at once, and `fork` waits for it.
 
-    Args:
-        imports_tensorflow: Whether it imports TensorFlow, instead of each of its zygotes.
-
-    Raises:
-        SideError: It cannot be started.
+    With ``imports_tensorflow``, it imports TensorFlow instead of each of its zygotes.
+    Raises `SideError` if it cannot be started.
     """
 
     def __init__(
@@ -296,19 +277,15 @@ class Ancestor(_Forker):
     def fork(self, start: protocol.StartZygote, descriptors: Sequence[int]) -> int:
         """Fork a zygote, once everything is imported; return its pid.
 
-        Args:
-            descriptors: The zygote's end of its channel, and its log.
-
-        Raises:
-            ProtocolError, OSError: It is gone, or not ready within the policy's limit.
+        The descriptors are the zygote's end of its channel, and its log.
+        Raises `ProtocolError` or `OSError` if the ancestor is gone, or not ready within the policy's limit.
         """
         return self._ask(start, protocol.Launched, descriptors, self.policy.start_seconds).pid
 
     def reap(self, pid: int, patience: float) -> int | None:
         """End a zygote; return its exit code, negative for a signal, ``None`` if unknown.
 
-        Args:
-            patience: Seconds that it gets to exit by itself before it is killed.
+        It gets ``patience`` seconds to exit by itself before it is killed.
         """
         try:
             return self._ask(protocol.Reap(pid, patience), protocol.Reaped).status
@@ -343,13 +320,12 @@ _END_SECONDS = 5.0
 class Zygote(_Forker):
     """A process that collects the benchmarks of a side and forks launches. `wait_ready` waits until it has collected.
 
+    Raises `SideError` if it cannot be forked.
+
     Args:
         env: Environment variables of the variant.
         only: The only benchmark file that it collects, with a note of all that it reads; ``""`` for every file.
         stopping: Set to end the races of its processes as Ctrl-C does.
-
-    Raises:
-        SideError: It cannot be forked.
     """
 
     collected: protocol.Ready
@@ -405,8 +381,7 @@ class Zygote(_Forker):
     def wait_ready(self) -> None:
         """Wait until it has collected the benchmarks.
 
-        Raises:
-            SideError: It ended, did not get there within the policy's limit, or imports packages of another tree.
+        Raises `SideError` if it ended, exceeded the policy's limit, or imports packages of another tree.
         """
         name = self.side.name
         try:
@@ -449,22 +424,14 @@ class Zygote(_Forker):
         return None
 
     def checked(self, request: LaunchRequest, case: Case) -> LaunchRequest:
-        """Return a request with the case's name in this process.
-
-        Raises:
-            BenchmarkError: This zygote cannot run the case.
-        """
+        """Return a request with the case's name in this process. Raises `BenchmarkError` if it cannot run the case."""
         if (reason := self.skip_reason(case)) is not None:
             raise BenchmarkError(reason)
         name = name_among(self.collected.cases, case)
         return replace(request, case=name) if isinstance(request, protocol.CaseRequest) else request
 
     def launch(self, request: LaunchRequest, descriptors: Sequence[int]) -> int:
-        """Fork the process of a launch; return its pid.
-
-        Raises:
-            SideError: The zygote is gone.
-        """
+        """Fork the process of a launch; return its pid. Raises `SideError` if the zygote is gone."""
         self.used = self.collected.spawns
         return self._answer(request, protocol.Launched, descriptors).pid
 
@@ -481,8 +448,7 @@ class Zygote(_Forker):
     def _answer(self, request: protocol.ForkRequest, wanted: type[A], descriptors: Sequence[int] = ()) -> A:
         """Send a request and return its answer. After an error the zygote and its launches have ended.
 
-        Raises:
-            SideError: No answer came in time, or it is not the answer to this request.
+        Raises `SideError` if no answer came in time, or it is not the answer to this request.
         """
         try:
             return self._ask(request, wanted, descriptors)

@@ -56,8 +56,7 @@ _Entry = tuple[str, bool, Callable[[], IO[bytes]]]
 def files_of(path: Path) -> dict[str, str]:
     """Read the texts of a zip archive, a folder or a single file, by name.
 
-    Raises:
-        ReportError: The path is none of them, or its content exceeds the limits of result files.
+    Raises `ReportError` if the path is none of them, or its content exceeds the limits of result files.
     """
     if path.is_symlink() or not path.exists():
         raise ReportError(f"{brief(path)} does not exist, or is a link")
@@ -130,8 +129,7 @@ ACCEPTED = "accepted.json"
 def load_report(path: Path) -> Report:
     """Read the report of this run: a file, or a folder or an archive with only this file.
 
-    Raises:
-        ReportError: There is no report, there are several, or it is invalid.
+    Raises `ReportError` if there is no report, there are several, or it is invalid.
     """
     if not path.is_dir() and path.suffix != ".zip":
         return json_format.read(read_text(path), str(path))
@@ -146,8 +144,7 @@ def load_report(path: Path) -> Report:
 def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
     """Read the report of an untrusted job, and the accepted regressions that its gate applied.
 
-    Raises:
-        ReportError: The artifact is invalid, or has names that are not pytest node ids.
+    Raises `ReportError` if the artifact is invalid, or has names that are not pytest node ids.
     """
     texts = files_of(path)
     text = texts.pop(ACCEPTED, None)
@@ -168,9 +165,7 @@ def _single(path: Path, texts: dict[str, str]) -> Report:
 def load_accepted(path: Path) -> list[Entry]:
     """Read a file of accepted regressions from this repository.
 
-    Raises:
-        UsageError: The content is invalid.
-        ReportError: The file cannot be read.
+    Raises `UsageError` if the content is invalid, and `ReportError` if the file cannot be read.
     """
     return accepted_in(read_text(path), path)
 

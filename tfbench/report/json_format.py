@@ -68,13 +68,9 @@ def _lines(content: Callable[[str], Any]) -> Iterator[str]:
 
 
 def read(text: str, name: str) -> Report:
-    """Read a report from its JSON text.
+    """Read a report from its JSON text. ``name`` is its name in errors.
 
-    Args:
-        name: Name of the text in errors.
-
-    Raises:
-        ReportError: The text is not ``tfbench-report/1``. The message names the place.
+    Raises `ReportError` if the text is not ``tfbench-report/1``. The message names the place.
     """
     _check_size(text, name)
     with formats.uncollected():
@@ -88,11 +84,7 @@ def _check_size(text: str, name: str) -> None:
 
 
 def load(text: str, name: str, *, constants: bool = False) -> Any:
-    """Parse JSON text strictly, see `parse_json`.
-
-    Raises:
-        ReportError: The text is too large or not JSON.
-    """
+    """Parse JSON text strictly, see `parse_json`. Raises `ReportError` if the text is too large or not JSON."""
     _check_size(text, name)
     try:
         return parse_json(text, constants=constants)
@@ -102,11 +94,7 @@ def load(text: str, name: str, *, constants: bool = False) -> Any:
 
 
 def report_of(content: Any, name: str) -> Report:
-    """Build a report from the parsed content of its file.
-
-    Raises:
-        ReportError: The content violates the schema.
-    """
+    """Build a report from the parsed content of its file. Raises `ReportError` if the content violates the schema."""
     if isinstance(content, dict) and "schema" not in content and content.keys() & {"tfbench", "machine_info"}:
         kind = "a baseline" if "tfbench" in content else "a file of pytest-benchmark"
         raise ReportError(
@@ -146,11 +134,7 @@ def _unique(values: Sequence[Hashable]) -> None:
 
 
 def check_names(report: Report, name: str) -> None:
-    """Refuse a report with a case name that pytest cannot give to a benchmark below its root.
-
-    Raises:
-        ReportError: The report has such a name.
-    """
+    """Refuse a report with a case name that pytest cannot give to a benchmark below its root; raises `ReportError`."""
     cases = [row.case.name for rows in (report.verdicts, report.variant_results, report.skips) for row in rows]
     for case in (*report.due, *report.seconds_by_case, *cases, *(profile["case"] for profile in report.profiles)):
         if not is_case(case):

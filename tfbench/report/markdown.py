@@ -184,9 +184,7 @@ def summary_text(report: Report, notes: Sequence[str] = ()) -> str:
     """Say in at most `BRIEF` bytes what was compared, the counts, and each regression with its command.
 
     A part that is too long ends with the number of cases that it leaves out. Commands are never cut.
-
-    Args:
-        notes: Remarks on the source of the report.
+    ``notes`` are remarks on the source of the report.
     """
     summary = summarize(report, shared=True)
     sides = {name: f"{side.get('spec') or 'unknown'}, {code_of_side(side)}" for name, side in report.sides.items()}
@@ -255,9 +253,7 @@ class GithubRun:
 def render_comment(report: Report, decision: GateDecision, link: str = "", run: GithubRun | None = None) -> str:
     """Render the comment.
 
-    Args:
-        link: Address of the full report.
-        run: The run as GitHub knows it, which a report cannot forge.
+    ``link`` is the address of the full report, and ``run`` the run as GitHub knows it, which a report cannot forge.
     """
     ruling, agreed, problems = decision.ruling, decision.accepted.verdicts, decision.accepted.problems
     parts = [MARK, *_head(ruling, run), context_line(report)]
@@ -372,8 +368,7 @@ def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
 def annotation(verdict: Verdict, line: int | None) -> str:
     """Build a workflow command, which GitHub's runner reads from the output of a job, to show a verdict at its benchmark.
 
-    Args:
-        line: First line of the benchmark in its file, if known.
+    ``line`` is the first one of the benchmark in its file, if known.
     """
     metric = "" if verdict.metric == TIME else f" {verdict.metric}"
     fields = {"title": f"{verdict.outcome}{metric}: {verdict.case.short_name}"}

@@ -52,9 +52,8 @@ _FIELDS = 5
 def merge(reports: Sequence[Named]) -> Report:
     """Merge the reports of all shards into the report of the whole suite.
 
-    Raises:
-        ReportError: The reports are not the shards of one suite, a shard or a case is missing or occurs twice, a shard
-            did not come to its end, or the policies, sides, code or kinds of machines differ.
+    Raises `ReportError` if the reports are not the shards of one suite, a shard or a case is missing or occurs twice, a
+    shard did not come to its end, or the policies, sides, code or kinds of machines differ.
     """
     if not reports:
         raise ReportError("no report to merge: no shard has reported")
@@ -67,8 +66,7 @@ def merge(reports: Sequence[Named]) -> Report:
 class Merger:
     """Merge reports one after another, so that only the result is in memory.
 
-    Args:
-        rounds: Whether to keep the rounds of the cases. A large fleet has them in the reports of its jobs.
+    ``rounds`` tells whether to keep the rounds of the cases. A large fleet has them in the reports of its jobs.
     """
 
     def __init__(self, *, rounds: bool = True) -> None:
@@ -148,8 +146,7 @@ class Merger:
     def add_lost(self, name: str, shard: JSON, why: str) -> None:
         """Add an error for each case of a job that has no report.
 
-        Args:
-            shard: The ``shard`` object that the report would have.
+        ``shard`` is the ``shard`` object that the report would have.
         """
         self._own(name, shard)
         for case in shard["cases"]:
@@ -186,8 +183,7 @@ class Merger:
     def finish(self) -> Report:
         """Return the report of the whole suite.
 
-        Raises:
-            ReportError: A shard or a case is missing, or no report was added.
+        Raises `ReportError` if a shard or a case is missing, or no report was added.
         """
         if self._first is None:
             raise ReportError("no report to merge: no shard has reported")
@@ -274,9 +270,7 @@ def confirm(first: Report, second: Report) -> Report:
 
     A regression becomes inconclusive if the second run compared the case again and did not find it. Whatever the
     second run could not compare stays regressed, because missing data never counts as a pass.
-
-    Raises:
-        ReportError: The second run did not come to its end, or had another policy, other sides or other code than the first.
+    Raises `ReportError` if the second run did not come to its end, or had another policy, other sides or other code.
     """
     if second.gap:
         raise ReportError(f"the second run confirms nothing: {second.gap}")

@@ -52,7 +52,7 @@ def render_page(
     scripts: Sequence[str] = (),
     **variables: object,
 ) -> str:
-    """Render a page.
+    """Render a page. Raises `UsageError` if the chart library is not installed.
 
     Args:
         template: File of this package's ``assets``.
@@ -60,9 +60,6 @@ def render_page(
         data: Name -> value for JSON, `Chart` or `DataGrid`. A script gets it with ``await tfbench.data(name)``.
         scripts: Files of ``assets`` that run after the shell, such as ``report.js``.
         variables: Of the template: ``title``, ``subtitle`` and those of its blocks.
-
-    Raises:
-        UsageError: The chart library is not installed.
     """
     library = [_library_file(name) for name in _LIBRARY]
     blocks = {f"data-{name}": pack(clean(value)) for name, value in data.items()}
@@ -94,8 +91,7 @@ def one_line(text: str) -> str:
 def check_library() -> None:
     """Check before a run that its page can be written.
 
-    Raises:
-        UsageError: The chart library or the template engine is not installed.
+    Raises `UsageError` if the chart library or the template engine is not installed.
     """
     if find_spec("bokeh") is None or find_spec("jinja2") is None:
         raise UsageError("an HTML report needs the chart library: pip install 'pytest-tfbench[report]'")
@@ -126,10 +122,7 @@ def case_data(names: Sequence[str], cases: Sequence[object], first: str) -> dict
     """Return the data of the section that shows one case, in chunks: ``case-0``, ``case-1`` …
 
     A script of the page says what is shown: ``tfbench.oneCase(show)``.
-
-    Args:
-        names: Of the cases, in the same order.
-        first: Case that is shown before a reader chooses one, ``""`` for none.
+    ``first`` is the case that is shown before a reader chooses one, ``""`` for none.
     """
     chunks = {f"case-{at // _CHUNK}": cases[at : at + _CHUNK] for at in range(0, len(cases), _CHUNK)}
     return {"names": {"names": names, "first": first, "chunk": _CHUNK}, **chunks}

@@ -26,10 +26,9 @@ _ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
 def changes_of(
     title: str, changes: Sequence[tuple[str, ...]], metrics: Sequence[MetricChange], notes: Sequence[str]
 ) -> Group:
-    """Render the changes of a case's graphs between two sides.
+    """Render the changes of a case's graphs between two sides, which ``title`` names.
 
     Args:
-        title: The two sides.
         changes: Place, change and description of each change.
         notes: Comparisons that were impossible, and other differences between the sides.
     """
@@ -106,8 +105,7 @@ def in_words(attribution: Attribution, raced: float | None, enough: float) -> li
 def describe_cause(cause: Cause, attribution: Attribution, raced: float | None = None) -> str:
     """Describe a cause: ``MatMul +1.20 ms per profiled step, 97% of its slowdown: 2 calls instead of 1 (MatMul_1)``.
 
-    Args:
-        raced: The raced slowdown as a fraction, to say beside that of the profiles.
+    ``raced`` is the raced slowdown as a fraction, to say beside that of the profiles.
     """
     share = of_slowdown(cause.share, attribution.now / attribution.before - 1, raced)
     size = f"+{time(cause.grew)} per profiled step, {share}"

@@ -69,11 +69,7 @@ class PageContext:
 
 
 def render(report: Report, context: PageContext | None = None) -> str:
-    """Render the page of a report.
-
-    Raises:
-        UsageError: The chart library is not installed.
-    """
+    """Render the page of a report. Raises `UsageError` if the chart library is not installed."""
     context = context or PageContext()
     summary = summarize(report, shared=context.shared, strict=context.strict)
     others = [verdict for verdict in report.verdicts if verdict.metric != TIME]

@@ -102,8 +102,7 @@ _ASKED = ("tensorflow", "tf-nightly")
 def differences(sides: Mapping[str, JSON]) -> list[str]:
     """Describe each difference in one line: Python, packages, settings and the defaults of a version.
 
-    Args:
-        sides: Label -> description of the side. Unknown values are not a difference.
+    ``sides`` maps labels to descriptions. Unknown values are not a difference.
     """
     known = {label: facts for label, side in sides.items() if (facts := _facts(side))}
     lines = []
@@ -145,11 +144,8 @@ def command_for(report: Report, verdict: Verdict, *, shared: bool = False) -> st
 def command_words(report: Report, verdict: Verdict, *, shared: bool = False) -> tuple[str, ...]:
     """Return the words of the command that races the case of a verdict again. The last one is the name of the case.
 
-    Args:
-        shared: Whether strangers read the command. Then the other side must be of a form that can do no harm.
-
-    Returns:
-        No word if the case no longer exists, or a name, side or option is not one that a shell can safely be given.
+    There are none if the case no longer exists, or a name, side or option is not one that a shell can safely be given.
+    If strangers read the command (``shared``), the other side must be of a form that can do no harm.
     """
     name = verdict.case.name
     if verdict.outcome is Outcome.MISSING or not is_case(name):

@@ -28,11 +28,7 @@ from tfbench.untrusted import plural
 
 
 def export(report: Report, target: str) -> str:
-    """Write a folder per case below the target.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write a folder per case below the target. Raises `OSError` if it cannot be written."""
     cases = {row.case.name: row.case for row in report.variant_results}
     cases |= {row.case.name: row.case for row in report.verdicts}
     scalars: dict[str, dict[str, float]] = defaultdict(dict)

@@ -71,12 +71,10 @@ def variant_tables(results: Sequence[VariantResult], width: int) -> list[Rendera
 
 
 def _title(group: str) -> str:
-    """Return the name of a workload without its file and class."""
     return group.rpartition("::")[2]
 
 
 def _case_table(title: str, case: Case) -> Table:
-    """Create a table with the column of levels, which has the axes as its heading."""
     made = table(title)
     add_columns(made, ", ".join(case.levels) or "variant", fold=True)
     return made
@@ -260,7 +258,6 @@ def _own_thresholds(report: Report) -> list[RenderableType]:
 
 
 def _hanging(text: str, width: int) -> RenderableType:
-    """Break a text into lines that are indented."""
     return Padding(Text(text), (0, 0, 0, len(_INDENT)), expand=False) if width > 2 * len(_INDENT) else Text(text)
 
 

@@ -222,14 +222,11 @@ _SECTIONS = {"overview": "Overview", "changes": "Changes", "case": "One case", "
 
 
 def render_history(cases: Iterable[Sequence[Trend]], runs: int, problems: Sequence[str]) -> str:
-    """Render the page of a history.
+    """Render the page of a history. Raises `UsageError` if the chart library is not installed.
 
     Args:
         cases: The series of each case, the followed one first.
         problems: One line per unreadable part of its files.
-
-    Raises:
-        UsageError: The chart library is not installed.
     """
     sessions: dict[str, SeriesPoint] = {}
     followed = list[Trend]()
@@ -333,13 +330,11 @@ FOUND, UNREADABLE = 1, 5
 class Trends:
     """The trends of a history. A trend is computed when it is asked for.
 
+    Raises `OSError` if the folder cannot be listed, and `HistoryError` if the database cannot be used.
+
     Args:
         place: Its folder, or the URL of its database.
         about: A part of the names of the cases that matter, so that others need not be read; empty for all.
-
-    Raises:
-        OSError: The folder cannot be listed.
-        HistoryError: The database cannot be used.
     """
 
     def __init__(self, place: str | Path, policy: Policy, about: str = "") -> None:
@@ -390,8 +385,7 @@ class Trends:
     def named(self, text: str) -> list[Trend]:
         """Return the followed trends of the cases that a name selects: the whole name, its end, or a part of it.
 
-        Raises:
-            HistoryError: There is none.
+        Raises `HistoryError` if there is none.
         """
         for matches in (str.__eq__, str.endswith, str.__contains__):
             if cases := [case for case in self._by_case if matches(case, text)]:
@@ -410,9 +404,7 @@ class Trends:
         """Accept the newest change of a case: its window restarts with the first run of the new level.
 
         After a drift, it restarts with the newest run.
-
-        Raises:
-            HistoryError: The name selects no case, or several, or its case has not changed.
+        Raises `HistoryError` if the name selects no case, or several, or its case has not changed.
         """
         names = self.named(name)
         if len(names) > 1:

@@ -31,11 +31,7 @@ _PROBED = (ReasonCode.OTHER_ENVIRONMENT, ReasonCode.SAME_CODE)
 
 @dataclass(frozen=True)
 class OtherMetrics:
-    """Probe cases, and race them for contracts that the first race left open.
-
-    Args:
-        cases: All cases of the run; a contract may name any of them.
-    """
+    """Probe cases, and race them for contracts that the first race left open. These may name any case of the run."""
 
     checker: MetricChecker
     races: Races
@@ -51,11 +47,7 @@ class OtherMetrics:
     def probe(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
         """Add the verdicts on the metrics that a probing launch reads.
 
-        Args:
-            measured: The measured cases of the same group, to be probed together.
-
-        Raises:
-            SideError: A side does not start.
+        All measured cases of the group are probed together. Raises `SideError` if a side does not start.
         """
         verdict = result.verdict
         if verdict is None or (result.sample is None and verdict.reason.code not in _PROBED):
@@ -71,8 +63,7 @@ class OtherMetrics:
     def race_claims(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
         """Add the verdicts on contracts about other variants' times, unless the variants have raced each other.
 
-        Raises:
-            SideError: A side does not start.
+        Raises `SideError` if a side does not start.
         """
         case = result.case
         claims = case.claims_on(TIME)
@@ -226,9 +217,7 @@ class CaseRuns:
         """Return the result of this case; measures it if that has not happened yet.
 
         A failure becomes a verdict `error` and keeps everything known before it.
-
-        Raises:
-            KeyboardInterrupt: The user pressed Ctrl-C; partial results are kept.
+        Raises `KeyboardInterrupt` after Ctrl-C; partial results are kept.
         """
         run = self._runs[case.name]
         with self.noting_interrupts():
@@ -349,8 +338,7 @@ class CaseLanes:
     def result(self, case: Case) -> CaseResult:
         """Return the result of this case, see `CaseRuns.result`. The first call starts the lanes.
 
-        Raises:
-            KeyboardInterrupt: The user pressed Ctrl-C. The races of all lanes have ended, and partial results are kept.
+        Raises `KeyboardInterrupt` after Ctrl-C. The races of all lanes have ended, and partial results are kept.
         """
         try:
             with self._runs.noting_interrupts():

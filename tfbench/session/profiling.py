@@ -53,9 +53,7 @@ class Explanation:
 def explained(prober: Prober, before: Entrant, now: Entrant) -> Explanation:
     """Probe both entrants, and return what changed from the first to the second.
 
-    Raises:
-        SideError: A process does not start.
-        BenchmarkError, BenchmarkSkipped: One of the entrants cannot run.
+    Raises `SideError` if a process does not start, `BenchmarkError` or `BenchmarkSkipped` if an entrant cannot run.
     """
     first, second = map(_probed, list(prober.probe([before, now])))
     return explanation(first, second, prober.policy)
@@ -166,11 +164,7 @@ def take(
 
 
 def reread(kept: Kept, policy: Policy) -> Explained:
-    """Read the profiles in a folder.
-
-    Raises:
-        ProfileError: A file is missing or incomplete.
-    """
+    """Read the profiles in a folder. Raises `ProfileError` if a file is missing or incomplete."""
     profiles = {side: read(kept.runs(side)[0], policy) for side in kept.sides}
     if BASELINE not in kept.sides:
         return Explained(kept, profiles, None, ())
@@ -204,9 +198,7 @@ class Profiles:
         """Add device time and energy of a step, compare them with a live side, and note a host-bound step.
 
         Each such launch takes seconds, so a case whose time is unchanged gets none, unless the gate asks for it.
-
-        Raises:
-            SideError: A zygote does not start.
+        Raises `SideError` if a zygote does not start.
         """
         case, policy = result.case, self.request.policy
         entrants = {CONTENDER: Entrant(case, self.contender)}
@@ -240,8 +232,7 @@ class Profiles:
     ) -> tuple[JSON, list[Verdict]]:
         """Profile these launches of each side; return the facts of the contender's first one, and the verdicts.
 
-        Args:
-            seconds: Of a step of the contender in the race.
+        A step of the contender took ``seconds`` in the race.
         """
         on_devices = on_device(self._profiler, entrants, self.request.policy, launches, seconds, self.gpu_monitor)
         pairs = [launch % self.request.policy.profile_zygotes for launch in launches]
@@ -249,11 +240,7 @@ class Profiles:
         return now[0], compare_on_device(entrants[CONTENDER].case, before, now, policy, self.request.sharing, pairs)
 
     def with_profiles(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
-        """Add the profiles of the case, if the user asked for them.
-
-        Raises:
-            SideError: A zygote does not start.
-        """
+        """Add the profiles of the case, if the user asked for them. Raises `SideError` if a zygote does not start."""
         result = self._profiled(result)
         if result.why and not result.failures:  # the message of a failed test contains them
             self.notes.append(f"{result.case.name}: {result.why[0]}")
@@ -291,12 +278,8 @@ def on_device(
 ) -> dict[str, list[JSON]]:
     """Profile launches of each side in turns; return the facts of each about accelerators, see `device_facts`, and the energy.
 
-    Args:
-        seconds: Of a step in the race.
-
-    Raises:
-        SideError: A process does not start.
-        BenchmarkError, BenchmarkSkipped, ProfileError: The case breaks, cannot run here, or leaves no profile.
+    A step took ``seconds`` in the race. Raises `SideError` if a process does not start, and `BenchmarkError`,
+    `BenchmarkSkipped` or `ProfileError` if the case breaks, cannot run here, or leaves no profile.
     """
     profiler.ready(entrants.values(), len(launches))
     sections: dict[str, list[JSON]] = {side: [] for side in entrants}
@@ -312,10 +295,8 @@ def on_device(
 def device_facts(step: StepBreakdown, seconds: float) -> JSON:
     """Return the seconds of a step with kernels and with copies, and the share of the step with either.
 
-    Empty if no accelerator took part in the step.
-
-    Args:
-        seconds: Of a step in the race. Profiled ones take up to twice as long, since the profiler slows the host down.
+    Empty if no accelerator took part in the step. ``seconds`` are those of a step in the race: a profiled one takes up
+    to twice as long, since the profiler slows the host down.
     """
     kernels, copies = (
         [key for key in step.parts if key.category is category] for category in (TimeCategory.DEVICE, TimeCategory.COPY)

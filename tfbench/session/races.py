@@ -31,11 +31,7 @@ class RaceResults:
 
 
 class Races:
-    """Race the variants of a workload, two sides of a case, or one case alone.
-
-    Args:
-        sharing: Number of cases that share the run's alpha.
-    """
+    """Race the variants of a workload, two sides of a case, or one case alone. ``sharing`` cases share an alpha."""
 
     def __init__(
         self, request: RunRequest, launcher: ProcessLauncher, contender: Side, sharing: int, report: ProgressReporter
@@ -66,11 +62,9 @@ class Races:
         return RaceResults(results, interrupt=interrupt)
 
     def sides(self, case: Case, baseline: Side, there: Case | None = None, *notes: Reason | None) -> RaceResults:
-        """Race two sides of a case, and confirm a regression.
+        """Race two sides of a case, and confirm a regression. The reason of the verdict gets the notes.
 
-        Args:
-            there: The case on the baseline side, if its name or thresholds differ there.
-            notes: Added to the reason of the verdict.
+        ``there`` is the case on the baseline side, if its name or thresholds differ there.
         """
         entrants = [Entrant(there or case, baseline), Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
@@ -91,17 +85,10 @@ class Races:
         return RaceResults([replace(broken, verdict=replace(broken.verdict, outcome=Outcome.INCOMPARABLE))])
 
     def again(self, case: Case, baseline: Entrant, confirms: bool) -> Ratio | None:
-        """Race two sides of a case once more, in the launches of a first look.
+        """Race two sides of a case once more, in the launches of a first look, with other zygotes if it ``confirms``.
 
-        Args:
-            confirms: Use other zygotes than the first race.
-
-        Returns:
-            The ratio, or ``None`` if the race could not be finished.
-
-        Raises:
-            KeyboardInterrupt: The user pressed Ctrl-C.
-            TfbenchError: A side does not start.
+        Returns ``None`` if the race could not be finished.
+        Raises `KeyboardInterrupt` after Ctrl-C, and `TfbenchError` if a side does not start.
         """
         entrants = [baseline, Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
@@ -116,11 +103,7 @@ class Races:
         return None if decision is None or race.failures else decision.comparison.ratio
 
     def alone(self, case: Case, why: Reason) -> RaceResults:
-        """Measure a case that has no counterpart to race against.
-
-        Args:
-            why: Reason of the verdict `new`.
-        """
+        """Measure a case that has no counterpart to race against. The reason of the verdict `new` is ``why``."""
         race = self._race([case])
         if interrupt := self._run(race, case.name):
             return RaceResults([], interrupt=interrupt)

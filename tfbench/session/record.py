@@ -57,8 +57,7 @@ class RunRecorder:
     def save(self, measurements: RunMeasurements) -> Path:
         """Save the contender's samples as the baseline that the user named.
 
-        Raises:
-            BaselineError: A case failed, there is no sample, or the file cannot be written.
+        Raises `BaselineError` if a case failed, there is no sample, or the file cannot be written.
         """
         name = self._request.save
         why = ""
@@ -87,11 +86,7 @@ class RunRecorder:
     def remember(self, measurements: RunMeasurements) -> Path | None:
         """Record a run in its history, and the candidate that `baseline accept` would take.
 
-        Returns:
-            The candidate's file, if there is one.
-
-        Raises:
-            TfbenchError, OSError: A file cannot be written.
+        Returns the candidate's file, if there is one. Raises `TfbenchError` or `OSError` if a file cannot be written.
         """
         samples, baseline = measurements.samples, self._request.baseline
         if self._request.slowdown or not samples:
@@ -171,11 +166,7 @@ def _judged_by(sample: Sample, statistic: str) -> Sample:
 
 
 class BaselineStore:
-    """The baselines, candidates and sessions of a project.
-
-    Args:
-        root: pytest's root directory.
-    """
+    """The baselines, candidates and sessions of a project, below pytest's root directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -191,11 +182,8 @@ class BaselineStore:
     def accept(self, name: str, reason: str, drop_missing: bool = False) -> Baseline:
         """Replace a baseline by the last run against it.
 
-        Args:
-            drop_missing: Whether cases that the run did not measure may leave the baseline.
-
-        Raises:
-            BaselineError: The baseline or the run does not exist, or the run left out cases.
+        With ``drop_missing``, cases that the run did not measure may leave the baseline.
+        Raises `BaselineError` if the baseline or the run does not exist, or the run left out cases.
         """
         before = self.saved.fetch(name)
         if name not in self.candidates.names():
@@ -222,16 +210,14 @@ class BaselineStore:
     def left_out(self, name: str) -> list[str]:
         """Return the names of the baseline's cases that the last run against it did not measure.
 
-        Raises:
-            BaselineError: The baseline or the run does not exist.
+        Raises `BaselineError` if the baseline or the run does not exist.
         """
         return sorted(set(self.saved.fetch(name).samples) - set(self.candidates.fetch(name).samples))
 
     def remove(self, name: str) -> Path:
         """Delete a baseline, its candidate and its trees in git; returns the path of the deleted file.
 
-        Raises:
-            BaselineError: No baseline has this name.
+        Raises `BaselineError` if no baseline has this name.
         """
         path = self.saved.remove(name)
         drop(self.root, KEPT + name)

@@ -169,8 +169,7 @@ class CaseResult:
 def asked_for(request: RunRequest, before: Collection[str]) -> dict[str, str]:
     """Map each case of another side that a run was asked for to its name here, which differs if its file moved.
 
-    Args:
-        before: Names of all cases of that side that are known.
+    ``before`` has the names of all known cases of that side.
     """
     moved = moved_files(before, [case.name for case in request.suite_cases], request.root)
     parts = {name: name.partition("::") for name in before}

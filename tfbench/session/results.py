@@ -63,11 +63,9 @@ NO_BASELINE = because(ReasonCode.NO_BASELINE, because(Note.VARIANTS_ONLY))
 
 
 def untimed(case: Case, outcome: Outcome, reason: Reason, output: str = "", **measured: Any) -> CaseResult:
-    """Return the result of a case without times.
+    """Return the result of a case without times, with further fields of the verdict in ``measured``.
 
-    Args:
-        output: Last output of the process that failed.
-        measured: Further fields of the verdict.
+    ``output`` is the last output of the process that failed.
     """
     return CaseResult(case, Verdict(case, outcome, reason, **measured), output=output)
 
@@ -124,8 +122,7 @@ def claimed(race: Race, index: int) -> list[Verdict]:
 def twice(first: Verdict, second: Verdict | None) -> Verdict:
     """Return the verdict on a contract that a first race found broken, after a second race.
 
-    Args:
-        second: Verdict of the second race; ``None`` if the run was interrupted before its end.
+    ``second`` is ``None`` if the run was interrupted before the end of the second race.
     """
     if second is None:
         reason = because(ReasonCode.INTERRUPTED, first.reason)
@@ -177,13 +174,9 @@ def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
 
 
 def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -> CaseResult:
-    """Return the result of a case after a race of two sides.
+    """Return the result of a case after a race of two sides, with ``notes`` added to the reason of the verdict.
 
-    Args:
-        notes: Added to the reason of the verdict.
-
-    Raises:
-        BenchmarkError: The race ended without a decision.
+    Raises `BenchmarkError` if the race ended without a decision.
     """
     if confirmed_race.failures:
         # The contender's own failure is more informative than the baseline's.
@@ -262,7 +255,6 @@ def _per_item(baseline: Sample, contender: Sample) -> Reason | None:
 
 
 def _two_speeds(baseline: Sample, contender: Sample, policy: Policy) -> Reason | None:
-    """Note that calls have two speeds, and how many of each side are slow."""
     speeds = two_speeds([[run.seconds for run in sample.runs] for sample in (baseline, contender)], policy)
     return because(Note.TWO_SPEEDS, fast=speeds.fast, slow=speeds.slow, shares=list(speeds.shares)) if speeds else None
 
@@ -297,11 +289,7 @@ def not_measured(case: Case, why: str = "the run ended before this case was meas
 def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseResult:
     """Return a result instead of the cases of a file or class that pytest could not collect.
 
-    Args:
-        name: Its node id.
-        error: What pytest reports of it.
-        skip: Why it skips itself, instead of an error.
-        fix: What to do about the error, if that is known.
+    ``skip`` is why it skips itself, instead of an error, and ``fix`` what to do about the error, if that is known.
     """
     case = Case(name, name.rpartition("/")[2], name)
     if skip:
@@ -373,8 +361,7 @@ class BaselineValues:
     def entrant(self, case: Case) -> Entrant | None:
         """Return the entrant to probe on this side, or ``None`` if its values come from a baseline.
 
-        Args:
-            case: The case as it is called on the contender.
+        ``case`` is the case as it is called on the contender.
         """
         return Entrant(self.case or case, self.side) if self.side else None
 
@@ -392,8 +379,7 @@ class _Probed:
 class MetricChecker:
     """Probe cases, each once per side, and judge what the probes read.
 
-    Args:
-        cases: All cases of the run. Outputs of a variant are compared with those of its reference among them.
+    ``cases`` are all cases of the run. Outputs of a variant are compared with those of its reference among them.
     """
 
     def __init__(self, prober: Prober, policy: Policy, cases: Sequence[Case]) -> None:
@@ -408,13 +394,8 @@ class MetricChecker:
     def look(self, entrants: Iterable[Entrant], progress: Callable[[str], None] = lambda done: None) -> None:
         """Probe these entrants at once, together with the variants that they are compared with.
 
-        A case that was probed on a side before is not probed again.
-
-        Args:
-            progress: Called after each entrant with the number probed so far, such as ``3 of 8``.
-
-        Raises:
-            SideError: A zygote does not start.
+        A case that was probed on a side before is not probed again. ``progress`` is called after each entrant with the
+        number probed so far, such as ``3 of 8``. Raises `SideError` if a zygote does not start.
         """
         needed = {
             _key(probed_entrant): probed_entrant
@@ -436,8 +417,7 @@ class MetricChecker:
     def executed(self, *entrants: Entrant) -> list[ExecutedCode | None]:
         """Return the code that each entrant executes, or ``None`` if its probing launch fails.
 
-        Raises:
-            SideError: A zygote does not start.
+        Raises `SideError` if a zygote does not start.
         """
         self.look(entrants)
         outputs = [self._probed[_key(entrant)] for entrant in entrants]
@@ -486,13 +466,12 @@ class MetricChecker:
     ) -> CaseResult:
         """Add a row for each metric and contract, and append changes that explain the time to its reason.
 
+        Raises `SideError` if a zygote does not start.
+
         Args:
             side: The contender.
             baseline: What the case is compared with; ``None`` without a comparison.
             group: Further cases to probe at the same time.
-
-        Raises:
-            SideError: A zygote does not start.
         """
         case = result.case
         assert result.verdict is not None
@@ -641,16 +620,14 @@ class MetricChecker:
     def stable(self, case: Case, side: Side, metric_values: MetricValues) -> MetricValues:
         """Return the values with the metrics that differ between further launches, to be saved with them.
 
-        Raises:
-            SideError: A zygote does not start.
+        Raises `SideError` if a zygote does not start.
         """
         return replace(metric_values, unstable=self._unstable([(Entrant(case, side), metric_values)])[0])
 
     def _unstable(self, known: Sequence[tuple[Entrant, MetricValues]]) -> tuple[dict[str, str], dict[str, float]]:
         """Probe entrants again; returns the metrics that differ between launches and how, and `parity.scatter`.
 
-        Raises:
-            TfbenchError: A launch fails, although an earlier one did not.
+        Raises `TfbenchError` if a launch fails, although an earlier one did not.
         """
         repeated = {_key(entrant): [values] for entrant, values in known}
         again = [entrant for entrant, _ in known for _ in range(self._policy.probe_launches - 1)]
@@ -682,7 +659,6 @@ def _takes_own_time(sample: Sample | None) -> bool:
 
 
 def _facts(result: CaseResult) -> list[JSON]:
-    """Return the facts of each timed launch of the contender."""
     return [run.facts for run in result.sample.runs] if result.sample else []
 
 

@@ -103,14 +103,11 @@ class ChangedOnly:
         """Return why the case need not race, ``None`` if it must.
 
         A doubt makes it race: a side whose probing launch fails, and code or files that are not known. Two environments
-        differ even if they hold the same versions.
+        differ even if they hold the same versions. Raises `SideError` if a side does not start.
 
         Args:
             there: The case as it is called on the baseline side.
             differences: Of the environments, one phrase each.
-
-        Raises:
-            SideError: A side does not start.
         """
         claimed = case.name in self.drawn or bool(case.claims_on(TIME))  # contracts on time need times
         renamed = replace(there, thresholds=case.thresholds, statistic=case.statistic) != case  # they judge only a race
@@ -190,8 +187,7 @@ class Resumption:
 def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     """Return what a result depends on, by the name that messages use.
 
-    Raises:
-        SideError: The code is in no git checkout, so a change of it would go unnoticed.
+    Raises `SideError` if the code is in no git checkout, so that a change of it would go unnoticed.
     """
     places = [[side.name, side.executable, str(side.root), dict(side.env), list(side.unset)] for side in sides]
     options = [
@@ -315,13 +311,11 @@ class Journal:
 
     Each case is on disk before the next one is raced. A line that was cut off when the run was killed is ignored. Only
     one run at a time has the journal of a folder; a second run goes without.
+    Raises `OSError` if the file cannot be created.
 
     Args:
         identity: What must be equal for a case to be used again, by the name that messages use.
         resume: Whether to use the cases of an earlier run. Otherwise they are deleted.
-
-    Raises:
-        OSError: The file cannot be created.
     """
 
     def __init__(self, path: Path, identity: JSON, resume: bool) -> None:
@@ -372,11 +366,7 @@ class Journal:
                 break  # the run was killed while it wrote this line
 
     def add(self, entry: JSON) -> None:
-        """Append a finished case, which ``entry["case"]`` names.
-
-        Raises:
-            OSError: The disk is full.
-        """
+        """Append a finished case, which ``entry["case"]`` names. Raises `OSError` if the disk is full."""
         if self._file is not None:
             self._file.write(f"{render_json(entry)}\n")
             self._file.flush()

@@ -60,11 +60,7 @@ from tfbench.suite.shards import part
 
 
 class SuiteGate:
-    """The verdict of ``--gate-suite``.
-
-    Args:
-        limit: The slowdown of the mean to find, as a fraction.
-    """
+    """The verdict of ``--gate-suite``. Its ``limit`` is the slowdown of the mean to find, as a fraction."""
 
     def __init__(self, limit: float, policy: Policy, races: Races, strategy: Strategy) -> None:
         self._limit = limit
@@ -77,8 +73,7 @@ class SuiteGate:
     def judge(self, results: Sequence[CaseResult]) -> SuiteVerdict:
         """Judge the cases that were raced against the baseline. A failure becomes a verdict `error`.
 
-        Raises:
-            KeyboardInterrupt: The user pressed Ctrl-C while the cases were raced again.
+        Raises `KeyboardInterrupt` after Ctrl-C while the cases were raced again.
         """
         raced = [
             result
@@ -188,11 +183,8 @@ class Session:
     ) -> Session:
         """Put a run together in the order of the life of a case; later steps know earlier ones.
 
-        Args:
-            cases: All cases of the run, in the order of the report.
-
-        Raises:
-            TfbenchError: An option names a side, baseline or GPU that is not available. No process was started.
+        ``cases`` are all cases of the run, in the order of the report.
+        Raises `TfbenchError` if an option names a side, baseline or GPU that is not available. No process was started.
         """
         check_anchor(request)
         policy, report, stopwatch = request.policy, ProgressReporter(progress, len(cases)), Stopwatch()
@@ -279,8 +271,7 @@ class Session:
     def judge_suite(self) -> SuiteVerdict | None:
         """Judge the mean of all cases, if the user asked for it, and add the verdict to the report.
 
-        Raises:
-            KeyboardInterrupt: The user pressed Ctrl-C.
+        Raises `KeyboardInterrupt` after Ctrl-C.
         """
         self.lanes.finish()
         if not self.request.suite_limit:
@@ -291,8 +282,7 @@ class Session:
     def conclude(self) -> None:
         """Find out which cases the other side would run and this run lacks, unless the user interrupted it.
 
-        Raises:
-            TfbenchError: The other side's benchmarks cannot be collected.
+        Raises `TfbenchError` if the other side's benchmarks cannot be collected.
         """
         self.lanes.finish()
         if self.contender.code is not None:
@@ -359,20 +349,11 @@ class Session:
         return content
 
     def save(self) -> Path:
-        """Save the contender's samples as the baseline that the user named.
-
-        Raises:
-            BaselineError: A case failed, there is no sample, or the file cannot be written.
-        """
+        """Save the contender's samples as the baseline that the user named. Raises as `RunRecorder.save`."""
         return self.recorder.save(self._measurements())
 
     def remember(self) -> Path | None:
-        """Record the run for later runs, see `RunRecorder.remember`. A run is not recorded if it was interrupted or its code
-        was edited.
-
-        Raises:
-            TfbenchError, OSError: A file cannot be written.
-        """
+        """Record the run, unless it was interrupted or its code was edited. Raises as `RunRecorder.remember`."""
         if self.runs.interrupted or self.edited:
             return None
         return self.recorder.remember(self._measurements())

@@ -51,8 +51,7 @@ from tfbench.storage.history import Anchor, AnyHistory, SessionRecord, json_dige
 def check_anchor(request: RunRequest) -> None:
     """Refuse a run of a history whose baseline side is another one tomorrow.
 
-    Raises:
-        UsageError: A part of the specification moves, or both sides are the same.
+    Raises `UsageError` if a part of the specification moves, or both sides are the same.
     """
     if request.history is None or not request.against:
         return
@@ -72,8 +71,7 @@ def check_anchor(request: RunRequest) -> None:
 def anchor_of(side: Side, environment: EnvironmentInfo, saved: Baseline | None) -> Anchor:
     """Identify a baseline side by its source tree, Python, packages and settings, whatever machine it runs on.
 
-    Args:
-        saved: The saved baseline that the side was recreated from, if any.
+    ``saved`` is the baseline that the side was recreated from, if any.
     """
     if saved is not None:
         environment = saved.environment
@@ -101,11 +99,8 @@ def baseline_side(
 ) -> Side | Reason | None:
     """Return the side that the contender races, or why a saved one cannot be recreated; ``None`` without one.
 
-    Args:
-        saved: The saved baseline of the run, whose side is recreated unless the user asks for ``--replay never``.
-
-    Raises:
-        UsageError, SideError: The specification names no side, or one that cannot be made.
+    The side of ``saved`` is recreated, unless the user asks for ``--replay never``.
+    Raises `UsageError` or `SideError` if the specification names no side, or one that cannot be made.
     """
     trees = Layout(request.folder).trees
     if saved is not None:
@@ -116,9 +111,7 @@ def baseline_side(
 def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: Environments) -> Side | Reason:
     """Return a side with the baseline's source tree, packages and settings, or why that is impossible.
 
-    Args:
-        cache: Folder for recreated source trees.
-        environments: Installs packages that differ from those of this process.
+    ``cache`` is the folder for recreated source trees. ``environments`` installs packages that differ from those here.
     """
     source = source_of(saved, contender, cache)
     if isinstance(source, Reason):
@@ -172,8 +165,7 @@ def _versions(names: Iterable[str], executable: str) -> dict[str, str]:
 def environment_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
     """Return the differences in Python's minor version, packages and settings, one phrase each.
 
-    Raises:
-        SideError: The present interpreter does not list its packages.
+    Raises `SideError` if the present interpreter does not list its packages.
     """
     other_python = minor(saved.python) != minor(now.python)
     texts = [f"Python {saved.python} there, {now.python} here"] if other_python else []
@@ -337,8 +329,7 @@ class SavedTimeFilter:
 class SideStarter:
     """Start sides before their first race.
 
-    Args:
-        machine: Properties of the machine's GPUs, for the environment info.
+    ``machine`` has the properties of the machine's GPUs, for the environment info.
     """
 
     request: RunRequest
@@ -359,9 +350,7 @@ class SideStarter:
         """Start the missing zygotes of these sides, and ask each side for its environment.
 
         The first call must start the contender first, which is checked for GPUs.
-
-        Raises:
-            SideError: A side does not start. The launcher makes no second attempt in the same environment.
+        Raises `SideError` if a side does not start. The launcher makes no second attempt in the same environment.
         """
         with self.lock:
             if self.failure is not None:
@@ -449,16 +438,11 @@ class Strategy(ABC):
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
         """Race this case, with its whole group where variants race each other.
 
-        Raises:
-            SideError: A side does not start.
+        Raises `SideError` if a side does not start.
         """
 
     def replay(self, case: Case) -> RaceResults:
-        """Race a suspect live.
-
-        Raises:
-            SideError: A side does not start.
-        """
+        """Race a suspect live. Raises `SideError` if a side does not start."""
         raise NotImplementedError("only a saved baseline leaves suspects")
 
     def baseline_entrant(self, case: Case) -> Entrant | None:
@@ -480,16 +464,14 @@ class Strategy(ABC):
     def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
         """Return the result of a case that pytest skips here; the other side may run it.
 
-        Raises:
-            SideError: The other side's benchmarks cannot be collected.
+        Raises `SideError` if the other side's benchmarks cannot be collected.
         """
         return self.skipped(case, reason)
 
     def conclude(self) -> None:  # noqa: B027 - variants have no other side
         """Find out what `missing` needs, also in a run that raced nothing.
 
-        Raises:
-            SideError: The other side's benchmarks cannot be collected.
+        Raises `SideError` if the other side's benchmarks cannot be collected.
         """
 
     def missing(self) -> list[Verdict]:
@@ -509,8 +491,7 @@ class VariantStrategy(Strategy):
 class LiveSideStrategy(Strategy):
     """Race each case against its counterpart on a live side.
 
-    Args:
-        cases: All cases of the run, to be matched with the cases of another source tree.
+    All ``cases`` of the run are matched with the cases of another source tree.
     """
 
     side: Side

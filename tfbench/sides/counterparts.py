@@ -37,15 +37,13 @@ def collect(
 ) -> JSON:
     """Run the program, and return the object that it wrote.
 
+    Raises `SideError` if it did not finish in time, failed, or wrote something else.
+
     Args:
         command: Its last argument will be the request as JSON, with the file to be written as ``answer``.
         root: The source tree, below which entries of ``PYTHONPATH`` are looked up.
-        seconds: Time limit.
         settings: Further variables of its environment.
         variables: Its environment; ``None`` for that of this process.
-
-    Raises:
-        SideError: It did not finish in time, failed, or wrote something else.
     """
     given = without_repository(os.environ if variables is None else variables)
     env = {key: value for key, value in given.items() if not key.startswith("PYTEST_")}
@@ -155,13 +153,9 @@ class Listing:
 def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seconds: float) -> Listing:
     """Collect the cases of a side: all cases in the files and folders of the selection.
 
-    Args:
-        selection: Paths that the side does not have are ignored.
-        command: Collects a source tree and writes the result to a file. Its last argument is the request as JSON.
-        seconds: Time limit.
-
-    Raises:
-        SideError: pytest cannot collect the side's benchmarks, or the selection is outside of its tree.
+    Paths that the side does not have are ignored. ``command`` collects a source tree and writes the result to a file.
+    Its last argument is the request as JSON.
+    Raises `SideError` if pytest cannot collect the side's benchmarks, or the selection is outside of its tree.
     """
     if outside := [path for path in selection.paths if path.partition("/")[0] == ".."]:
         fix = "name a --rootdir that contains it"

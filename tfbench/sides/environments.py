@@ -60,8 +60,7 @@ def version_of(interpreter: str) -> str:
 def distributions(interpreter: str) -> list[str]:
     """List the installed distributions of an interpreter as ``name==version``, sorted.
 
-    Raises:
-        SideError: The interpreter does not start.
+    Raises `SideError` if the interpreter does not start.
     """
     code = (
         "from importlib.metadata import distributions as d; print(*{f'{x.name}=={x.version}' for x in d()}, sep='\\n')"
@@ -76,8 +75,7 @@ def distributions(interpreter: str) -> list[str]:
 def installed(interpreter: str) -> Mapping[str, str]:
     """Return normalized name -> version of the installed distributions of an interpreter, read once.
 
-    Raises:
-        SideError: The interpreter does not start.
+    Raises `SideError` if the interpreter does not start.
     """
     pairs = (line.split("==", 1) for line in distributions(interpreter))
     return {canonicalize_name(name): version for name, version in pairs}
@@ -145,9 +143,7 @@ class ResolveError(SideError):
 def run(*arguments: str, given: str = "") -> str:
     """Run uv with ``given`` as its standard input; return its output.
 
-    Raises:
-        ResolveError: uv fails.
-        SideError: uv is not installed.
+    Raises `ResolveError` if uv fails, and `SideError` if it is not installed.
     """
     # uv must see neither the environment that it runs in nor the packages of this process.
     env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")}
@@ -163,8 +159,7 @@ def run(*arguments: str, given: str = "") -> str:
 def resolved(requirements: Iterable[str], *options: str) -> list[str]:
     """Resolve requirements to every package they need, as ``name==version``. Only wheels count.
 
-    Raises:
-        ResolveError: No set of releases fits.
+    Raises `ResolveError` if no set of releases fits.
     """
     return [line.partition(" ")[0] for line in locked_requirements(requirements, *options)]
 
@@ -173,9 +168,7 @@ def locked_requirements(requirements: Iterable[str], *options: str) -> list[str]
     """Resolve like `resolved`, to lines such as ``name==version --hash=sha256:… --hash=sha256:…``.
 
     A line has the hashes of all files of the release, so that an environment that is installed from it has those files.
-
-    Raises:
-        ResolveError: No set of releases fits.
+    Raises `ResolveError` if no set of releases fits.
     """
     given = "".join(f"{requirement}\n" for requirement in requirements)
     fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # tfbench never builds from source
@@ -192,11 +185,8 @@ def nearest(package: str, version: str) -> list[str]:
 def between(package: str, first: str, last: str) -> list[str]:
     """Return every release from ``first`` to ``last``, both included, without prereleases and withdrawn ones.
 
-    Args:
-        first: May be newer than ``last``. The releases are in the order from ``first`` to ``last``.
-
-    Raises:
-        SideError: The package index cannot be reached.
+    ``first`` may be newer than ``last``. The releases are in the order from ``first`` to ``last``.
+    Raises `SideError` if the package index cannot be reached.
     """
     low, high = sorted((first, last), key=Version)
     versions = {low, high}
@@ -303,11 +293,7 @@ class Environments(ExitStack):
     def prefer(self, requests: Sequence[Sequence[str]], version: str = "") -> None:
         """Prefer a Python that has wheels for all requests, so that environments differ only in what was requested.
 
-        Args:
-            version: Minor version to use exclusively, such as ``3.11``.
-
-        Raises:
-            SideError: This machine has no Python of this version.
+        With a minor ``version``, such as ``3.11``, only that one counts. Raises `SideError` if this machine lacks it.
         """
         minors = {path: minor(version_of(path)) for path in self._interpreters}
         if not (matching := [path for path, minor in minors.items() if version in ("", minor)]):

@@ -86,12 +86,11 @@ def top_level(root: Path) -> Path | None:
 def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
     """Return the content of the checkout that contains ``root``, or ``None`` if there is none that git reads.
 
+    Raises `SideError` if git cannot write into the checkout, or refuses one that ``keep_as`` needs.
+
     Args:
         keep_as: Git ref below `KEPT` or `CANDIDATES`, under which the repository keeps the content for `materialise`,
             besides what the ref keeps already. Without a ref the repository stays unchanged.
-
-    Raises:
-        SideError: git cannot write into the checkout, or refuses one that ``keep_as`` needs.
     """
     try:
         top = checkout(root)
@@ -153,9 +152,7 @@ def code_digest(root: Path) -> str:
     """Return git's hash of the checkout's content: tracked files as they are now, and new files of code.
 
     Unlike `snapshot`, it leaves out other new files, such as a report that a run writes.
-
-    Raises:
-        SideError: ``root`` is in no checkout that git reads, so the code of two sides cannot be compared.
+    Raises `SideError` if ``root`` is in no checkout that git reads, so the code of two sides cannot be compared.
     """
     top = checkout(root)
     names = _new(top, *CODE)
@@ -237,8 +234,7 @@ def _lend_versions(top: Path, tree: str, place: Path) -> None:
 def ignored_files(folder: Path) -> frozenset[str]:
     """Return the real paths of the files in a folder that git ignores.
 
-    Raises:
-        SideError: The folder is in no checkout that git reads.
+    Raises `SideError` if the folder is in no checkout that git reads.
     """
     top = checkout(folder)
     listed = _git(top, *_IGNORED, "--", str(folder.resolve()))
@@ -291,12 +287,11 @@ def quoted(root: Path, names: Collection[str]) -> set[str]:
 def keep(root: Path, tree: str, name: str, *, earlier: bool = False) -> None:
     """Make git keep a tree under a ref below `KEPT` or `CANDIDATES`.
 
+    Raises `SideError` if the repository does not have the tree.
+
     Args:
         earlier: Whether the ref also goes on keeping its earlier trees. The file of a baseline is replaced after its
             tree is kept, and a run that is killed between the two leaves the earlier file, which needs its tree.
-
-    Raises:
-        SideError: The repository does not have the tree.
     """
     before = _git(root, "for-each-ref", "--format=%(objectname)", name) if earlier else ""
     parents = ["-p", before] if before else []
@@ -318,8 +313,7 @@ _IDENTITY = {
 def tree_of(root: Path, revision: str) -> str:
     """Return the tree of a commit, branch or tag.
 
-    Raises:
-        SideError: The revision or the repository does not exist.
+    Raises `SideError` if the revision or the repository does not exist.
     """
     try:
         checkout(root)
@@ -338,8 +332,7 @@ def tree_of(root: Path, revision: str) -> str:
 def file_in(folder: Path, tree: str, path: Path) -> str:
     """Return the text of a file as a tree has it; ``""`` if it does not, or is unknown.
 
-    Args:
-        folder: Where ``path`` begins, in the checkout.
+    ``path`` is relative to ``folder``, which lies in the checkout.
     """
     with suppress(SideError, ValueError):
         name = (folder / path).resolve().relative_to(checkout(folder).resolve())
@@ -364,8 +357,7 @@ def _where_it_may_be(root: Path, revision: str) -> str:
 def commit_of(root: Path, revision: str) -> str:
     """Return the hash of a commit, branch or tag, which means the same code on every machine.
 
-    Raises:
-        SideError: The revision or the repository does not exist.
+    Raises `SideError` if the revision or the repository does not exist.
     """
     tree_of(root, revision)  # with the errors that users know
     return _git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
@@ -376,14 +368,12 @@ def base_of_change(root: Path, base: str, branch: str = "", head: str = "") -> s
 
     It has everything that the change has got from its target branch. Otherwise changes of others would count as its
     own: a CI system can name an older base than the commit that it has merged for the test.
+    Raises `SideError` if the revision does not exist, or has no commit in common with the checked-out one.
 
     Args:
         base: A revision that the change was made from, or the target branch itself.
         branch: Target branch at the remote ``origin``, if known.
         head: Last commit of the change, if known. A merge of it is checked out for tests of a pull request.
-
-    Raises:
-        SideError: The revision does not exist, or has no commit in common with the checked-out one.
     """
     with suppress(SideError):
         if head and _git(root, "rev-parse", "--quiet", "--verify", "HEAD^2") == head:
@@ -404,8 +394,7 @@ def base_of_change(root: Path, base: str, branch: str = "", head: str = "") -> s
 def require_checked_out(root: Path, commit: str) -> None:
     """Require that the checked-out commit has a commit in its history. Without the change, the base races itself.
 
-    Raises:
-        SideError: It does not, or git cannot tell because the clone is shallow.
+    Raises `SideError` if it does not, or git cannot tell because the clone is shallow.
     """
     try:
         _git(root, "merge-base", "--is-ancestor", commit, "HEAD")
@@ -438,22 +427,15 @@ def tags_of(root: Path, commit: str) -> tuple[str, ...]:
 
 
 def has_edits(root: Path) -> bool:
-    """Whether a tracked file differs from the commit that is checked out.
-
-    Raises:
-        SideError: git cannot tell.
-    """
+    """Whether a tracked file differs from the commit that is checked out. Raises `SideError` if git cannot tell."""
     return bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
 
 
 def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
     """List the commits from ``good`` to ``bad`` along first parents, both included: hash and subject.
 
-    A merge counts as one step.
-
-    Raises:
-        SideError: A revision or the repository does not exist.
-        UsageError: ``good`` is no ancestor of ``bad``.
+    A merge counts as one step. Raises `SideError` if a revision or the repository does not exist, and `UsageError` if
+    ``good`` is no ancestor of ``bad``.
     """
     for revision in (good, bad):
         tree_of(root, revision)
@@ -472,12 +454,10 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
 
     The folder is created atomically, and later runs use it again, unless one of its files has changed. It gets those
     modules of the working tree that state a version and that git ignores.
+    Raises `SideError` if the repository or a submodule does not have the tree, or the folder cannot be written.
 
     Returns:
         The counterpart, and `Side.tree_redirect`: the top folders of the working tree and of the extracted one.
-
-    Raises:
-        SideError: The repository or a submodule does not have the tree, or the folder cannot be written.
     """
     try:
         top = checkout(root)
@@ -598,8 +578,7 @@ def edited_files(root: Path, before: CodeFiles) -> list[str]:
 def code_of(root: Path, revision: str) -> Snapshot:
     """Return the code of a commit, branch, tag or tree.
 
-    Raises:
-        SideError: The revision or the repository does not exist.
+    Raises `SideError` if the revision or the repository does not exist.
     """
     tree = tree_of(root, revision)
     with suppress(SideError):  # a tree has no commit

@@ -65,12 +65,9 @@ PACKAGE = re.compile(r"[A-Za-z0-9][\w.\-]*(\[[\w,\-]+\])?==[\w.!]+")
 
 
 def parse(spec: str, contender: Side, cache: Path, environments: Environments) -> Side:
-    """Return the baseline side that ``spec`` describes. The contender gives everything else.
+    """Return the baseline side that ``spec`` describes, in full or as a shorthand of `of_version`.
 
-    Args:
-        spec: In full, or a shorthand of `of_version`.
-        cache: Folder for source trees of other revisions.
-        environments: Builds environments with other packages.
+    The contender gives everything else. ``cache`` is the folder for source trees of other revisions.
 
     Raises:
         UsageError: The text is no specification, or names a missing interpreter.

@@ -64,9 +64,7 @@ def completed(given: Mapping[str, float], policy: Policy) -> dict[str, float]:
     """Return both thresholds of a case that sets at least one of them.
 
     The other one is the policy's where the two agree. Otherwise the tolerance is twice the minimum effect.
-
-    Raises:
-        ValueError: A value is no fraction, or the minimum effect is not below the tolerance.
+    Raises `ValueError` if a value is no fraction, or the minimum effect is not below the tolerance.
     """
     effect, tolerance = given.get("minimum_effect"), given.get("tolerance")
     if effect is None and tolerance is not None:
@@ -159,8 +157,7 @@ def look_of(launches: int, looks: Sequence[int]) -> int:
 def look_alpha(policy: Policy, cases: int, look: int, share: float = 1.0) -> float:
     """Compute the nominal level at which a look of one stage finds a change, for both ends of the interval together.
 
-    Args:
-        share: Part of the alpha of the stage that is spent on this question.
+    This question spends ``share`` of the alpha of the stage.
     """
     return alpha_per_look(share * case_alpha(policy, cases), policy.looks)[look]
 

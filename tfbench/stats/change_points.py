@@ -1,10 +1,8 @@
 """Find change points of a history, and say what they mean.
 
-After each run, the mean of the newest runs is compared with the mean of the runs before them, for every split: the
-window-limited generalized likelihood ratio test (Lai 1995, J. R. Statist. Soc. B 57; Siegmund & Venkatraman 1995,
-Ann. Statist. 23). After an alarm the window restarts at the change. The result therefore does not depend on how often the
-history is read, and later runs move a change point by refinement only. The position's confidence set holds the splits
-whose likelihood is near the best one's (Siegmund 1988, Ann. Statist. 16).
+This is the window-limited generalized likelihood ratio test (Lai 1995, J. R. Statist. Soc. B 57; Siegmund & Venkatraman
+1995, Ann. Statist. 23), see docs/history.md. Later runs move a change point by refinement only. The position's
+confidence set holds the splits whose likelihood is near the best one's (Siegmund 1988, Ann. Statist. 16).
 
 Values are natural logarithms, one per run, in time order.
 """
@@ -59,11 +57,9 @@ class ChangePoint:
 
 
 def change_points(values: Floats, policy: HistoryThresholds, effect: float = 0.0) -> tuple[ChangePoint, ...]:
-    """Return the change points of a series, oldest first.
+    """Return the change points of a series of log-ratios or log-seconds, oldest first.
 
-    Args:
-        values: Log-ratios or log-seconds, one per run in time order.
-        effect: Smallest difference of levels that counts, if larger than the policy's `history_effect`.
+    ``effect`` is the smallest difference of levels that counts, if larger than the policy's `history_effect`.
     """
     x = np.asarray(values, float)
     least = max(effect, policy.history_effect)
@@ -183,11 +179,7 @@ class Drift:
 
 
 def drift(values: Floats, reference: slice, policy: HistoryThresholds) -> Drift:
-    """Compare the newest runs of a series with some earlier ones, by the scatter of successive runs.
-
-    Args:
-        reference: The earlier runs, at least one.
-    """
+    """Compare the newest runs of a series with some earlier ones, at least one, by the scatter of successive runs."""
     x = np.asarray(values, float)
     clean = _clipped(x, _centres(x), _scales(x, policy), policy)
     before, now = clean[reference], clean[-policy.history_after :]

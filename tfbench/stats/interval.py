@@ -1,16 +1,10 @@
 """Compute a ratio and its interval from the rounds of launches, with noise of launches and of pairs of zygotes.
 
 A launch of pair j shows the true log-ratio, plus a bias that all launches of its two zygotes share (deviation tau), plus
-noise of its own (deviation sigma). A few launches from four pairs say so little about either deviation that a t interval
-is far too wide. So the policy names a typical value of each, and how far cases differ from it, and the interval averages
-over all deviations, each weighted by its prior plausibility and by how well it explains this case's launches.
+noise of its own (deviation sigma). docs/method.md and docs/decisions/02-interval-and-looks.md explain the interval.
 
 The posterior is a mixture of normal distributions over a grid: the random-effects model with an informative prior of
-Higgins, Thompson & Spiegelhalter (2009, J. R. Stat. Soc. A 172), computed as in Roever (2020, J. Stat. Softw. 93(6)). The
-priors have the tails of Student's t, so that the launches of a case that contradicts them outweigh them.
-
-The median of a launch has an error that its rounds show. The typical deviation of launches therefore includes it
-(`with_error`), and a launch with a larger error counts for less (`relative_variances`).
+Higgins, Thompson & Spiegelhalter (2009, J. R. Stat. Soc. A 172), computed as in Roever (2020, J. Stat. Softw. 93(6)).
 """
 
 from __future__ import annotations
@@ -54,20 +48,16 @@ FEW = 5
 def launch_effect(baseline: Sequence[float], contender: Sequence[float], pair: int) -> Effect:
     """Compute the evidence of a launch: the median of `log_ratios` and its error. Raises as that.
 
-    Args:
-        pair: The pair of zygotes that the launch comes from.
+    ``pair`` is the pair of zygotes that the launch comes from.
     """
     ratios = log_ratios(baseline, contender)
     return Effect(float(np.median(ratios)), pair, median_error(ratios))
 
 
 def log_ratios(baseline: Sequence[float], contender: Sequence[float]) -> Floats:
-    """Compute log(contender / baseline) of each round; shape (rounds,).
+    """Compute log(contender / baseline) of each round, from the seconds per iteration of both; shape (rounds,).
 
-    Both arguments are seconds per iteration, one value per round, of the same rounds.
-
-    Raises:
-        ValueError: There is no round, the rounds do not match, or a time is not a positive number.
+    Raises `ValueError` if there is no round, the rounds do not match, or a time is not a positive number.
     """
     if len(baseline) == 0 or len(baseline) != len(contender):
         raise ValueError("both sides need the same number of rounds, at least one")

@@ -1,16 +1,16 @@
 """What the rounds of launches tell besides a median: interrupts, two speeds, throughput, the best number of them.
 
-An interrupt lengthens its block by 40 to 70 µs on a virtual machine. The timer has a fixed period, so which blocks contain
-one is known without measuring it, and has nothing to do with their side. Its cost is therefore a covariate that explains a
-part of the noise (Cochran 1957, Biometrics 13: analysis of covariance).
+docs/decisions/03-turns.md explains interrupts and the number of rounds, and 06-slow-calls-and-modes.md two speeds.
+
+The timer has a fixed period, so which blocks contain an interrupt is known without measuring it, and has nothing to do
+with their side. Its cost of 40 to 70 µs on a virtual machine is a covariate (Cochran 1957, Biometrics 13).
 
 Two speeds are the two groups of times with the least scatter inside (Fisher 1958, On Grouping for Maximum Homogeneity,
 JASA 53), if they lie far enough apart for it (Ashman, Bird and Zepf 1994, Detecting Bimodality in Astronomical Datasets,
 AJ 108).
 
-The start of a launch costs time, and so does each of its rounds. The number of rounds with the least variance for a given
-time is sqrt(cost of a launch / cost of a round) * deviation of a round / deviation of a launch (sampling of two stages,
-Cochran 1977, Sampling Techniques, section 10.6).
+The number of rounds with the least variance for a given time is sqrt(cost of a launch / cost of a round) * deviation of
+a round / deviation of a launch (sampling of two stages, Cochran 1977, Sampling Techniques, section 10.6).
 """
 
 from __future__ import annotations
@@ -85,8 +85,7 @@ class TwoSpeeds(NamedTuple):
 def two_speeds(sides: Sequence[Sequence[Sequence[float]]], policy: Policy) -> TwoSpeeds | None:
     """Return the two speeds of a step, ``None`` if its calls have one.
 
-    Args:
-        sides: For each side the times of its rounds in seconds, launch by launch.
+    ``sides`` has for each side the times of its rounds in seconds, launch by launch.
     """
     logs = [[np.log(np.asarray(launch, float)) for launch in side if len(launch)] for side in sides]
     launches = [launch for side in logs for launch in side]
@@ -173,8 +172,7 @@ def best_rounds(
     """Return the number of rounds per launch that lowers the error of a race most per second.
 
     Args:
-        launches: Effect of each launch.
-        rounds: Number of rounds of each launch.
+        launches, rounds: Effect and number of rounds of each launch.
         usual: Deviation between launches of the same code, as a log-ratio.
         launch_seconds: What a launch takes besides its rounds.
         round_seconds: What a round takes.
@@ -192,9 +190,8 @@ def best_rounds(
 def scatter(launches: Sequence[Effect], usual: float) -> float:
     """Return the deviation between launches, relative to that of unchanged code whose rounds have the same errors.
 
-    Args:
-        launches: Effects of at least two launches.
-        usual: Deviation between launches of the same code besides that error, as a log-ratio.
+    There are at least two launches. ``usual`` is the deviation between launches of the same code besides that error,
+    as a log-ratio.
     """
     values = np.array([effect.value for effect in launches])
     errors = np.array([effect.error for effect in launches])
@@ -212,9 +209,7 @@ def shifts(launches: Sequence[Floats], least: float) -> bool:
 
     The mean of the last third of each launch is compared with that of the rest. A cache that overflows after some hundred
     calls is an example, which the median of a launch does not show.
-
-    Args:
-        launches: The log-ratio of each round, in order.
+    ``launches`` have the log-ratio of each round, in order.
     """
     parts = [np.split(ratios, [2 * len(ratios) // 3]) for ratios in launches if len(ratios) >= 3 * _FEW]
     if not parts:

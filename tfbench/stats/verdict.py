@@ -1,16 +1,14 @@
 """Decide an outcome, with its reason, from the evidence of a race, from saved times, or from the cases of a suite.
 
-The median of the rounds has the least noise, but a slowdown in fewer than half of the calls leaves it where it is. The
-tail is judged by the mean log-ratio of the rounds: a slow call on one side moves it, a burst of the machine, which
-strikes both blocks of a round, cancels, and a logarithm limits the effect of a single interrupted block.
+docs/decisions/06-slow-calls-and-modes.md explains the tail, the mean log-ratio of the rounds: a slow call on one side
+moves it, and a burst of the machine, which strikes both blocks of a round, cancels.
 
-The saved value of a session for a case is its floor, the fastest block of the first launches. Floors of unchanged code
-differ between sessions. A prediction interval for a future observation tells whether one more session fits into the
-spread of the earlier ones (Hahn & Meeker 1991, Statistical Intervals, ch. 4). Code changes between them only widen it.
+docs/baselines.md explains saved times. Whether one more session fits into the spread of the earlier ones follows from a
+prediction interval (Hahn & Meeker 1991, Statistical Intervals, ch. 4). Code changes between them only widen it.
 
-The mean of a suite is that of a random-effects meta-analysis. The weights follow DerSimonian & Laird (1986, Control. Clin.
-Trials 7), and the interval Hartung & Knapp (2001, Stat. Med. 20): it holds for few cases, and where the errors are known
-only by their order of magnitude.
+docs/method.md explains the mean of a suite. Its weights follow DerSimonian & Laird (1986, Control. Clin. Trials 7), and
+its interval Hartung & Knapp (2001, Stat. Med. 20): it holds for few cases, and where the errors are known only by their
+order of magnitude.
 """
 
 from __future__ import annotations
@@ -179,9 +177,7 @@ def launches_needed(effects: Sequence[Effect], thresholds: Thresholds, clip: flo
     tolerance, or more than the minimum effect. The interval itself says less, since it is far too wide after few launches.
     A single outlying launch does not count: it is limited as in the interval or, where that takes more launches, left out.
     Two launches cannot tell which of them is one, so the estimate is 0.
-
-    Args:
-        clip: Deviations from the median beyond which a launch is an outlier, see `huber_pseudovalues`.
+    Outliers are more than ``clip`` deviations from the median, see `huber_pseudovalues`.
     """
     values = np.array([effect.value for effect in effects])
     if len(values) < 3:
@@ -217,12 +213,8 @@ SLOW = 1.3
 def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) -> Effect:
     """Compute what a launch tells by this statistic, with its standard error.
 
-    Args:
-        baseline, contender: The same rounds of both sides.
-        pair: The pair of zygotes that the launch comes from.
-
-    Raises:
-        ValueError: There is no round, the rounds do not match, or a time is not a positive number.
+    Both runs have the same rounds, and ``pair`` is the pair of zygotes that the launch comes from.
+    Raises `ValueError` if there is no round, the rounds do not match, or a time is not a positive number.
     """
     if statistic is Statistic.MEDIAN:
         return launch_effect(baseline.seconds, contender.seconds, pair)
@@ -338,8 +330,7 @@ def with_cycles(decision: Decision, cycles: Ratio, thresholds: Thresholds) -> De
 def of_tail(tail: Decision, median: Decision | None = None) -> Decision:
     """Return the decision with a reason that names the slow calls, if it is a change.
 
-    Args:
-        median: What the median proves at the same look; ``None`` if it is not judged.
+    ``median`` is what the median proves at the same look; ``None`` if it is not judged.
     """
     if tail.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
         return tail
@@ -469,11 +460,8 @@ _TINY = 1e-9
 def mean_ratio(ratios: Sequence[Ratio], confidence: float = 0.95) -> Ratio | None:
     """Return the mean of cases' ratios with its interval; ``None`` for fewer than `FEWEST_CASES` cases that can be used.
 
-    A case is used if its ratio and both ends of its interval are positive numbers.
-
-    Args:
-        ratios: One per case, each with an interval at its own confidence.
-        confidence: That of the mean's interval.
+    A case is used if its ratio and both ends of its interval are positive numbers. Each ratio has an interval at its
+    own confidence, and ``confidence`` is that of the mean's interval.
     """
     used = [
         ratio for ratio in ratios if 0 < ratio.low <= ratio.center <= ratio.high < math.inf and 0 < ratio.confidence < 1

@@ -98,8 +98,7 @@ class Layout:
     def write_gitignore(self) -> None:
         """Make git ignore the folders that are not shared. An existing file stays unchanged.
 
-        Raises:
-            OSError: The folder cannot be created or written.
+        Raises `OSError` if the folder cannot be created or written.
         """
         file = self.folder / ".gitignore"
         if not file.exists():
@@ -241,19 +240,14 @@ class Baselines:
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
     def check_name(self, name: str) -> None:
-        """Check that a name can be a file name and a git ref.
-
-        Raises:
-            BaselineError: The name cannot.
-        """
+        """Check that a name can be a file name and a git ref. Raises `BaselineError` if it cannot."""
         if not re.fullmatch(BASELINE_NAME, name) or ".." in name or name.endswith((".lock", ".")):
             raise BaselineError(f"{brief(repr(name))} cannot name a baseline: use letters, digits, '.', '_' and '-'")
 
     def check_can_save(self, name: str) -> None:
         """Check before a run that its baseline can be saved.
 
-        Raises:
-            BaselineError: The name is unusable, or this user cannot write into the folder.
+        Raises `BaselineError` if the name is unusable, or this user cannot write into the folder.
         """
         self.check_name(name)
         there = next(folder for folder in (self.folder, *self.folder.parents) if folder.exists())
@@ -266,8 +260,7 @@ class Baselines:
     def fetch(self, name: str) -> Baseline:
         """Read a baseline.
 
-        Raises:
-            BaselineError: No baseline has this name, or tfbench did not write its file, which stays unchanged.
+        Raises `BaselineError` if no baseline has this name, or tfbench did not write its file, which stays unchanged.
         """
         path = self._path(name)
         if not path.exists():
@@ -287,8 +280,7 @@ class Baselines:
     def save(self, name: str, baseline: Baseline) -> Path:
         """Write a baseline, and replace an earlier one with this name.
 
-        Raises:
-            BaselineError: The name is unusable, the baseline has no sample, or its file exists and is no baseline.
+        Raises `BaselineError` if the name is unusable, there is no sample, or the file exists and is no baseline.
         """
         path = self._path(name)
         if path.exists():
@@ -312,11 +304,7 @@ class Baselines:
         return path
 
     def remove(self, name: str) -> Path:
-        """Delete a baseline, even an unreadable one.
-
-        Raises:
-            BaselineError: No baseline has this name.
-        """
+        """Delete a baseline, even an unreadable one. Raises `BaselineError` if no baseline has this name."""
         path = self._path(name)
         try:
             path.unlink()
@@ -364,11 +352,7 @@ def _stats(seconds: Sequence[float], iterations: int) -> JSON:
 
 
 def parse(name: str, content: JSON) -> Baseline:
-    """Build a baseline from the content of its file.
-
-    Raises:
-        ValueError: tfbench did not write the content.
-    """
+    """Build a baseline from the content of its file. Raises `ValueError` if tfbench did not write the content."""
     content = visible(content)
     if isinstance(content, dict) and isinstance(content.get("tfbench"), dict):
         check_schema(content["tfbench"], SCHEMA)

@@ -123,13 +123,11 @@ class _Ratio(Struct, frozen=True, gc=False):
 
     @staticmethod
     def of(ratio: Ratio | None) -> _Ratio | None:
-        """Return the form of a ratio in a line."""
         if ratio is None:
             return None
         return _Ratio(ratio.center, ratio.low, None if ratio.high == math.inf else ratio.high, ratio.confidence)
 
     def ratio(self) -> Ratio:
-        """Return the ratio of a line."""
         return Ratio(self.center, self.low, math.inf if self.high is None else self.high, self.confidence)
 
 
@@ -156,11 +154,7 @@ _Lines = Annotated[tuple[_CaseLine, ...], Meta(max_length=1_000_000)]
 
 
 def run_document(record: SessionRecord) -> tuple[str, str]:
-    """Return the name and the content of a run.
-
-    Raises:
-        ValueError: A number is out of the bounds of the format.
-    """
+    """Return the name and the content of a run. Raises `ValueError` if a number is out of the bounds of the format."""
     cases = [
         _CaseLine(
             case,
@@ -234,8 +228,7 @@ class AnyHistory(ABC):
     def content(self, about: str = "") -> Content:
         """Read every document, or of each run only the cases whose lines hold a text.
 
-        Raises:
-            HistoryError: The database cannot be reached.
+        Raises `HistoryError` if the database cannot be reached.
         """
 
 
@@ -268,8 +261,7 @@ class History(AnyHistory):
 def ignore_in_git(folder: Path) -> None:
     """Make git ignore a folder of histories. An existing .gitignore stays unchanged.
 
-    Raises:
-        OSError: The folder cannot be created or written.
+    Raises `OSError` if the folder cannot be created or written.
     """
     file = folder / ".gitignore"
     if not file.exists():
@@ -376,12 +368,11 @@ CREATE TABLE IF NOT EXISTS {TABLE} (
 class DatabaseHistory(AnyHistory):
     """The runs of a database. It creates its table when it is opened.
 
+    Raises `HistoryError` if the library is not installed, the URL is wrong, or the database cannot be reached. The
+    message does not contain the password.
+
     Args:
         url: Such as ``postgresql://user@host/name``. A password may be in it, in ``~/.pgpass`` or in ``PGPASSWORD``.
-
-    Raises:
-        HistoryError: The library is not installed, the URL is wrong, or the database cannot be reached. The message
-            does not contain the password.
     """
 
     def __init__(self, url: str) -> None:
@@ -457,8 +448,7 @@ def is_url(place: str | Path) -> bool:
 def opened(place: str | Path) -> AnyHistory:
     """Open a history by its place: a folder, or the URL of a database, whose library only then is loaded.
 
-    Raises:
-        HistoryError: The database cannot be used.
+    Raises `HistoryError` if the database cannot be used.
     """
     return DatabaseHistory(str(place)) if is_url(place) else History(Path(place))
 
@@ -469,8 +459,7 @@ def opened(place: str | Path) -> AnyHistory:
 def series_of(runs: Sequence[SessionRecord]) -> list[Series]:
     """Return every series, by case; of a case the ratios first, the one with the newest run first.
 
-    Args:
-        runs: Oldest first, each once.
+    The runs are given oldest first, each once.
     """
     groups: dict[tuple[str, str], tuple[tuple[str, str], dict[str, list[SeriesPoint]]]] = {}
     """Metric and machine or anchor -> labels of both, and points by case."""

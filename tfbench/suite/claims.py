@@ -135,8 +135,7 @@ def no_leak(*arguments: Any) -> Any:
 def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
     """Return the contracts of this item's variant, in the order of their decorators.
 
-    Raises:
-        DeclarationError: A contract names levels that no variant has, or compares a variant with itself.
+    Raises `DeclarationError` if a contract names levels that no variant has, or compares a variant with itself.
     """
     marks = list(item.iter_markers(MARK))
     every, mine = list(_variants(item)) if marks else [], dict(variant)

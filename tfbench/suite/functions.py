@@ -41,8 +41,7 @@ def digest(function: object) -> str:
 def line_of(root: Path, name: str) -> int | None:
     """Return the line number of a benchmark's function, ``None`` if it is not found.
 
-    Args:
-        root: Folder that the case's file is relative to; files outside of it are not read.
+    The case's file is relative to ``root``; files outside of it are not read.
     """
     file, _, function = name.partition("::")
     try:  # the name may come from a report, and be no name of a file at all
@@ -77,11 +76,9 @@ def listed(config: pytest.Config) -> list[Path]:
 
 
 def function_of(run: Callable[[Any], None], code: str, fixture: str = "bench") -> Callable[..., None]:
-    """Return the function of a benchmark: it takes a fixture and passes it on.
+    """Return the function of a benchmark: it takes the fixture ``bench`` or ``benchmark`` and passes it on.
 
-    Args:
-        code: Digest of its code.
-        fixture: ``bench`` or ``benchmark``.
+    ``code`` is the digest of its code.
     """
 
     def ours(bench: Any) -> None:

@@ -31,11 +31,7 @@ class Shard:
 
 
 def parse_shard(text: str) -> Shard:
-    """Parse a shard, such as ``2/4``.
-
-    Raises:
-        UsageError: The text is not a shard, or its numbers are out of range.
-    """
+    """Parse a shard, such as ``2/4``. Raises `UsageError` if it is not a shard, or its numbers are out of range."""
     numbers = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text)
     if numbers is None or not 1 <= int(numbers[1]) <= int(numbers[2]) <= MOST:
         raise UsageError(f"--shard {text!r}: write 2/4 for the second of four shards")
@@ -57,21 +53,12 @@ class SuitePart:
     """Digest of the job, ``""`` for a shard."""
 
     def of_cases(self, mine: Iterable[str]) -> JSON:
-        """Return the ``shard`` object of the report.
-
-        Args:
-            mine: Names of the cases of this part.
-        """
+        """Return the ``shard`` object of the report, from the names of the cases of this part."""
         return {key: value for key, value in vars(self).items() if key != "job" or value} | {"cases": sorted(mine)}
 
 
 def part(shard: Shard, suite_cases: Sequence[str], mine: Iterable[str]) -> JSON:
-    """Return the ``shard`` object of a report.
-
-    Args:
-        suite_cases: Names of the cases of all shards.
-        mine: Names of the cases of this shard.
-    """
+    """Return the ``shard`` object of a report, from the names of all shards' cases, and of those of this shard."""
     return SuitePart(shard.index, shard.of, digest(suite_cases), len(suite_cases)).of_cases(mine)
 
 

@@ -35,11 +35,7 @@ _SOURCES = (".", "src")
 
 
 def fix_of(error: str, root: Path) -> str:
-    """Return how to make a module importable whose import failed, ``""`` if the error is of no known kind.
-
-    Args:
-        root: pytest's root directory.
-    """
+    """Return how to make a module importable whose import failed, ``""`` if the error is of no known kind."""
     if "import file mismatch" in error:
         return "two files have this name: run pytest with --import-mode=importlib, or rename one of them"
     for name in set(_HIDDEN.findall(error)) & set(PACKAGES):

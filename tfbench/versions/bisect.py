@@ -293,8 +293,7 @@ class Bisection:
 class Study:
     """Bisects cases for a metric, and finds what changed at their first bad points.
 
-    Args:
-        make: Creates the side of a specification under a name.
+    ``make`` creates the side of a specification under a name.
     """
 
     points: Sequence[Point]
@@ -365,8 +364,7 @@ class Study:
 def policy_of(chosen: Policy, metric: str, effect: float | None) -> Policy:
     """Return a policy with the smallest slowdown of the bisected metric that counts.
 
-    Raises:
-        UsageError: There is no such metric, any difference of it counts, or the slowdown is out of range.
+    Raises `UsageError` if there is no such metric, any difference of it counts, or the slowdown is out of range.
     """
     if metric not in (*RACED, *COUNTED):
         raise UsageError(f"--metric {metric!r}: there are {', '.join((*RACED, *COUNTED))}")

@@ -77,11 +77,7 @@ def difference(
 ) -> Difference:
     """Race two sides of a case for one of `RACED`, or read one of `COUNTED` on both.
 
-    Args:
-        races: Races that share the alpha of the policy.
-
-    Raises:
-        SideError: A process does not start.
+    ``races`` share the alpha of the policy. Raises `SideError` if a process does not start.
     """
     entrants = [replace(side, case=replace(side.case, thresholds=())) for side in sides]  # the policy has the threshold
     if metric in COUNTED:
@@ -120,8 +116,7 @@ def raced(race: ConfirmedRace, metric: str) -> Difference:
 def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: Entrant) -> Difference:
     """Read one of `COUNTED` in several launches of both sides. A change counts if the launches of each side agree.
 
-    Raises:
-        SideError: A process does not start.
+    Raises `SideError` if a process does not start.
     """
     began, each = time.perf_counter(), policy.probe_launches
     launches = list(prober.probe([before] * each + [now] * each))
@@ -257,8 +252,7 @@ class Removal(NamedTuple):
 def defaults_of(side: Side) -> dict[str, Default]:
     """Return the flags of XLA and of TensorFlow with their defaults on a side.
 
-    Raises:
-        SideError: The side prints neither.
+    Raises `SideError` if the side prints neither.
     """
     # XLA prints its flags and ends the process with an error, because it does not know this one.
     printed = _run(side, _XLA_PROGRAM, {XLA: "--help"})
@@ -459,8 +453,7 @@ class Causes:
     ) -> tuple[list[str], bool]:
         """Return what graphs, profiles and samples show, and whether it is Python's own time, which no default explains.
 
-        Args:
-            slowdown: What the race measured, as a fraction.
+        The race measured ``slowdown``, a fraction.
         """
         lines = [*traced_again(evidence), *result_changed(evidence), *xla_changed(evidence)]
         ops = ops_changed(evidence)
@@ -609,8 +602,7 @@ class ChangeFinder:
     def __call__(self, race: Race) -> tuple[list[CaseChange], list[str]]:
         """Return the changes of all sides against the reference, and why a side could not be examined.
 
-        Raises:
-            SideError: A process does not start.
+        Raises `SideError` if a process does not start.
         """
         others = [index for index in race.working if index != race.reference]
         if race.abort_reason or race.reference != 0 or not others:

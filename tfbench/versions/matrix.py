@@ -167,13 +167,11 @@ def race(
     """Race every case on all sides at once. A side that is decided against the reference leaves later launches.
 
     A side that does not start has that as the reason in its cases.
+    Raises `SideError` if the reference does not start, or none of the other sides does.
 
     Args:
         finder: Finds what else changed in each case.
         variants: Whether to race the variants of each workload against its reference variant, on each side.
-
-    Raises:
-        SideError: The reference does not start, or none of the other sides does.
     """
     began = time.monotonic()
     environments = list(dict.fromkeys(case.env for case in cases))
@@ -235,7 +233,6 @@ def _groups(cases: Sequence[Case]) -> list[list[Case]]:
 def _variants(
     group: Sequence[Case], side: Side, launcher: ProcessLauncher, policy: Policy, rng: random.Random
 ) -> dict[str, Entry]:
-    """Race the variants of a workload on a side against the first one."""
     entrants = [Entrant(case, side) for case in group]
     config = RaceConfig(len(group) - 1, pairs_of(entrants, policy))
     made = Race(entrants, launcher, policy, config, time.perf_counter, rng)
@@ -248,8 +245,7 @@ def _not_starting(
 ) -> dict[tuple[str, Environment], Untimed]:
     """Start the sides in all environments; return the sides that do not start, by name and environment.
 
-    Raises:
-        SideError: The reference starts in no environment, or no other side does.
+    Raises `SideError` if the reference starts in no environment, or no other side does.
     """
     try:
         launcher.ready([(side, env) for side in sides for env in environments], pairs)
@@ -364,11 +360,7 @@ def _moved(cell: str | Text) -> str:
 
 
 def page(matrix: Matrix) -> str:
-    """Return the same tables as a page.
-
-    Raises:
-        UsageError: The chart library is not installed.
-    """
+    """Return the same tables as a page. Raises `UsageError` if the chart library is not installed."""
     tables = _listings(matrix)
     counts = Counter(str(outcome or Outcome.NEW) for outcome in matrix.outcomes)
     counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "nothing was compared"

@@ -105,13 +105,9 @@ def reproduce(
 
 
 def _confirmed(code: str, name: str, sides: tuple[Side, Side], raced: float, policy: Policy) -> ReproResult:
-    """Run the file under a name in a folder of its own.
+    """Run the file under a name in a folder of its own; ``raced`` is the ratio of the race.
 
-    Args:
-        raced: The ratio of the race.
-
-    Raises:
-        TfbenchError: It fails, takes too long, or does not show the difference of the race.
+    Raises `TfbenchError` if it fails, takes too long, or does not show the difference of the race.
     """
     other, own = sides
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
@@ -184,16 +180,13 @@ class ReproResult:
 def compose(
     function: pytest.Function, case: Case, sides: tuple[Side, Side], search: Sequence[Path], about: str, launches: int
 ) -> str:
-    """Return the text of the file.
+    """Return the text of the file. Raises `UsageError` if the case cannot be extracted.
 
     Args:
         sides: The other side, and this one.
         search: Folders that the project's modules are imported from.
         about: What the file shows, for its docstring.
         launches: Fresh processes of each side, unless the file is run with another number.
-
-    Raises:
-        UsageError: The case cannot be extracted.
     """
     source = inspect.getsource(standalone)
     tree = ast.parse(source)
@@ -249,8 +242,7 @@ def _settings(source: str, case: Case, sides: tuple[Side, Side], launches: int) 
 def run(file: Path, own: str, other: str, seconds: float) -> ReproResult:
     """Run the file on two interpreters, outside the project, without the packages of ``PYTHONPATH``.
 
-    Raises:
-        TfbenchError: It fails, or takes longer than ``seconds``.
+    Raises `TfbenchError` if it fails, or takes longer than ``seconds``.
     """
     left_out = (HISTORY_VARIABLE, "PYTHONPATH", "PYTEST_", "TF_CPP_MIN_LOG_LEVEL")
     env = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}

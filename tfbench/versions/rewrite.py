@@ -63,11 +63,7 @@ Binding = Imported | Definition
 
 @dataclass(eq=False)
 class Module:
-    """A module of the project.
-
-    Args:
-        search: Folders that the project's modules are imported from.
-    """
+    """A module of the project. ``search`` has the folders that the project's modules are imported from."""
 
     path: Path
     search: Sequence[Path]
@@ -96,8 +92,7 @@ class Module:
     def find(self, name: str) -> Binding | Module | None:
         """Return what a top-level name means, ``None`` if the module does not bind it.
 
-        Raises:
-            UsageError: The name comes from an import that cannot be followed.
+        Raises `UsageError` if the name comes from an import that cannot be followed.
         """
         if (statement := self.statements.get(name)) is None:
             self._refuse_stars(name)
@@ -227,15 +222,12 @@ class Extract:
 def extract(
     function: pytest.Function, case: Case, search: Sequence[Path], taken: Iterable[str], given: Mapping[str, str]
 ) -> Extract:
-    """Return the code of a case.
+    """Return the code of a case. Raises `UsageError`, with the place, if the case cannot be extracted.
 
     Args:
         search: Folders that the project's modules are imported from.
         taken: Names that the code must not define.
         given: Name -> import statement that stands before the code.
-
-    Raises:
-        UsageError: The case cannot be extracted. The text names the place.
     """
     path = Path(inspect.getfile(inspect.unwrap(function.function))).resolve()
     if function.cls is not None:
@@ -401,8 +393,7 @@ class Flattened:
     def flat(self, definition: Definition) -> str:
         """Return the name of a definition, and add it with what it needs.
 
-        Raises:
-            UsageError: It needs something that the file cannot have.
+        Raises `UsageError` if it needs something that the file cannot have.
         """
         name = self._name((definition.module.path, definition.name), definition.name)
         self.add(definition.module, definition.statement)

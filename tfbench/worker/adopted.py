@@ -1,8 +1,7 @@
 """Benchmarks that were written for other tools: pytest-benchmark's fixture ``benchmark``, and classes of ``tf.test``.
 
-The fixture hands its function to the launch. It has the interface of pytest-benchmark 5 and needs nothing of it. Options
-about its own way to measure (``rounds``, ``min_time``, ``timer`` …) are accepted and have no effect: a race chooses its
-own blocks and rounds.
+The fixture has the interface of pytest-benchmark 5 (docs/decisions/15-adopted-benchmarks.md) and needs nothing of it.
+Options about its own way to measure (``rounds``, ``min_time``, ``timer`` …) are accepted and have no effect.
 
 As a program, this module lists the benchmarks of ``tf.test`` for the controller, which does not import TensorFlow:
 ``python -m tfbench.worker.adopted REQUEST`` writes file -> name -> digest of the code.
@@ -75,11 +74,7 @@ class Times:
 
 
 class PlainBenchmark:
-    """The fixture ``benchmark`` of a plain pytest-benchmark test, see the module.
-
-    Args:
-        launch: What the process was forked for.
-    """
+    """The fixture ``benchmark`` of a plain pytest-benchmark test, see the module."""
 
     disabled, enabled, skipped, has_error, cprofile = False, True, False, False, False
 
@@ -100,8 +95,7 @@ class PlainBenchmark:
     def __call__(self, function_to_benchmark: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Race ``function_to_benchmark(*args, **kwargs)``, and return what it returns.
 
-        Raises:
-            BenchmarkError: The fixture is used twice, from another thread, or without a function.
+        Raises `BenchmarkError` if the fixture is used twice, from another thread, or without a function.
         """
         self._launch.take("benchmark", function_to_benchmark)
         return self._race(partial(function_to_benchmark, *args, **kwargs))
@@ -175,8 +169,7 @@ class PlainBenchmark:
     def weave(self, target: Any, **options: Any) -> None:
         """Race calls of ``target`` that the test makes later, with aspectlib as in pytest-benchmark.
 
-        Raises:
-            BenchmarkError: aspectlib is not installed.
+        Raises `BenchmarkError` if aspectlib is not installed.
         """
         try:
             aspectlib = import_module("aspectlib")
@@ -199,8 +192,7 @@ class PlainBenchmark:
     def stats(self) -> Times | None:
         """The times of this launch; ``None`` before the function was handed over.
 
-        Raises:
-            StatsUnavailable: The launch takes no times.
+        Raises `StatsUnavailable` if the launch takes no times.
         """
         if not self._launch.called:
             return None
@@ -353,9 +345,7 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
     """Run a method of a class and hand its ops, or the times that it reports, to the launch.
 
     The time of a method that reports several is their geometric mean.
-
-    Raises:
-        BenchmarkError: The constructor fails, or a reported time is invalid.
+    Raises `BenchmarkError` if the constructor fails, or a reported time is invalid.
     """
     try:
         instance = kind()

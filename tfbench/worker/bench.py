@@ -58,8 +58,7 @@ CEILING = "ceiling"
 def facts(keywords: Mapping[str, Any]) -> JSON:
     """Return amounts of work, and ``contracts`` and ``qualities`` if there are any. Keywords that are ``None`` are left out.
 
-    Raises:
-        BenchmarkError: A keyword is unknown, or its value is invalid.
+    Raises `BenchmarkError` if a keyword is unknown, or its value is invalid.
     """
     # Shapes and sizes are often numpy's.
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in keywords.items()}
@@ -121,8 +120,7 @@ _CHECKS: Mapping[str, _Check] = {
 def call_once(block: Block, clock: Clock) -> tuple[object, float, float]:
     """Call the step and wait for the device.
 
-    Returns:
-        Its result, its seconds by this clock, which are more than none, and its processor seconds.
+    Returns its result, its seconds by this clock, which are more than none, and its processor seconds.
     """
     with block.one() as call:
         used, began = time.process_time(), clock()
@@ -135,8 +133,7 @@ def call_once(block: Block, clock: Clock) -> tuple[object, float, float]:
 def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, float]:
     """Call the step for the first time, and once more. It leaves no trace before the rounds.
 
-    Args:
-        check: Called with the result of the first call.
+    ``check`` is called with the result of the first call.
 
     Returns:
         The seconds of the first call: in total, in tracing of Python functions, in compilation and in execution.
@@ -168,9 +165,7 @@ def unfinished(result: object, *, functions: bool = False) -> str:
     """Return what in a result is not computed yet, with the fix; ``""`` if all is, as far as types tell.
 
     Lists, tuples, sets and mappings are searched. A coroutine is closed, since Python would warn that it never ran.
-
-    Args:
-        functions: Whether functions are a result, as they are of a step that builds them.
+    With ``functions``, functions are a result, as they are of a step that builds them.
     """
     parts = [("", result)]
     seen: set[int] = set()
@@ -364,8 +359,7 @@ class Bench(ABC, Generic[Request]):
     def __call__(self, step: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
         """Measure ``step(*arguments)``, which must return its result. `tfbench.Bench` lists the keywords.
 
-        Raises:
-            BenchmarkError: ``bench`` is called twice, without a function, or with an invalid keyword.
+        Raises `BenchmarkError` if ``bench`` is called twice, without a function, or with an invalid keyword.
         """
         self.take("bench", step)
         self.facts.update(facts(keywords))
@@ -384,13 +378,9 @@ class Bench(ABC, Generic[Request]):
         self(step, *arguments, **keywords)
 
     def take(self, fixture: str, step: object) -> None:
-        """Note that the benchmark hands over its step.
+        """Note that the benchmark hands over its step to this fixture, which errors name.
 
-        Args:
-            fixture: Name of the fixture that it called, for errors.
-
-        Raises:
-            BenchmarkError: It has done so before, from another thread, or ``step`` is no function.
+        Raises `BenchmarkError` if it has done so before, from another thread, or ``step`` is no function.
         """
         if self.called:
             self.refuse(f"{fixture} was called twice: one benchmark measures one step")
@@ -417,19 +407,15 @@ class Bench(ABC, Generic[Request]):
         return f"the process has reached {limit}; close files where they are opened, such as by a with statement"
 
     def refuse(self, reason: str) -> NoReturn:
-        """Note and raise an error.
-
-        Raises:
-            BenchmarkError: Always.
-        """
+        """Raise a `BenchmarkError`, and note the first reason."""
         self.refusal = self.refusal or reason
         raise BenchmarkError(reason)
 
     def check_result(self, result: object) -> None:
         """Check what the first call of the step returned.
 
-        Raises:
-            BenchmarkError: It is ``None`` and must not be, its work is not done, or TensorFlow does not wait for its ops.
+        Raises `BenchmarkError` if it is ``None`` and must not be, its work is not done, or TensorFlow does not wait for
+        its ops.
         """
         if reason := unfinished(result, functions=bool(self.facts.get(ONCE))):
             self.refuse(reason)
@@ -441,18 +427,13 @@ class Bench(ABC, Generic[Request]):
     def serve(self, call: Step) -> None:
         """Do with the step and its arguments what the request asks for, and answer it.
 
-        Raises:
-            BenchmarkError: The launch cannot use the step.
+        Raises `BenchmarkError` if the launch cannot use the step.
         """
 
     def serve_reported(self, seconds: float) -> None:
-        """Answer the request for a benchmark that takes its own time.
+        """Answer the request for a benchmark that takes its own time, and reports ``seconds``.
 
-        Args:
-            seconds: The time that it reports.
-
-        Raises:
-            BenchmarkError: The launch needs a step.
+        Raises `BenchmarkError` if the launch needs a step.
         """
         self.refuse("it loops by itself and only reports a time, so there is no step to run here")
 
@@ -577,9 +558,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     ) -> None:
         """Serve requests until the launch stops.
 
-        Args:
-            timed: Takes the turns of a request.
-            settle: Runs the step on other processors.
+        ``timed`` takes the turns of a request, and ``settle`` runs the step on other processors.
         """
         cpus = self.request.cpus
         while True:
@@ -618,8 +597,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _repeat(self, seconds: float, first: tuple[float, float] | None = None) -> None:
         """Answer every request for rounds with the same time.
 
-        Args:
-            first: Its times, if it was taken on a shared processor.
+        ``first`` has its times, if it was taken on a shared processor.
         """
         elapsed = round(seconds * 1e9)
         self.channel.send(Prepared(seconds, self.facts, first_call=first))

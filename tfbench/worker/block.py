@@ -220,8 +220,7 @@ def spin(turns: int) -> None:
 def spins_for(nanoseconds: float, clock: Clock) -> int:
     """Return the turns of `spin` that take this long on this processor now.
 
-    Raises:
-        BenchmarkError: The clock stands still while the loop runs.
+    Raises `BenchmarkError` if the clock stands still while the loop runs.
     """
     if nanoseconds <= 0:
         return 0
@@ -239,10 +238,7 @@ def slowdown(iterations: int, fraction: float, clock: Clock) -> tuple[int, float
     """Return the extra work that slows a block down by a fraction, as `Block` takes it: whole calls, and the rest.
 
     A block of 30 iterations does 3 more for 10%. A block of one iteration is followed by an empty loop that takes this
-    fraction of the time that the iteration itself has just taken.
-
-    Raises:
-        BenchmarkError: The clock stands still.
+    fraction of the time that the iteration itself has just taken. Raises `BenchmarkError` if the clock stands still.
     """
     surplus = fraction * iterations
     whole = math.floor(surplus + 1e-9)
@@ -256,13 +252,11 @@ def slowdown(iterations: int, fraction: float, clock: Clock) -> tuple[int, float
 class Injection:
     """The extra work of successive blocks: a constant slowdown, and slow calls that are drawn at random.
 
+    Raises `BenchmarkError` if the clock stands still.
+
     Args:
         extra: Fraction of a block.
         slow: Share of slow calls, their factor, and the seconds that one waits; 0 if it makes extra calls instead.
-        seed: Of the draws.
-
-    Raises:
-        BenchmarkError: The clock stands still.
     """
 
     def __init__(self, iterations: int, extra: float, slow: Sequence[float], clock: Clock, seed: int) -> None:
@@ -317,9 +311,7 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[
 
     Two windows take ``seconds``. A step that takes longer than ``limit`` runs once. Returns the median seconds of an iteration
     in the last window, and the median of the time in which the process did not run, as a fraction of its processor time.
-
-    Raises:
-        BenchmarkError: The clock stands still or goes back.
+    Raises `BenchmarkError` if the clock stands still or goes back.
     """
     clock = block.clock
     began, used = clock(), time.process_time_ns()
@@ -424,8 +416,7 @@ def pace(block: Block, seconds: float) -> float:
 def _block_size(block: Block, limit: float) -> tuple[int, float]:
     """Return the iterations that take about 0.1 ms, and the nanoseconds of one, or 0 if none had to run.
 
-    Raises:
-        BenchmarkError: The clock goes back, or stands still for ``limit`` seconds of the system's clock.
+    Raises `BenchmarkError` if the clock goes back, or stands still for ``limit`` seconds of the system's clock.
     """
     if block.untimed is not None:
         return 1, 0.0

@@ -1,11 +1,8 @@
 """Keep a worker apart from its surroundings: variables, imports, bytecode, memory, signals.
 
 An editable installation or an entry of PYTHONPATH would otherwise import the working tree on both sides, and every
-comparison of commits would find them equal.
-
-A step runs up to 0.3% faster or slower where Python has read its modules from cached bytecode instead of compiling
-them. The working tree often has such files, and the fresh tree of a commit has none. Compiling the 31 benchmark files
-of tfbench takes 0.05 s.
+comparison of commits would find them equal. docs/decisions/04-zygotes.md has the reason for bytecode, 07-memory.md for
+memory. Compiling the 31 benchmark files of tfbench takes 0.05 s.
 """
 
 from __future__ import annotations
@@ -79,14 +76,11 @@ def mallinfo() -> Callable[[], _Mallinfo] | None:
 
 
 def limit_arenas(processors: int) -> None:
-    """Let this process divide its memory into no more arenas than it has processors.
+    """Let this process divide its memory into no more arenas than it has processors; 0 leaves glibc its number.
 
     Arenas keep threads on different processors from waiting for each other. By default glibc has eight for each processor of
     the machine. Which thread of TensorFlow gets which one is chance, and decides how often its memory goes back to the
     system. Call it before the first op.
-
-    Args:
-        processors: 0 leaves glibc its number.
     """
     _set(_M_ARENA_MAX, processors)
 
@@ -135,8 +129,7 @@ _ATTEMPTS = 100
 def die_with_parent(parent: int) -> None:
     """Have the Linux kernel kill this process when its parent ends. If that has happened already, exit.
 
-    Args:
-        parent: Process id of the parent, noted before this process was started.
+    ``parent`` is its process id, noted before this process was started.
     """
     _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() == parent:
@@ -180,8 +173,7 @@ def file_limit() -> int:
 def reap(pid: int, patience: float) -> int:
     """End a child with its process group; return its exit code, negative for a signal as in `subprocess`.
 
-    Args:
-        patience: Seconds that it gets to end by itself before it is killed.
+    It gets ``patience`` seconds to end by itself before it is killed.
     """
     deadline = time.monotonic() + patience
     # WNOWAIT leaves the child a zombie, so that no other process can get its id before its group is killed.
@@ -201,8 +193,7 @@ def children() -> set[int]:
 def end_orphans(spared: Collection[int]) -> None:
     """Kill the adopted children: processes that ended launches have left behind.
 
-    Args:
-        spared: Children that this process started itself.
+    Children that this process started itself are ``spared``.
     """
     for _ in range(_ATTEMPTS):
         try:

@@ -81,8 +81,7 @@ class SamplingLaunch(Bench[protocol.SampleCase]):
 class FunctionSampler:
     """Counts the functions on the stack of the calling thread, from a thread of its own. A context manager.
 
-    Args:
-        root: The frame below those that count.
+    Only frames below ``root`` count.
     """
 
     def __init__(self, root: FrameType) -> None:

@@ -56,11 +56,7 @@ class Probe:
         """Read the state after so many further calls, whose results are released."""
 
     def found(self) -> JSON:
-        """Return the evidence as JSON.
-
-        Raises:
-            MetricUnavailable: It cannot be read here.
-        """
+        """Return the evidence as JSON. Raises `MetricUnavailable` if it cannot be read here."""
         raise NotImplementedError
 
 
@@ -260,11 +256,7 @@ class Leaks(Probe):
         self._why = "the step was not repeated"
 
     def repeat(self, call: Callable[[], object], each: float, request: ProbeCase) -> None:
-        """Run the windows of calls that the request allows.
-
-        Args:
-            each: Seconds of a call.
-        """
+        """Run the windows of calls that the request allows. A call takes ``each`` seconds."""
         windows, most, quick = request.windows
         longest = request.seconds[2]
         if windows * each > longest:

@@ -102,11 +102,7 @@ class ClockUnavailable(Exception):
 class SmClock:
     """Reads the clock between pairs of marks, in the context of TensorFlow. The device must be idle at each mark.
 
-    Args:
-        library: The CUDA driver, or a fake.
-
-    Raises:
-        ClockUnavailable: The driver is missing, or refuses the kernel.
+    ``library`` is the CUDA driver, or a fake. Raises `ClockUnavailable` if it is missing, or refuses the kernel.
     """
 
     def __init__(self, library: str = "libcuda.so.1") -> None:

@@ -40,9 +40,7 @@ def collecting(root: str, import_mode: str, cache: str) -> list[str]:
     """Return the options with which pytest collects below ``root``.
 
     The user's own pytest run reports warnings and unknown names. Here they must not fail the collection.
-
-    Args:
-        cache: Folder for what a conftest.py writes into pytest's cache, which stays as the user's own run left it.
+    A conftest.py writes into ``cache``, so that pytest's own cache stays as the user's run left it.
     """
     options = [f"--rootdir={root}", "-q", "--continue-on-collection-errors", "--override-ini=addopts="]
     options += [

@@ -51,11 +51,7 @@ class MetricUnavailable(Exception):
 
 
 def required() -> Any:
-    """Return TensorFlow.
-
-    Raises:
-        MetricUnavailable: The benchmarks do not use it.
-    """
+    """Return TensorFlow. Raises `MetricUnavailable` if the benchmarks do not use it."""
     if (tf := tensorflow()) is None:
         raise MetricUnavailable("the benchmark does not use TensorFlow")
     return tf
@@ -76,8 +72,7 @@ def seed(number: int) -> None:
 def collect_graphs(on: bool) -> Any:
     """Start or stop the collection of the graphs of all functions that are built.
 
-    Returns:
-        The RunMetadata with the graphs that were collected before.
+    Returns the RunMetadata with the graphs that were collected before.
     """
     required()
     from tensorflow.python.eager import context
@@ -167,8 +162,7 @@ def defaults() -> JSON:
 def on_trace(callback: Traced) -> Callable[[], None]:
     """Call ``callback`` after each trace of a Python function, without traces nested in another trace.
 
-    Returns:
-        A function that ends this.
+    Returns a function that ends this.
     """
     try:
         required()
@@ -204,9 +198,7 @@ def flops(graph: Any) -> int:
     """Return the floating-point operations of a graph and of the functions that it calls, from TensorFlow's statistics of ops.
 
     Input pipelines count as 0, and so do branches without operations, such as assertions.
-
-    Raises:
-        MetricUnavailable: The graph has a loop or another branch. How often those run is not in it.
+    Raises `MetricUnavailable` if the graph has a loop or another branch. How often those run is not in it.
     """
     total = _own_flops(graph)
     for op in graph.get_operations():
@@ -352,8 +344,7 @@ def _leaves(name: str, inside: str, result: object) -> Iterator[tuple[str, str, 
 def device_peaks(reset: bool = False) -> dict[str, int]:
     """Return accelerator -> most bytes that TensorFlow had allocated since the last reset, and reset them if asked.
 
-    Raises:
-        MetricUnavailable: The allocator of an accelerator does not count its bytes.
+    Raises `MetricUnavailable` if the allocator of an accelerator does not count its bytes.
     """
     peaks: dict[str, int] = {}
     for device in gpus():
@@ -496,12 +487,7 @@ def run_and_exit(parent: int, task: Callable[[], object]) -> NoReturn:
 
 
 def replace_process(argument: str, descriptor: int) -> NoReturn:
-    """Start this worker anew in the same process.
-
-    Args:
-        argument: The message that it starts with.
-        descriptor: Its socket, which stays open.
-    """
+    """Start this worker anew in the same process, with this message. Its socket stays open."""
     os.set_inheritable(descriptor, True)
     os.execv(sys.executable, [sys.executable, "-m", "tfbench.worker", argument])
 
@@ -532,8 +518,7 @@ def _tasks(pid: int) -> Iterator[int]:
 def check_pinned(cpus: Collection[int]) -> None:
     """Check that this process is still restricted to the processors that `pin` gave it.
 
-    Raises:
-        BenchmarkError: The benchmark, or someone else, moved it.
+    Raises `BenchmarkError` if the benchmark, or someone else, moved it.
     """
     if cpus and hasattr(os, "sched_getaffinity") and (now := os.sched_getaffinity(0)) != set(cpus):
         raise BenchmarkError(f"the process was moved from the processors {sorted(cpus)} to {sorted(now)}")
@@ -542,8 +527,7 @@ def check_pinned(cpus: Collection[int]) -> None:
 def check_synchronous() -> None:
     """Check that ops of this thread return when they are done, at least on a CPU.
 
-    Raises:
-        BenchmarkError: The benchmark lets them return before.
+    Raises `BenchmarkError` if the benchmark lets them return before.
     """
     if (tf := tensorflow()) is not None and not tf.config.experimental.get_synchronous_execution():
         raise BenchmarkError(

@@ -1,7 +1,6 @@
 """The processes that fork: an ancestor, which imports TensorFlow once, and the zygotes of the sides.
 
-Both sides of a comparison then share the addresses of all that is installed, which would otherwise differ from process
-to process and bias every launch of a zygote. Only what the benchmarks import themselves is each side's own.
+Only what the benchmarks import themselves is each side's own, see docs/decisions/04-zygotes.md.
 """
 
 from __future__ import annotations
