@@ -25,6 +25,12 @@ PACKAGE = os.path.dirname(os.path.realpath(__file__))
 _STRICT = f"{os.sep}__editable__."
 
 
+def enter(root: str) -> None:
+    """Change to a folder, as a shell does. Otherwise ``PWD`` would lead code of another tree to the working tree."""
+    os.chdir(root)
+    os.environ["PWD"] = root
+
+
 def redirect_imports(there: str, here: str) -> list[str]:
     """Make imports from ``there``, the working tree, read ``here`` instead.
 

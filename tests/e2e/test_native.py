@@ -37,6 +37,29 @@ def test_native_code_that_is_no_part_of_both_commits_is_incomparable(project, mo
     assert done.metrics("test_mine") == {"time": "incomparable"}
 
 
+BY_VARIABLE = """
+    import os
+    import time
+    from pathlib import Path
+
+    SECONDS = float(Path(os.environ["PWD"], "seconds.txt").read_text())
+
+    def test_mine(bench):
+        bench(lambda: time.sleep(SECONDS) or 1)
+"""
+
+
+@pytest.mark.slow
+def test_code_that_asks_the_environment_for_its_folder_finds_that_of_its_side(project, monkeypatch):
+    monkeypatch.setenv("PWD", str(project.root))  # as a shell sets it
+    project.write(BY_VARIABLE)
+    project.write("0.002\n", "seconds.txt")
+    project.commit("before")
+    project.write("0.004\n", "seconds.txt")
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {"test_mine": "regressed"}, done.output
+
+
 GENERATED = """
     import time
 

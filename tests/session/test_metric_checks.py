@@ -85,6 +85,15 @@ def test_a_time_names_the_kernels_that_xla_has_tuned_otherwise(again, words):
     assert words in result.verdict.reason.message
 
 
+def test_a_baseline_side_that_reads_a_changed_file_of_the_working_tree_is_incomparable():
+    answers = {"baseline": probe_output(flops=20, native={"foreign": ["turns.txt"]})}
+    result, rows, _ = judged(answers, BaselineValues(side=THERE))
+    assert (result.verdict.outcome, rows) == (Outcome.INCOMPARABLE, {})
+    assert "has loaded turns.txt of the working tree, so both sides run the same copy" in result.verdict.reason.message
+    result, _, _ = judged({"baseline": probe_output(native={"own": ["fast.so"]})}, BaselineValues(side=THERE))
+    assert result.verdict.outcome is Outcome.UNCHANGED
+
+
 def test_both_sides_are_probed_again_at_once():
     _, _, prober = judged({"contender": probe_output(flops=20)}, BaselineValues(side=THERE))
     assert prober.at_once == [2, 2 * (POLICY.probe_launches - 1)]

@@ -1,6 +1,7 @@
 """Identify and extract source trees in real git repositories."""
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -111,6 +112,19 @@ def test_a_checkout_and_a_submodule_may_have_such_names_as_well(checkout, tmp_pa
     assert redirect[0] == str(odd)
     with pytest.raises(SideError, match="no such revision"):
         tree_of(odd, os.fsdecode(b"v\xff"))
+
+
+def test_code_of_an_extracted_tree_that_asks_git_for_its_checkout_finds_that_tree(checkout):
+    before = git(checkout, "rev-parse", "HEAD^{tree}")
+    (checkout / "sub" / "a.py").write_text("two")
+    git(checkout, "add", "-A")
+    root, (_, place) = materialise(checkout / "sub", before, checkout / DATA_FOLDER / "trees")
+    assert git(root, "rev-parse", "--show-toplevel") == place == str(root.parent)
+    assert git(root, "show", "HEAD:sub/a.py") == git(root, "show", ":sub/a.py") == "one"
+    assert git(root, "status", "--porcelain") == ""
+    shutil.rmtree(Path(place, ".git"))  # as earlier versions of tfbench have left it
+    materialise(checkout / "sub", before, checkout / DATA_FOLDER / "trees")
+    assert git(root, "rev-parse", "--show-toplevel") == place
 
 
 def test_a_snapshot_leaves_the_repository_unchanged(checkout):

@@ -154,3 +154,21 @@ def test_a_module_that_is_imported_late_from_the_working_tree_is_foreign(trees):
     (there / "late.py").write_text("X = 1\n")
     text = "sys.path.insert(0, sys.argv[2]); import late; print(json.dumps(OwnFiles(*sys.argv[1:3]).native()))"
     assert loaded(text, here, there) == '{"foreign": ["late.py"]}'
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["open(file).read()", "exec(open(file, 'rb').read())", "__import__('runpy').run_path(file)",
+     "__import__('pathlib').Path(file).read_text()", "__import__('os').open(file, 0)"],
+)  # fmt: skip
+def test_a_file_of_the_working_tree_that_is_opened_late_is_foreign_if_the_side_has_another_one(trees, how):
+    there, here = trees
+    (there / "late.py").write_text("X = 1\n")
+    text = f"found = OwnFiles(*sys.argv[1:3]); found.watch_replaced(); file = sys.argv[2] + '/late.py'; {how}; "
+    text += "print(json.dumps(found.native()))"
+    assert loaded(text, here, there) == "{}"  # a file that the side lacks may be shared data that git ignores
+    (here / "late.py").write_text("X = 1\n")
+    assert loaded(text, here, there) == "{}"
+    (here / "late.py").write_text("X = 2\n")
+    assert loaded(text, here, there) == '{"foreign": ["late.py"]}'
+    assert loaded(text.replace("[2] +", "[1] +"), here, there) == "{}"

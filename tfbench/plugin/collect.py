@@ -24,7 +24,7 @@ from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks  # pytest
 from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
-from tfbench.imports import ini_file, redirect_imports
+from tfbench.imports import enter, ini_file, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case, Claim
 from tfbench.plugin import RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
 from tfbench.plugin.options import own_options, worker_variables
@@ -425,7 +425,7 @@ def _collect_elsewhere(text: str) -> int:
     order = json.loads(text)
     _ELSEWHERE.update(order)
     tensorflow_stub.REAL = order.get("real", False)
-    os.chdir(order["root"])
+    enter(order["root"])
     sys.path.append(order["root"])  # as in the workers, which would import what this process could not
     if order["tree_redirect"]:
         redirect_imports(*order["tree_redirect"])

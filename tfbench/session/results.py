@@ -27,6 +27,7 @@ from tfbench.metrics.parity import Output
 from tfbench.model import (
     JSON,
     LEAKS,
+    NATIVE,
     REPORTED,
     TIME,
     Case,
@@ -374,6 +375,8 @@ class _Probed:
     executed: ExecutedCode = field(default_factory=ExecutedCode)
     difference: parity.Difference | None = None
     """Of the outputs from those of the reference variant, if there is one."""
+    foreign: Sequence[str] = ()
+    """Files of the working tree that the process has read although another tree replaces that."""
 
 
 class MetricChecker:
@@ -433,6 +436,7 @@ class MetricChecker:
                 probe_output.facts.get("contracts", {}),
                 probe_output.outputs,
                 ExecutedCode.of_probe(probe_output),
+                foreign=probe_output.facts.get(NATIVE, {}).get("foreign", ()),
             )
             if not self._is_reference(entrant.case):
                 # Other cases need the outputs of reference variants only. The others are dropped to free their memory.
@@ -481,6 +485,11 @@ class MetricChecker:
         there = baseline.entrant(case) if baseline else None
         self.look([*(Entrant(member, side) for member in (*group, case)), *([there] if there else [])])
         mine = self._probed[side.name, case.name]
+        theirs = self._probed[_key(there)] if there else None
+        if there and isinstance(theirs, _Probed) and theirs.foreign:
+            note = because(Note.SHARED_LIBRARY, side=there.side.name, spec=there.side.spec, libraries=theirs.foreign)
+            reason = because(ReasonCode.OTHER_NATIVE_CODE, note)
+            return untimed(case, Outcome.INCOMPARABLE, reason, wall_seconds=result.verdict.wall_seconds)
         if isinstance(mine, Exception):
             row = _not_probed(case, "the case", mine)
             return replace(result, metrics=(*result.metrics, row))

@@ -452,8 +452,8 @@ def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
 def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, str]]:
     """Check out a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
 
-    The folder is created atomically, and later runs use it again, unless one of its files has changed. It gets those
-    modules of the working tree that state a version and that git ignores.
+    The folder is created atomically, and later runs use it again, unless one of its files has changed. It is a checkout
+    of its own, and gets those modules of the working tree that state a version and that git ignores.
     Raises `SideError` if the repository or a submodule does not have the tree, or the folder cannot be written.
 
     Returns:
@@ -472,6 +472,7 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
         try:
             with atomic_dir(target, replace=edited) as half:
                 _check_out(top, tree, half)
+                _make_checkout(top, tree, half)
         except OSError as error:
             if edited or not target.is_dir():  # another run has created it by now
                 raise SideError(
@@ -490,7 +491,9 @@ def _has_tree(top: Path, tree: str) -> bool:
 
 
 def _is_as_extracted(top: Path, tree: str, place: Path) -> bool:
-    """Whether every file of a tree is in a folder as git has it, submodules and new files aside."""
+    """Whether every file of a tree is in a folder as git has it, submodules and new files aside, and it is a checkout."""
+    if not Path(place, ".git").is_dir():
+        return False
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch, suppress(SideError):
         folder = _git(top, "rev-parse", "--absolute-git-dir")
         env = {"GIT_INDEX_FILE": str(Path(scratch, "index")), "GIT_DIR": folder, "GIT_WORK_TREE": str(place)}
@@ -522,6 +525,22 @@ def _check_out(top: Path, tree: str, place: Path) -> None:
             if not Path(top, name, ".git").exists():
                 raise SideError(f"the submodule {name} is not checked out; run `git submodule update --init`")
             _check_out(Path(top, name), commit, place / name)
+
+
+def _make_checkout(top: Path, tree: str, place: Path) -> None:
+    """Make a folder with the files of a tree a checkout of its own, with the objects of the repository.
+
+    Code that asks git for the top of its checkout, or that looks for ``.git`` above itself, finds the working tree
+    otherwise, and both sides would run the files of that.
+    """
+    _git(place, "init", "-q", "--template=", *(() if len(tree) == 40 else ("--object-format=sha256",)))
+    objects = Path(top, _git(top, "rev-parse", "--git-path", "objects"))
+    alternates = Path(place, ".git", "objects", "info", "alternates")
+    alternates.parent.mkdir(exist_ok=True)
+    alternates.write_bytes(os.fsencode(f"{objects}\n"))
+    commit = _git(place, "commit-tree", tree, "-m", f"tree {tree}", env=_IDENTITY)
+    _git(place, "update-ref", "--no-deref", "HEAD", commit)
+    _git(place, "read-tree", "HEAD")
 
 
 # Tell which code a side races: its commit, and a digest of its source tree

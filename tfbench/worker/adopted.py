@@ -15,7 +15,6 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +28,7 @@ import pytest
 
 from tfbench.errors import BenchmarkError
 from tfbench.fs import write_whole
+from tfbench.imports import enter
 from tfbench.model import JSON, PLAIN
 from tfbench.suite.functions import TF_TEST_ERROR, digest, function_of, is_listed
 from tfbench.untrusted import render_json
@@ -282,7 +282,7 @@ def main(text: str) -> None:
     """List the benchmarks of files, on request of the controller."""
     request = json.loads(text)
     lister = _Lister()
-    os.chdir(request["root"])
+    enter(request["root"])
     cache = str(Path(request["answer"]).with_name("cache"))
     options = ["--collect-only", *collecting(request["root"], request["import_mode"], cache)]
     options += ["-c", request["inifile"]] if request["inifile"] else []

@@ -16,7 +16,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tfbench import protocol
-from tfbench.model import JSON, ONCE
+from tfbench.model import JSON, NATIVE, ONCE
 from tfbench.suite.functions import digest
 from tfbench.worker import profiler, tf_runtime
 from tfbench.worker.bench import Bench, Step
@@ -190,6 +190,7 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
         self._xla = Xla(Path(self.request.folder))
         self._absent: dict[str, str] = {}
         tf_runtime.seed(_SEED)
+        self.own_files.watch_replaced()
 
     def serve(self, call: Step) -> None:
         traces, live = Traces(), Live()
@@ -231,6 +232,8 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
         self._send({}, {probe.name: why for probe in probes})
 
     def _send(self, evidence: JSON, absent: dict[str, str]) -> None:
+        if native := self.own_files.native():
+            self.facts[NATIVE] = native
         if read := self.own_files.read():  # last, since a step may read what it needs in its first call
             self.facts |= {"read": read, "installed": self.own_files.installed()}
         self.channel.send(protocol.Probed(evidence, absent, self.facts))

@@ -49,6 +49,8 @@ class OwnFiles:
         """Whether no opened file has been missed."""
         self._places: dict[str, tuple[str, str]] = {}
         """Path -> its real path, and that relative to the tree or ``""``. Forked processes need not look again."""
+        self._elsewhere: set[str] = set()
+        """Paths of the files that Python has opened and that are not below the tree, see `watch_replaced`."""
 
     def anew(self) -> OwnFiles:
         """Return one of the same tree that has seen no file yet."""
@@ -71,6 +73,21 @@ class OwnFiles:
                 self._watched[number] = folder
             elif ctypes.get_errno() != errno.ENOENT:  # beyond the system's limit of watched folders, among others
                 self._knows = False
+
+    def watch_replaced(self) -> None:
+        """Note from now on which files of the replaced tree Python opens, until the process ends.
+
+        This slows Python down, so a process that takes times must not call it.
+        """
+
+        def note(event: str, arguments: tuple[object, ...]) -> None:
+            if event == "open" and isinstance(file := arguments[0], (str, bytes)):
+                path = os.path.abspath(os.fsdecode(file))
+                if is_below(path, self._replaced) and not is_below(path, self.tree):
+                    self._elsewhere.add(path)
+
+        if self._replaced:
+            sys.addaudithook(note)
 
     def _below(self, folder: str) -> Iterable[str]:
         try:
@@ -154,7 +171,7 @@ class OwnFiles:
 
         ``own``: native code of the tree that this process runs, and modules of the working tree that git ignores.
         ``foreign``: native code and modules of the working tree that it has loaded although ``tree`` replaces that,
-        unless the tree has the same file.
+        unless the tree has the same file. And each file that Python has opened there, if the tree has another content of it.
         """
         own, foreign = set(), set()
         code = _mapped()
@@ -166,6 +183,11 @@ class OwnFiles:
                 there = os.path.relpath(path, self._replaced)
                 if not _same(path, os.path.join(self.tree, there)):
                     foreign.add(there)
+        for path in sorted(self._elsewhere):
+            there = os.path.relpath(path, self._replaced)
+            counterpart = os.path.join(self.tree, there)
+            if not _is_apart(path, self._replaced) and os.path.isfile(counterpart) and not _same(path, counterpart):
+                foreign.add(there)
         names_by_kind = {"own": sorted(own), "foreign": sorted(foreign)}
         return {key: names for key, names in names_by_kind.items() if names}
 

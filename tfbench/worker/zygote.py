@@ -26,7 +26,7 @@ from _pytest.runner import runtestprotocol
 
 from tfbench import errors, protocol
 from tfbench.facts import describe, library_variables
-from tfbench.imports import OWN, ini_file, installed_modules, leaked_packages, redirect_imports
+from tfbench.imports import OWN, enter, ini_file, installed_modules, leaked_packages, redirect_imports
 from tfbench.model import MODULES, NATIVE, PLAIN
 from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
@@ -223,7 +223,7 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
         sys.stdout.reconfigure(line_buffering=True)  # a process that is killed then leaves its last lines behind
     isolation.adopt_orphans()
     _set_path(start.python_path)
-    os.chdir(start.root)
+    enter(start.root)
     # On every side: what it leaves in memory makes steps up to 1% faster or slower.
     folders = redirect_imports(*(start.tree_redirect or _NOWHERE))
     sys.path.append(start.root)
