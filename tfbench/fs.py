@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import hashlib
 import os
 import shutil
@@ -269,8 +270,10 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
         text: The text, or its pieces.
 
     Raises:
-        OSError: The folder cannot be created or written, or ``path`` exists and is not to be replaced.
+        OSError: The folder cannot be created or written, ``path`` is a folder, or exists and is not to be replaced.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "this is a folder; name a file in it", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     for half in _abandoned(_HALF, path.parent, stat.S_ISREG):
         half.unlink(missing_ok=True)
@@ -288,6 +291,18 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
+
+
+def check_outputs(files: Mapping[str, str | Path | None]) -> None:
+    """Check that no two options name one file, which would have the last output only.
+
+    Raises:
+        UsageError: Two do.
+    """
+    taken: dict[Path, str] = {}
+    for option, path in files.items():
+        if path and (first := taken.setdefault(Path(path).resolve(), option)) != option:
+            raise UsageError(f"{first} and {option} both write {brief(path)}; name two files")
 
 
 def _put(scratch: Path, path: Path, replace: bool) -> None:

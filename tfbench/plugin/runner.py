@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tfbench.doctor.calibration import measured_false_alarms
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
-from tfbench.fs import write_whole
+from tfbench.fs import check_outputs, write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
 from tfbench.model.words import times
@@ -309,7 +309,7 @@ class ReportFiles:
     """The report files of a run, checked before it starts.
 
     Raises:
-        UsageError: A path would be taken for a test, or the chart library of HTML reports is not installed.
+        UsageError: A path would be taken for a test or is given twice, or HTML's chart library is not installed.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -318,6 +318,7 @@ class ReportFiles:
         self._paths: Mapping[str, str] = {option: path for option, path in given.items() if path}
         for option, path in self._paths.items():
             check_not_taken_for_test(config, _written(option), path)
+        check_outputs({_written(option): path for option, path in self._paths.items()})
         if "report_html" in self._paths:
             check_library()
         if only_lists(config):
