@@ -254,3 +254,12 @@ def test_no_file_outside_of_the_root_is_read_for_a_line(tmp_path):
 def test_a_revision_is_no_option_of_git():
     with pytest.raises(SideError, match="not a revision"):
         tree_of(Path(__file__).parent, "--output=/tmp/evil")
+
+
+def test_one_file_for_two_reports_is_refused_before_it_is_written(tmp_path, capsys):
+    (tmp_path / "report.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
+    page = tmp_path / "page"
+    asked = ["report", str(tmp_path / "report.json"), "--html", str(page), "--markdown", str(page)]
+    assert cli.main(asked) == 2
+    assert "--markdown and --html both write" in capsys.readouterr().err
+    assert not page.exists()

@@ -11,8 +11,17 @@ from pathlib import Path
 import pytest
 
 from tfbench import fs
-from tfbench.errors import ReportError
-from tfbench.fs import atomic_dir, locked, python_path, read_text, remove_half_dirs, try_lock, write_whole
+from tfbench.errors import ReportError, UsageError
+from tfbench.fs import (
+    atomic_dir,
+    check_outputs,
+    locked,
+    python_path,
+    read_text,
+    remove_half_dirs,
+    try_lock,
+    write_whole,
+)
 
 
 def names(folder):
@@ -245,3 +254,19 @@ def test_a_file_that_cannot_get_its_name_leaves_nothing(place, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_whole(place, "new")
     assert (names(place.parent), place.read_text()) == (["place"], "old")
+
+
+def test_a_folder_in_place_of_a_file_is_named_with_the_fix(place):
+    place.mkdir(parents=True)
+    with pytest.raises(OSError, match="this is a folder; name a file in it") as caught:
+        write_whole(place, "text")
+    assert caught.value.filename == str(place)  # no file that tfbench made up
+    assert names(place.parent) == ["place"]
+
+
+def test_one_file_for_two_outputs_is_refused(place, monkeypatch):
+    place.parent.mkdir(parents=True)
+    monkeypatch.chdir(place.parent)
+    check_outputs({"--html": place, "--markdown": None, "--report-json": "other"})
+    with pytest.raises(UsageError, match=r"--html and --report-json both write \./place; name two files"):
+        check_outputs({"--html": place, "--report-json": "./place"})

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import REPLACED, foreign_distribution
+from tfbench.fs import check_outputs
 from tfbench.report.screen import say
 from tfbench.untrusted import brief, harmless
 
@@ -45,6 +46,8 @@ COMMANDS = {
     "versions": "tfbench.commands.versions",
 }
 """Command -> its module, which has ``add_COMMAND`` for the options and ``run_COMMAND``."""
+_OUTPUTS = "report_json", "report_markdown", "markdown", "html", "comment"
+"""Settings of commands with the file of an output."""
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -88,6 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if warning := foreign_distribution():
         say(f"tfbench: {warning}", error=True)
     try:
+        check_outputs({f"--{name.replace('_', '-')}": getattr(arguments, name, None) for name in _OUTPUTS})
         return runs[arguments.command](arguments)
     except TfbenchError as error:
         say(f"tfbench {arguments.command}: {error}", error=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import hashlib
 import os
 import shutil
@@ -257,8 +258,10 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
 
     Half a character, as in names of files that are not UTF-8, becomes ``?``. Files that killed processes have left
     half-written in the same folder are removed. ``text`` may come in pieces.
-    Raises `OSError` if the folder cannot be created or written, or ``path`` exists and is not to be replaced.
+    Raises `OSError` if the folder cannot be created or written, or ``path`` is a folder, or exists and is not to be replaced.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "this is a folder; name a file in it", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     for half in _abandoned(_HALF, path.parent, stat.S_ISREG):
         half.unlink(missing_ok=True)
@@ -276,6 +279,18 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
+
+
+def check_outputs(files: Mapping[str, str | Path | None]) -> None:
+    """Check that no two options name one file, which would have the last output only.
+
+    Raises:
+        UsageError: Two do.
+    """
+    taken: dict[Path, str] = {}
+    for option, path in files.items():
+        if path and (first := taken.setdefault(Path(path).resolve(), option)) != option:
+            raise UsageError(f"{first} and {option} both write {brief(path)}; name two files")
 
 
 def _put(scratch: Path, path: Path, replace: bool) -> None:

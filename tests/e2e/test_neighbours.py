@@ -372,6 +372,13 @@ def test_a_given_folder_without_tests_is_named_with_the_names_that_pytest_collec
     refused(place, place.run(*AGAINST, "docs"), 5, f"no benchmark was collected in docs; {fix}")
 
 
+def test_a_benchmark_folder_without_tests_is_named_with_the_names_that_pytest_collects(place):
+    for file in (place.root / "benchmarks").glob("test_*.py"):
+        file.rename(file.with_name(file.name.removeprefix("test_")))
+    fix = re.escape("pytest collects functions named test_* from files named test_*.py or *_test.py")
+    refused(place, place.run(*AGAINST), 5, f"no benchmark was collected in benchmarks; {fix}")
+
+
 def test_the_folder_of_the_benchmarks_races_a_commit_of_the_project(place):
     place.commit("some commit")
     place.folder = place.root / "benchmarks"

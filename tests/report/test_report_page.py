@@ -95,3 +95,9 @@ def test_without_the_chart_library_the_fix_is_named(monkeypatch):
     page._library_file.cache_clear()
     with pytest.raises(UsageError, match=r"pip install 'pytest-tfbench\[report\]'"):
         render(RUN)
+
+
+def test_a_single_unchanged_case_is_named_in_the_singular():
+    name = next(row.case.name for row in RUN.verdicts if row.outcome is Outcome.UNCHANGED and row.metric == "time")
+    rows = tuple(row for row in RUN.verdicts if row.case.name == name)
+    assert "1 unchanged case is in the table" in render(replace(RUN, verdicts=rows, due=(name,)))

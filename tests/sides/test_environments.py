@@ -102,6 +102,18 @@ def test_a_missing_version_is_reported_with_the_nearest_releases(tmp_path, reque
     assert not list(tmp_path.glob("[0-9a-f]*"))
 
 
+@pytest.mark.parametrize(("found", "fix"), [(["1.0"], "; the nearest is 1.0"), ([], "")])
+def test_a_single_nearest_release_is_named_in_the_singular(tmp_path, monkeypatch, found, fix):
+    def refuse(*_):
+        raise ResolveError("Because there is no version of thing==9.0 and you require thing==9.0")
+
+    monkeypatch.setattr(environments, "locked_requirements", refuse)
+    monkeypatch.setattr(environments, "nearest", lambda *_: found)
+    with pytest.raises(SideError) as caught:
+        Environments(tmp_path).get(["thing==9.0"])
+    assert str(caught.value) == f"thing has no version 9.0{fix}"
+
+
 def test_a_request_without_wheels_names_the_pythons_that_have_them(tmp_path, monkeypatch):
     newest = [one for one in interpreters() if one.endswith("3.13")]
     if not newest:

@@ -6,6 +6,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tfbench.errors import BenchmarkError
@@ -158,6 +159,9 @@ async def waits():
         (lambda benchmark: (benchmark(sum, [1]), benchmark(sum, [1])), "called twice"),
         (lambda benchmark: (benchmark(sum, [1]), benchmark.pedantic(sum, args=([1],))), "called twice"),
         (lambda benchmark: benchmark(3), "must be a function"),
+        (lambda benchmark: benchmark(np.eye(3)), r"benchmark\(array.*must be a function"),
+        (lambda benchmark: benchmark.pedantic(sum, rounds=np.eye(3)), "rounds=array.* must be a whole number from 1"),
+        (lambda benchmark: benchmark.pedantic(sum, setup=lambda: [np.eye(3)]), "must return .* or None"),
         (lambda benchmark: benchmark(waits), "returned a coroutine"),
         (lambda benchmark: benchmark(waits()), "given a coroutine"),
         (lambda benchmark: benchmark.pedantic(sum, rounds=0), "rounds=0 must be a whole number from 1"),
@@ -168,8 +172,9 @@ async def waits():
 )
 def test_a_wrong_use_is_refused_for_good(use, reason):
     benchmark = fixture()
-    with pytest.raises(BenchmarkError, match=reason):
+    with pytest.raises(BenchmarkError, match=reason) as caught:
         use(benchmark)
+    assert not caught.value.rest  # a headline with its fix
     assert benchmark._launch.refusal  # although the benchmark might catch the error
 
 

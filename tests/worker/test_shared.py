@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tfbench.errors import BenchmarkError
@@ -96,8 +97,10 @@ def test_a_changed_set_up_is_refused_with_the_fix(tmp_path, trace):
 
 
 def test_only_plain_arguments_are_accepted(tmp_path):
-    with pytest.raises(BenchmarkError, match="pass strings, numbers and folders"):
-        Shared(tmp_path, OWN)(write, object())
+    for odd in (object(), np.eye(3)):  # an array has several lines
+        with pytest.raises(BenchmarkError, match="pass strings, numbers and folders") as caught:
+            Shared(tmp_path, OWN)(write, odd)
+        assert not caught.value.rest
 
 
 def test_shared_must_come_before_the_first_op_even_if_the_folder_exists(tmp_path, trace, monkeypatch):

@@ -258,6 +258,11 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"tfbench: {note}" for note in (*notes, foreign_distribution()) if note]
 
 
+def present_folders(config: pytest.Config) -> list[str]:
+    """Return the benchmark folders of the ini file that the project has."""
+    return [path for path in config.getini("tfbench_paths") if Path(config.rootpath, path).exists()]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
@@ -270,11 +275,9 @@ def pytest_configure(config: pytest.Config) -> None:
         set_scale(setting(config, "scale") or os.environ.get(VARIABLE, SMALL))
     except UsageError as error:
         raise pytest.UsageError(in_use(config, str(error))) from None
-    if whole_suite(config):
-        paths = [path for path in config.getini("tfbench_paths") if Path(config.rootpath, path).exists()]
-        if paths:
-            config.args = [str(Path(config.rootpath, path)) for path in paths]
-            config.args += [str(path) for path in listed(config) if str(path) not in config.args]
+    if whole_suite(config) and (paths := present_folders(config)):
+        config.args = [str(Path(config.rootpath, path)) for path in paths]
+        config.args += [str(path) for path in listed(config) if str(path) not in config.args]
     try:
         config.stash[RUNNER] = Runner(config)
     except UsageError as error:

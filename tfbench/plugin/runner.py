@@ -18,11 +18,11 @@ from rich.text import Text
 
 from tfbench.doctor.calibration import measured_false_alarms
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
-from tfbench.fs import write_whole
+from tfbench.fs import check_outputs, write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
 from tfbench.model.words import times
-from tfbench.plugin import REPORTS, STARTED_WITH, in_use, only_lists, setting, whole_suite
+from tfbench.plugin import REPORTS, STARTED_WITH, in_use, only_lists, present_folders, setting, whole_suite
 from tfbench.plugin.cases import (
     INI,
     adopts,
@@ -304,7 +304,7 @@ def _written(option: str) -> str:
 class ReportFiles:
     """The report files of a run, checked before it starts.
 
-    Raises `UsageError` if a path would be taken for a test, or the chart library of HTML reports is not installed.
+    Raises `UsageError` if a path would be taken for a test or is given twice, or HTML's chart library is not installed.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -313,6 +313,7 @@ class ReportFiles:
         self._paths: Mapping[str, str] = {option: path for option, path in given.items() if path}
         for option, path in self._paths.items():
             check_not_taken_for_test(config, _written(option), path)
+        check_outputs({_written(option): path for option, path in self._paths.items()})
         if "report_html" in self._paths:
             check_library()
         if only_lists(config):
@@ -425,10 +426,12 @@ class Runner:
             files = some(self._unlisted, 3)
             self._notes.append(f"left out, because {TF_TEST_FILES} in the ini file does not name them: {files}")
         if not items and not self._uncollected:
-            where = str(self._config.invocation_params.dir)
+            config = self._config
+            given = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else present_folders(config)
+            where = str(config.invocation_params.dir)
             fix = "start pytest in the project's folder, or add a pytest.ini there, which pytest finds from below"
-            if self._config.args_source is pytest.Config.ArgsSource.ARGS:
-                where, names = " ".join(self._config.args), " or ".join(self._config.getini("python_files"))
+            if given:
+                where, names = " ".join(given), " or ".join(config.getini("python_files"))
                 fix = f"pytest collects functions named test_* from files named {names}"
             self._notes.append(f"no benchmark was collected in {where}; {fix}")
 

@@ -359,7 +359,8 @@ class Environments(ExitStack):
             raise SideError(f"{unknown[1]}: no such package in the index")
         if absent := _ABSENT.search(first):
             nearest_version = nearest(absent[1], absent[2])
-            fix = f"; the nearest are {' and '.join(nearest_version)}" if nearest_version else ""
+            verb = "are" if len(nearest_version) > 1 else "is"
+            fix = f"; the nearest {verb} {' and '.join(nearest_version)}" if nearest_version else ""
             raise SideError(f"{absent[1]} has no version {absent[2]}{fix}")
         if _UNFIT.search(first):
             fitting = [python for python in VERSIONS if _fits(request, self._interpreters[0], python)]

@@ -31,7 +31,7 @@ from tfbench.fs import write_whole
 from tfbench.imports import enter
 from tfbench.model import JSON, PLAIN
 from tfbench.suite.functions import TF_TEST_ERROR, digest, function_of, is_listed
-from tfbench.untrusted import render_json
+from tfbench.untrusted import brief, render_json
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.bench import Bench, Step
 from tfbench.worker.block import PreparedStep
@@ -125,7 +125,9 @@ class PlainBenchmark:
             ("warmup_rounds", warmup_rounds, 0),
         ):
             if not isinstance(value, int) or value < least:
-                self._launch.refuse(f"benchmark.pedantic: {name}={value!r} must be a whole number from {least}")
+                self._launch.refuse(
+                    f"benchmark.pedantic: {name}={brief(repr(value))} must be a whole number from {least}"
+                )
         if setup is None and teardown is None:
             return self._race(partial(target, *args, **(kwargs or {})))
         if setup is not None and iterations > 1:
@@ -153,7 +155,7 @@ class PlainBenchmark:
                     positional, named = arguments
                     now[:] = tuple(positional), dict(named)
                 except (TypeError, ValueError):
-                    kind = repr(arguments)[:40]
+                    kind = brief(repr(arguments), 40)
                     self._launch.refuse(
                         f"benchmark.pedantic: setup returned {kind}; it must return (args, kwargs) or None"
                     )
@@ -337,7 +339,7 @@ class _Recorder:
             return
         name = str(options.get("name") or len(self.times))
         if not 0 < (seconds := float(wall_time)) < math.inf:
-            raise BenchmarkError(f"report_benchmark: wall_time={wall_time!r} of {name} is no time")
+            raise BenchmarkError(f"report_benchmark: wall_time={brief(repr(wall_time))} of {name} is no time")
         self.times[name] = seconds
 
 

@@ -24,6 +24,7 @@ from tfbench import protocol
 from tfbench.errors import BenchmarkError
 from tfbench.model import CACHE, COLD, JSON, ONCE, QUALITIES, REPORTED, UNKNOWN, WARM
 from tfbench.protocol import CaseRequest, Channel, Prepared
+from tfbench.untrusted import brief
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.block import (
     Block,
@@ -72,7 +73,7 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
             )
         valid, wanted = _CHECKS[name]
         if not valid(value):
-            raise BenchmarkError(f"bench: {name}={value!r} must be {wanted}")
+            raise BenchmarkError(f"bench: {name}={brief(repr(value))} must be {wanted}")
     if CEILING in given and given[CEILING] not in given:
         raise BenchmarkError(f"bench: ceiling={given[CEILING]!r} also needs {given[CEILING]}=")
     amounts, contracts, qualities = (
@@ -392,7 +393,8 @@ class Bench(ABC, Generic[Request]):
             step.close()
             self.refuse(f"{fixture} was given a coroutine: pass the function, and have it run its coroutine")
         if not callable(step):
-            self.refuse(f"{fixture}({step!r}): the first argument must be a function; pass its arguments after it")
+            given = brief(repr(step))
+            self.refuse(f"{fixture}({given}): the first argument must be a function; pass its arguments after it")
         self.called = True
 
     def fix_of(self, error: str) -> str:

@@ -18,7 +18,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.facts import packages
 from tfbench.fs import atomic_dir, locked
 from tfbench.suite.functions import digest
-from tfbench.untrusted import an_object, parse_json, texts
+from tfbench.untrusted import an_object, brief, parse_json, texts
 from tfbench.worker import tf_runtime
 from tfbench.worker.own_files import OwnFiles
 
@@ -143,7 +143,8 @@ def _fill(folder: Path, build: Callable[[], object], own_files: OwnFiles) -> Non
 
 def _key(build: Callable[..., object], arguments: tuple[Any, ...]) -> str:
     if odd := [argument for argument in arguments if not isinstance(argument, (str, int, float, type(None), Path))]:
-        raise BenchmarkError(f"shared({build.__name__}, {odd[0]!r}): pass strings, numbers and folders of shared()")
+        given = brief(repr(odd[0]))
+        raise BenchmarkError(f"shared({build.__name__}, {given}): pass strings, numbers and folders of shared()")
     plain = [argument.name if isinstance(argument, Path) else argument for argument in arguments]
     known = json.dumps([digest(inspect.getmodule(build)), build.__qualname__, plain, packages()], sort_keys=True)
     return hashlib.sha256(known.encode()).hexdigest()[:16]
