@@ -104,7 +104,7 @@ def _measure_lanes(where: Processors, console: Screen) -> int:
         return checks.FIT
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
-        tests = noise.measure_lanes(tried, where, policy, lambda text, done: bar.update(task, description=text))
+        tests = noise.measure_lanes(tried, where, policy, lambda text: bar.update(task, description=text))
     console.print(noise.table_of_lanes(tests, policy))
     count = noise.borne_lanes(tests, policy)
     kept = keep_measured(where, count)

@@ -615,8 +615,6 @@ class LaneTest:
     """Name of a step -> standard deviation of a launch's log-ratio while the other lanes rest."""
     beside: dict[str, float]
     """The same while all lanes race."""
-    launches: int
-    """Launches of each step while the other lanes rest. There are as many in each lane while all race."""
 
     @property
     def larger(self) -> float:
@@ -631,7 +629,7 @@ def lane_counts(where: Processors) -> list[int]:
 
 
 def measure_lanes(
-    tried: Sequence[int], where: Processors, policy: Policy, tell: Progress, clock: Clock = time.perf_counter
+    tried: Sequence[int], where: Processors, policy: Policy, tell: Callable[[str], None]
 ) -> list[LaneTest]:
     """Race both steps in each of these numbers of lanes, until one is too many.
 
@@ -639,15 +637,15 @@ def measure_lanes(
         TfbenchError: No process could be started, or a launch failed.
     """
     names = tuple(f"[{prefix}{step}]" for prefix in ("", NUMPY) for step in LANE_STEPS)
-    both, known, began, tests = same_code(), topology(where.every), clock(), []
+    both, known, tests = same_code(), topology(where.every), []
     with own_launcher(policy, where) as launcher:
-        tell(f"starting {2 * LANE_PAIRS} zygotes", 0.0)
+        tell(f"starting {2 * LANE_PAIRS} zygotes")
         launcher.ready([(side, ()) for side in both], range(LANE_PAIRS))
         cases = [case for case in workloads(launcher, both[0]) if case.name.endswith(names)]
         if len(cases) != len(LANE_STEPS):
             raise BenchmarkError(f"{FILE.name} has {len(cases)} of the steps {', '.join(LANE_STEPS)}")
         for number in tried:
-            tests.append(_tested(cases, both, lanes(where, number, known), launcher, policy, clock, tell, began))
+            tests.append(_tested(cases, both, lanes(where, number, known), launcher, policy, tell))
             if tests[-1].larger > policy.lane_error:
                 break
     return tests
@@ -659,9 +657,7 @@ def _tested(
     opened: Sequence[Processors],
     launcher: ProcessLauncher,
     policy: Policy,
-    clock: Clock,
-    tell: Progress,
-    began: float,
+    tell: Callable[[str], None],
 ) -> LaneTest:
     """Alternate between launches in the first lane alone and launches in all lanes, as noise changes over minutes."""
     alone = [SelfRace(case, sides) for case in cases]
@@ -671,13 +667,13 @@ def _tested(
         with launcher.on(opened[lane]):
             for place in range(len(races)):
                 race = races[(place + lane) % len(races)]  # neighbours race different steps
-                race.launch(launcher, turn % LANE_PAIRS, policy, clock, random.Random(f"{turn} {lane}"))
+                race.launch(launcher, turn % LANE_PAIRS, policy, time.perf_counter, random.Random(f"{turn} {lane}"))
                 if race.failure:
                     raise BenchmarkError(f"{race.name}: {race.failure}")
 
     with ThreadPoolExecutor(len(opened)) as pool:
         for turn in range(policy.lane_launches):
-            tell(f"racing in {len(opened)} lanes, turn {turn + 1} of {policy.lane_launches}", clock() - began)
+            tell(f"racing in {len(opened)} lanes, turn {turn + 1} of {policy.lane_launches}")
             launch(alone, 0, turn)
             list(pool.map(launch, beside, itertools.count(), [turn] * len(opened)))
     return LaneTest(
@@ -687,7 +683,6 @@ def _tested(
             races[0].name: noise_of([effect for race in races for effect in race.effects], policy).launch_deviation
             for races in zip(*beside, strict=True)
         },
-        policy.lane_launches,
     )
 
 

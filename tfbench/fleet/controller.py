@@ -90,12 +90,11 @@ ROUNDS = 10_000
 """Cases up to which the merged report keeps the rounds, which are 2,500 bytes per case."""
 
 
-def merge(folder: FleetFolder, lost: Mapping[int, str], progress: Callable[[int], None] = lambda done: None) -> Report:
+def merge(folder: FleetFolder, lost: Mapping[int, str]) -> Report:
     """Merge the reports of all jobs. Each case of the plan gets the rows of its one job.
 
     Args:
         lost: Number of a job without a report -> why. Its cases become errors.
-        progress: Called with the number of merged jobs.
 
     Raises:
         JobError: A report is missing, is not the complete one of its job, or every job is lost.
@@ -103,7 +102,6 @@ def merge(folder: FleetFolder, lost: Mapping[int, str], progress: Callable[[int]
     """
     plan = folder.plan()
     merger = Merger(rounds=plan.cases <= ROUNDS)
-    done = 0
     # The first report tells what all others must have, so the lost ones come last.
     for index in (number for number in range(1, plan.jobs + 1) if number not in lost):
         job, path = folder.job(index), folder.report(index)
@@ -116,13 +114,9 @@ def merge(folder: FleetFolder, lost: Mapping[int, str], progress: Callable[[int]
             raise JobError(f"job {index} of {plan.jobs} has no report: {error}; {fix}") from None
         check_report(job, report, str(path))
         merger.add(str(path), report)
-        done += 1
-        progress(done)
     for index in sorted(lost):
         job = folder.job(index)
         merger.add_lost(f"job {index}", job.part.of_cases(job.cases), lost[index])
-        done += 1
-        progress(done)
     merger.add_missing(plan.missing)
     for host, why in folder.aside():
         merger.set_aside(host, why)
@@ -303,13 +297,13 @@ def seconds_left(status: Status, slots: int, elapsed: float, done_before: float)
     return elapsed * left / done if done > 0 else left / slots if slots else None
 
 
-def failed_logs(folder: FleetFolder, status: Status, lines: int = 5) -> list[str]:
-    """Return the last lines of the logs of lost jobs, at most of three jobs."""
+def failed_logs(folder: FleetFolder, status: Status) -> list[str]:
+    """Return the last five lines of the logs of lost jobs, at most of three jobs."""
     output = []
     for index in sorted(status.lost)[:3]:
         try:
             text = read_text(folder.log(index))
         except TfbenchError:
             continue
-        output += [f"job {index}: {line}" for line in text.strip().splitlines()[-lines:]]
+        output += [f"job {index}: {line}" for line in text.strip().splitlines()[-5:]]
     return output
