@@ -62,27 +62,18 @@ _NORMAL_MAD = 1.4826
 
 @dataclass(frozen=True)
 class DetectionLimit:
-    """What a policy can detect in this noise."""
+    """What a policy can detect in this noise, as in the report of the doctor."""
 
-    noise: NoiseModel
+    launch_deviation: float
+    zygote_deviation: float
     itself: Ratio
     """The code against itself. The interval usually contains 1."""
-    smallest: float | None
+    smallest_found: float | None
     """The smallest detectable slowdown, or ``None`` if even the largest candidate is not detectable."""
     launches: float
     """Median number of launches until the smallest slowdown is detected."""
     unchanged_launches: float
     """Median number of launches until a verdict on unchanged code."""
-
-    def as_json(self) -> JSON:
-        return {
-            "launch_deviation": self.noise.launch_deviation,
-            "zygote_deviation": self.noise.zygote_deviation,
-            "itself": plain(self.itself),
-            "smallest_found": self.smallest,
-            "launches": self.launches,
-            "unchanged_launches": self.unchanged_launches,
-        }
 
 
 def detection_limit(effects: Sequence[Effect], policy: Policy, rate: float) -> DetectionLimit:
@@ -102,7 +93,7 @@ def detection_limit(effects: Sequence[Effect], policy: Policy, rate: float) -> D
     first = bisect_left(SLOWDOWNS, True, key=lambda slowdown: races(slowdown)[0] >= rate)
     smallest = SLOWDOWNS[first] if first < len(SLOWDOWNS) else None
     launches = math.nan if smallest is None else races(smallest)[1]
-    return DetectionLimit(noise, itself, smallest, launches, races(0.0)[1])
+    return DetectionLimit(noise.launch_deviation, noise.zygote_deviation, itself, smallest, launches, races(0.0)[1])
 
 
 def noise_of(effects: Sequence[Effect], policy: Policy) -> NoiseModel:
@@ -209,7 +200,7 @@ class SelfRace:
                 "effects": [effect.value for effect in self.effects],
                 "pairs": [effect.pair for effect in self.effects],
             }
-        return content | (self.limit.as_json() if self.limit else {})
+        return content | (plain(self.limit) if self.limit else {})
 
 
 @dataclass(frozen=True)
@@ -231,7 +222,9 @@ class NoiseTest:
     @property
     def middle(self) -> SelfRace | None:
         """The workload whose detectable slowdown is the median."""
-        order = sorted((race.limit.smallest or math.inf, place) for place, race in enumerate(self.races) if race.limit)
+        order = sorted(
+            (race.limit.smallest_found or math.inf, place) for place, race in enumerate(self.races) if race.limit
+        )
         return self.races[order[len(order) // 2][1]] if order else None
 
     def as_json(self) -> JSON:
@@ -366,14 +359,14 @@ def finding_of(error: TfbenchError) -> Finding:
 
 
 def _is_blind(limit: DetectionLimit, limits: Limits) -> bool:
-    return limit.smallest is None or limit.smallest > limits.slowdown_bad
+    return limit.smallest_found is None or limit.smallest_found > limits.slowdown_bad
 
 
 def _detectable(race: SelfRace, limit: DetectionLimit, policy: Policy) -> str:
-    if limit.smallest is None:
+    if limit.smallest_found is None:
         return f"policy {policy.name} does not detect even a slowdown of {SLOWDOWNS[-1]:.0%} here"
     cost = f"{limit.launches:.0f} launches, {duration(limit.launches * race.launch_seconds)} per case"
-    return f"a slowdown of {limit.smallest:.1%} is detectable here in about {cost}"
+    return f"a slowdown of {limit.smallest_found:.1%} is detectable here in about {cost}"
 
 
 # Measure the noise of a machine that can bear it, and print it
@@ -443,10 +436,10 @@ def _cells(race: SelfRace) -> tuple[str, ...]:
     if limit is None:
         return ("", launches, "", "", "broke" if race.failure else "-", "", "-", "", "")
     smallest, seconds = "-", "-"
-    if limit.smallest is not None:
-        smallest, seconds = f"{limit.smallest:.1%}", duration(limit.launches * race.launch_seconds)
+    if limit.smallest_found is not None:
+        smallest, seconds = f"{limit.smallest_found:.1%}", duration(limit.launches * race.launch_seconds)
     return (
-        duration(race.iteration), launches, f"{limit.noise.launch_deviation:.2%}", f"{limit.noise.zygote_deviation:.2%}",
+        duration(race.iteration), launches, f"{limit.launch_deviation:.2%}", f"{limit.zygote_deviation:.2%}",
         factor(limit.itself.center), ends(limit.itself), smallest, seconds, duration(limit.unchanged_launches * race.launch_seconds),
     )  # fmt: skip
 

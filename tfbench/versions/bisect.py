@@ -95,7 +95,7 @@ class BisectStep:
     reason: str
     ratio: Ratio | None = None
     launches: int = 0
-    seconds: float = 0.0
+    wall_seconds: float = 0.0
     again: bool = False
     """Whether this is the second race, with more launches, after an inconclusive first one."""
 
@@ -440,7 +440,7 @@ def _cells(step: BisectStep) -> tuple[str | Text, ...]:
     if step.outcome is None:
         return Text("cannot be run", "red"), step.reason, "", ""
     outcome = Text(f"{step.outcome} (raced twice)" if step.again else str(step.outcome), COLOURS[step.outcome])
-    return outcome, times(step.ratio) if step.ratio else "", str(step.launches), duration(step.seconds)
+    return outcome, times(step.ratio) if step.ratio else "", str(step.launches), duration(step.wall_seconds)
 
 
 def exit_code(results: Sequence[BisectResult]) -> int:
@@ -481,18 +481,7 @@ def _case(
         "last_good": points[search.good].label if slower else None,
         "first_bad": points[result.found.point].label if result.found else None,
         "suspects": [points[point].label for point in search.suspects] if slower else [],
-        "steps": [
-            {
-                "point": points[step.point].label,
-                "outcome": step.outcome,
-                "reason": step.reason,
-                "ratio": step.ratio and plain(step.ratio),
-                "launches": step.launches,
-                "wall_seconds": round(step.seconds, 3),
-                "again": step.again,
-            }
-            for step in result.steps
-        ],
+        "steps": [plain(step) | {"point": points[step.point].label} for step in result.steps],
         "changes": [list(row) for row in changes],
         "causes": list(causes),
     }
