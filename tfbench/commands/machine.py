@@ -25,7 +25,7 @@ from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Nvml, Recording
 from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.plugin.collect import collect
-from tfbench.plugin.options import available_cpus, worker_processors
+from tfbench.plugin.options import available_cpus, read_number, worker_processors
 from tfbench.policy import Policy, preset
 from tfbench.race.lanes import Processors, keep_measured
 from tfbench.report.screen import Screen
@@ -228,11 +228,8 @@ def _determinism(arguments: argparse.Namespace, policy: Policy, console: Screen)
 def _fractions(text: str) -> tuple[float, ...]:
     if text == "none":
         return ()
-    try:
-        slowdowns = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        slowdowns = ()
-    if not slowdowns or not all(0 < fraction <= 10 for fraction in slowdowns):
+    slowdowns = tuple(map(read_number, text.split(",")))
+    if not all(0 < fraction <= 10 for fraction in slowdowns):
         raise UsageError(f"--slowdowns {text!r}: write fractions like 0.02,0.05, or none")
     return slowdowns
 
