@@ -14,12 +14,12 @@ from tfbench.model.words import (
     calls,
     change,
     difference,
+    duration,
     evidence,
     exchanged,
     hidden,
     named,
     thresholds,
-    time,
 )
 from tfbench.untrusted import plural
 
@@ -69,9 +69,7 @@ def _typical(median: float | None) -> str:
 
 def _two_speeds(fast: float, slow: float, shares: Sequence[float]) -> str:
     before, now = (f"{share:.0%}" for share in shares)
-    return (
-        f"calls take {time(fast)} or {time(slow)}: {before} of the baseline's were slow, and {now} of the contender's"
-    )
+    return f"calls take {duration(fast)} or {duration(slow)}: {before} of the baseline's were slow, and {now} of the contender's"
 
 
 def _cycles(time: float, cycles: float) -> str:
