@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import re
-import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from rich.text import Text
 
+from tfbench.commands import PYTEST
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import TIME, Outcome, Report
@@ -46,7 +46,6 @@ from tfbench.sides.source_tree import base_of_change, file_in, has_edits, requir
 from tfbench.suite.functions import line_of
 from tfbench.untrusted import brief, is_case
 
-PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
 SHARD, FIRST, REGRESSED, SECOND, REPORT = "shard-{}.json", "first.json", "regressed.txt", "second.json", "report.json"
 _WRITTEN = {"race": (SHARD.format("*"),), "merge": (FIRST, REGRESSED), "confirm": (SECOND,), "gate": (REPORT, ACCEPTED)}
 """Files of the output folder that each step writes, in the order of the steps. The last step leaves the report."""

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from tfbench.commands import PYTEST
 from tfbench.commands.setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import jobs
@@ -191,9 +192,6 @@ def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status
     say(f"report written: {folder.merged}")
     say(f"{ruling.result}: {ruling.because}")
     return ruling.result.code
-
-
-PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
