@@ -72,7 +72,7 @@ def add_ci(parser: argparse.ArgumentParser) -> None:
     )
     option("--arguments", metavar="TEXT", default="", help="further arguments for pytest, one per line: --arguments=-x")
     option("--shard", metavar="N/OF", default="", help="race one part of the cases, such as 2/4; needs --steps race")
-    text = f"steps to do, separated by commas (default: {','.join(STEPS)})"
+    text = "steps to do, separated by commas (default: %(default)s)"
     option("--steps", metavar="STEPS", default=",".join(STEPS), help=text)
     text = "accepted regressions, ignored if the file does not exist (default: %(default)s)"
     option("--accepted", metavar="FILE", type=Path, default=Path(".github/tfbench-accepted.toml"), help=text)

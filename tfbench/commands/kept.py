@@ -138,7 +138,7 @@ def add_envs(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="list|prune", required=True)
     actions.add_parser("list", help="list the environments with size and last use")
     prune = actions.add_parser("prune", help="remove unused environments; environments in use stay")
-    text = "remove environments unused for N days (default: 30; 0 for all)"
+    text = "remove environments unused for N days (default: %(default)g; 0 for all)"
     prune.add_argument("--days", type=float, default=30.0, help=text, metavar="N")
 
 

@@ -117,11 +117,11 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(intermixed="paths")
     option("paths", nargs="*", help="your benchmark files or folders (default: the fixed workloads)")
     option("-k", dest="chosen", default="", metavar="EXPRESSION", help="select cases by name, as in pytest")
-    option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")
-    option("--policy", default="standard", help="the measured policy (default standard)")
-    option("--cases", type=int, default=30, help="size of the suite that shares alpha (default 30)")
+    option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default %(default)s)")
+    option("--policy", default="standard", help="the measured policy (default %(default)s)")
+    option("--cases", type=int, default=30, help="size of the suite that shares alpha (default %(default)s)")
     option("--cpus", default="", metavar="LIST", help="processors for the workers")
-    option("--device", default="all", metavar="cpu|gpu|gpu:0,1", help="devices, as for pytest (default all)")
+    option("--device", default="all", metavar="cpu|gpu|gpu:0,1", help="devices, as for pytest (default %(default)s)")
     slowdowns = ",".join(map(str, SLOWDOWNS))
     option("--slowdowns", help=f"injected fractions of extra work, in turn, or none (default {slowdowns})")
     option("--tails", action="store_true", help="inject slow calls instead, such as 5%% of the calls x10, in turn")
@@ -130,9 +130,9 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     sides("--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation")
     text = "let each side import TensorFlow itself, as two versions do (default: common ancestors)"
     sides("--separate", action="store_true", help=text)
-    text = "the side of unchanged code, such as git:HEAD (default self); what differs there counts as a false positive"
+    text = "the side of unchanged code, such as git:HEAD (default %(default)s); what differs there counts as a false positive"
     sides("--against", default="self", metavar="SIDE", help=text)
-    text = "verdicts on unchanged code per verdict on slowed code (default 3)"
+    text = "verdicts on unchanged code per verdict on slowed code (default %(default)s)"
     option("--repeats", type=int, default=3, metavar="N", help=text)
     text = "probe each benchmark N times instead, and report metrics that differ"
     option("--determinism", type=int, default=0, metavar="N", help=text)

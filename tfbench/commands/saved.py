@@ -151,7 +151,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
 def add_history(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("words", metavar="CASE", nargs="*", help="a case, its end or a part of it; or accept CASE")
-    option("--folder", default=HISTORY, metavar="DIR|URL", help=f"folder or database (default: {HISTORY})")
+    option("--folder", default=HISTORY, metavar="DIR|URL", help="folder or database (default: %(default)s)")
     option("--html", type=Path, metavar="PATH", help="write the history as a page")
     option("--reason", default="", metavar="TEXT", help="with accept: why the change is intended")
 
