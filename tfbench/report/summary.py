@@ -192,9 +192,9 @@ _OTHERS = 4
 _REACH = 10.0
 """Ratio from which on an interval would flatten all others, and is drawn at the end."""
 _MEASURED: Mapping[str, str] = {
-    ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held", ReasonCode.SAME_CODE: SAME_CODE,
+    ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contract{} held", ReasonCode.SAME_CODE: SAME_CODE,
 }  # fmt: skip
-"""Reasons that say more than their outcomes."""
+"""Reasons that say more than their outcomes. Braces stand for the ending of the plural."""
 
 
 class Group(str, enum.Enum):
@@ -407,7 +407,7 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
     )
     counts = Counter(_MEASURED.get(verdict.reason.code, str(verdict.outcome)) for verdict in verdicts)
     known = {word: counts[word] for word in (*map(str, order), *_MEASURED.values()) if word in counts}
-    return {word.replace("contracts", "contract") if known[word] == 1 else word: known[word] for word in known}
+    return {word.format("" if known[word] == 1 else "s"): known[word] for word in known}
 
 
 def _hidden(ratio: Ratio | None) -> float:
