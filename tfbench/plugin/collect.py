@@ -222,9 +222,9 @@ _REPEATED = {"deselect": "--deselect", "override_ini": "-o", "plugins": _PLUGIN}
 _PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 
 
-def selection_of(config: pytest.Config, policy: str) -> Selection:
-    """Return what the user selected, to select the same cases in another source tree."""
-    options, root, start = given(config), config.rootpath, config.invocation_params.dir
+def selection_of(config: pytest.Config, options: argparse.Namespace, policy: str) -> Selection:
+    """Return what the user selected by the `given` options, to select the same cases in another source tree."""
+    root, start = config.rootpath, config.invocation_params.dir
 
     def below_root(path: str, module: bool = False) -> str:
         file, colons, case = path.partition("::")
@@ -386,7 +386,7 @@ class _Catcher:
             skipped,
             _deselected(runner),
             runner.policy,
-            selection_of(session.config, runner.policy.name),
+            selection_of(session.config, given(session.config), runner.policy.name),
             functions,
             frozenset(self.broken),
             frozenset(self.seen),

@@ -539,6 +539,7 @@ class Runner:
     def _request(self) -> RunRequest:
         config, option = self._config, partial(setting, self._config)
         root, logs = config.rootpath, (config.getoption(name, None) for name in ("xmlpath", "log_file"))
+        options = given(config)
         return RunRequest(
             root=root,
             suite=self.suite,
@@ -554,14 +555,14 @@ class Runner:
             baseline=option("baseline"),
             replay=option("replay"),
             save=option("save_baseline"),
-            statistic=given(config).tfbench_statistic or "",
+            statistic=options.tfbench_statistic or "",
             slowdown=self._slowdown,
             device=self._device,
             gpus=self._gpus,
             require_gpu=option("require_gpu"),
             changed_only=option("changed_only"),
             allow_changed=option("allow_changed_benchmarks"),
-            selection=selection_of(config, self.policy.name),
+            selection=selection_of(config, options, self.policy.name),
             shard=self._shard,
             suite_cases=tuple(self._suite),
             collected=frozenset(self.collected),
