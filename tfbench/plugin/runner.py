@@ -16,7 +16,6 @@ import pytest
 from rich.live import Live
 from rich.text import Text
 
-from tfbench.doctor.calibration import measured_false_alarms
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
@@ -341,6 +340,8 @@ class ReportFiles:
         return [f"report written: {path}" for path in self._paths.values()]
 
     def _html(self, report: Report, strict: bool) -> str:
+        from tfbench.doctor.calibration import measured_false_alarms  # only a page has the rate of this machine
+
         way = "sides" if any(row.side == "baseline" for row in report.rounds) else "variants"
         rate = measured_false_alarms(
             Layout.of(self._config.rootpath).calibration, str(report.policy.get("name", "")), way
