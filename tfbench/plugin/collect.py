@@ -25,7 +25,8 @@ from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.imports import ini_file, redirect_imports
-from tfbench.model import JSON, THRESHOLDS, Case, Claim
+from tfbench.model import JSON, THRESHOLDS, Case
+from tfbench.model.formats import convert
 from tfbench.plugin import RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
 from tfbench.plugin.options import own_options, worker_variables
 from tfbench.policy import Policy
@@ -120,7 +121,7 @@ class RealModule(pytest.File):
             ValueError, KeyError, TypeError: The list is damaged.
         """
         for name, content in self.listing.items():
-            case = _case_of(content["case"])
+            case = convert(Case, content["case"])
             function = function_of(_never, case.source, "benchmark" if content["plain"] else "bench")
             item: pytest.Function = pytest.Function.from_parent(
                 self, name=name.removeprefix(f"{self.nodeid}::"), callobj=function
@@ -176,16 +177,6 @@ def _listed_with_tensorflow(collected: Collected) -> JSON:
         return {"case": dataclasses.asdict(case), "plain": plain, "marks": marks, "skip": skip and skip.reason}
 
     return {name: content(case) for name, case in collected.cases.items()}
-
-
-def _case_of(content: JSON) -> Case:
-    fields = {name: _as_tuple(value) for name, value in content.items()}
-    claims = [{name: _as_tuple(value) for name, value in claim.items()} for claim in content["claims"]]
-    return Case(**{**fields, "claims": tuple(Claim(**claim) for claim in claims)})
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 # Refuse a file whose name no report can state
