@@ -244,8 +244,7 @@ class Fleet:
             self._engine.avoid(list(self.status.aside))
 
     def _submission(self, index: int) -> Submission:
-        path = self._folder.job_file(index).absolute()
-        return Submission(index, path, self._folder.log(index).absolute(), self._folder.job(index).seconds)
+        return Submission(index, self._folder.job_file(index).absolute(), self._folder.log(index).absolute())
 
     def _end(self, index: int) -> None:
         """Take the report of a job that its engine has ended, or give it to the engine again."""
