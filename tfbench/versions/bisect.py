@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -221,80 +221,16 @@ def _setting(spec: str, common: Sequence[str]) -> str:
 # Bisect cases: race the good end against points in between until two neighbours differ
 
 
-Compare = Callable[[Case, Side, Side, Policy], Difference]
-"""Compares a case on two sides, the good one first. Raises `SideError` if a process does not start."""
-
-
-@dataclass(frozen=True)
-class Bisection:
-    """Race cases at points, in waves: all cases whose next point is the same race while its side exists."""
-
-    points: Sequence[Point]
-    """In order, the good end first and the bad end last."""
-    make: Callable[[Point], Side]
-    """Creates a point's side. Raises `SideError` if it cannot."""
-    compare: Compare
-    release: Callable[[Side], None]
-    """Called with a side that is no longer needed."""
-    policy: Policy
-    word: str = "slower"
-    """What a bad point is called, ``worse`` for metrics that are no durations."""
-    progress: Callable[[str], None] = lambda text: None
-    """Called with the current activity."""
-
-    def run(self, cases: Iterable[Case]) -> list[BisectResult]:
-        """Return the result of each case. A case that is not slower at the bad end has one step.
-
-        Raises `SideError` if the good or the bad end cannot be created.
-        """
-        good = self.make(self.points[0])
-        results = [BisectResult(case, Search(len(self.points)), word=self.word) for case in cases]
-        self._wave(results, len(self.points) - 1, good, self.make(self.points[-1]))
-        while wave := sorted({point for result in results if (point := result.next) is not None}):
-            for point in wave:
-                wanting = [result for result in results if result.next == point]
-                try:
-                    side = self.make(self.points[point])
-                except SideError as error:
-                    for result in wanting:
-                        result.add(BisectStep(point, None, error.headline))
-                else:
-                    self._wave(wanting, point, good, side)
-        self.release(good)
-        return results
-
-    def _wave(self, results: Sequence[BisectResult], point: int, good: Side, side: Side) -> None:
-        label = self.points[point].label
-        for number, result in enumerate(results):
-            self.progress(f"{label}: {result.case.short_name} ({number}/{len(results)})")
-            step = self._race(result, point, good, side, self.policy)
-            if step.outcome is Outcome.INCONCLUSIVE:
-                self.progress(f"{label}: once more, with more launches")
-                step = replace(self._race(result, point, good, side, self.policy.patient()), again=True)
-            result.add(step)
-        self.release(side)
-
-    def _race(self, result: BisectResult, point: int, good: Side, side: Side, policy: Policy) -> BisectStep:
-        try:
-            comparison = self.compare(result.case, good, side, policy)
-        except SideError as error:
-            return BisectStep(point, None, error.headline)
-        if failure := comparison.failures.get(1):
-            return BisectStep(point, None, failure.headline)
-        if failure := comparison.failures.get(0):
-            result.failure = f"the good end cannot run it: {failure.headline}"
-            return BisectStep(point, None, result.failure)
-        return BisectStep(
-            point, comparison.outcome, comparison.reason, comparison.ratio, comparison.launches, comparison.seconds
-        )
-
-
 @dataclass
 class Study:
     """Bisects cases for a metric, and finds what changed at their first bad points.
 
+    Races are in waves: all cases whose next point is the same race while its side exists.
+
     Args:
-        make: Creates the side of a specification under a name.
+        points: In order, the good end first and the bad end last.
+        make: Creates the side of a specification under a name. Raises `SideError` if it cannot.
+        tell: Called with the current activity.
     """
 
     points: Sequence[Point]
@@ -308,6 +244,8 @@ class Study:
     causes: dict[str, list[str]] = field(default_factory=dict, init=False)
     """Case -> the cause, and what supports it."""
     _alive: Sequence[Side] = field(default=(), init=False)
+    _comparisons: int = field(default=0, init=False)
+    """Races of all cases, at most. Every one can produce a false positive."""
 
     def __post_init__(self) -> None:
         self._causes = Causes(self.launcher, self.policy, self.tell)
@@ -325,16 +263,61 @@ class Study:
         return 1 + max_steps(len(self.points))
 
     def run(self, cases: Sequence[Case]) -> list[BisectResult]:
-        """Return the result of each case; raises as `Bisection.run` does."""
-        races = len(cases) * self._races  # every race can produce a false positive
+        """Return the result of each case. A case that is not slower at the bad end has one step.
 
-        def compare(case: Case, good: Side, side: Side, policy: Policy) -> Difference:
-            return difference(self.launcher, policy, self.metric, (Entrant(case, good), Entrant(case, side)), races)
+        Raises `SideError` if the good or the bad end cannot be created.
+        """
+        self._comparisons = len(cases) * self._races
+        good = self._side(0)
+        word = "slower" if self.metric in (TIME, FIRST_CALL) else "worse"
+        results = [BisectResult(case, Search(len(self.points)), word=word) for case in cases]
+        self._wave(results, len(self.points) - 1, good, self._side(-1))
+        while wave := sorted({point for result in results if (point := result.next) is not None}):
+            for point in wave:
+                wanting = [result for result in results if result.next == point]
+                try:
+                    side = self._side(point)
+                except SideError as error:
+                    for result in wanting:
+                        result.add(BisectStep(point, None, error.headline))
+                else:
+                    self._wave(wanting, point, good, side)
+        self.launcher.release(good)
+        return results
 
-        return Bisection(
-            self.points, lambda point: self.make(point.spec, point.label), compare, self.launcher.release, self.policy,
-            "slower" if self.metric in (TIME, FIRST_CALL) else "worse", self.tell,
-        ).run(cases)  # fmt: skip
+    def _side(self, point: int) -> Side:
+        return self.make(self.points[point].spec, self.points[point].label)
+
+    def _wave(self, results: Sequence[BisectResult], point: int, good: Side, side: Side) -> None:
+        label = self.points[point].label
+        for number, result in enumerate(results):
+            self.tell(f"{label}: {result.case.short_name} ({number}/{len(results)})")
+            step = self._race(result, point, good, side, self.policy)
+            if step.outcome is Outcome.INCONCLUSIVE:
+                self.tell(f"{label}: once more, with more launches")
+                step = replace(self._race(result, point, good, side, self.policy.patient()), again=True)
+            result.add(step)
+        self.launcher.release(side)
+
+    def _race(self, result: BisectResult, point: int, good: Side, side: Side, policy: Policy) -> BisectStep:
+        try:
+            comparison = self.compare(result.case, good, side, policy)
+        except SideError as error:
+            return BisectStep(point, None, error.headline)
+        if failure := comparison.failures.get(1):
+            return BisectStep(point, None, failure.headline)
+        if failure := comparison.failures.get(0):
+            result.failure = f"the good end cannot run it: {failure.headline}"
+            return BisectStep(point, None, result.failure)
+        return BisectStep(
+            point, comparison.outcome, comparison.reason, comparison.ratio, comparison.launches, comparison.seconds
+        )
+
+    def compare(self, case: Case, good: Side, side: Side, policy: Policy) -> Difference:
+        """Compare a case on two sides. Raises `SideError` if a process does not start."""
+        return difference(
+            self.launcher, policy, self.metric, (Entrant(case, good), Entrant(case, side)), self._comparisons
+        )
 
     def explain(self, result: BisectResult, with_causes: bool) -> RenderableType | None:
         """Return what changed from the last good to the first bad point, and the cause; ``None`` without that point."""
@@ -342,8 +325,7 @@ class Study:
             return None
         self.tell("reading what changed")
         try:
-            ends = self.points[result.search.good], self.points[first]
-            good, bad = (self.make(point.spec, point.label) for point in ends)
+            good, bad = self._side(result.search.good), self._side(first)
             sides = Entrant(result.case, good), Entrant(result.case, bad)
             explanation = explained(Prober(self.launcher, self.policy), *sides)
         except TfbenchError as error:
