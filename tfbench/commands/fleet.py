@@ -16,13 +16,14 @@ from tfbench.commands import PYTEST
 from tfbench.commands.setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import jobs
-from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs, span
+from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs
 from tfbench.fleet.controller import merge as merge_fleet
 from tfbench.fleet.engines import Engine, LocalEngine, RayEngine, SlurmEngine
 from tfbench.fleet.jobs import PLAN, FleetFolder, Plan, load, node_name, pinned, sides_of
 from tfbench.fleet.node import WAIT, Place, finished, measured
 from tfbench.fleet.node import run as execute
 from tfbench.fs import require_linux, try_lock, write_whole
+from tfbench.model.words import span
 from tfbench.plugin.collect import COMMAND, Collected, collect
 from tfbench.plugin.options import worker_processors
 from tfbench.policy import PRESETS, Policy, preset

@@ -17,6 +17,7 @@ from tfbench.fleet.engines import Engine, State, Submission
 from tfbench.fleet.jobs import FleetFolder, Job, check_report
 from tfbench.fs import read_text
 from tfbench.model import Report
+from tfbench.model.words import span
 from tfbench.report import json_format
 from tfbench.report.merge import Merger
 from tfbench.untrusted import brief, plural
@@ -26,13 +27,6 @@ from tfbench.untrusted import brief, plural
 
 _EVERY = 30.0
 """Seconds between two lines where the output is no terminal, such as the log of a CI job."""
-
-
-def span(seconds: float) -> str:
-    """Format a time of seconds to days: ``45 s``, ``12 min``, ``3.4 h``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def line(status: Status, left: float | None) -> str:

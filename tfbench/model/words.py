@@ -25,6 +25,13 @@ def duration(seconds: float) -> str:
     return _scaled(seconds, _PARTS, "s") if seconds > 0 else "0"
 
 
+def span(seconds: float) -> str:
+    """Format a time of seconds to days, without fractions of a second: ``45 s``, ``12 min``, ``3.4 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 def rate(amount: float, unit: str) -> str:
     """Format a rate with a decimal prefix: ``41.2 GFLOP/s``."""
     return _scaled(amount, _MULTIPLES, unit)

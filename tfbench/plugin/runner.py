@@ -20,7 +20,7 @@ from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchEr
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
-from tfbench.model.words import times
+from tfbench.model.words import span, times
 from tfbench.plugin import REPORTS, STARTED_WITH, in_use, only_lists, setting, whole_suite
 from tfbench.plugin.cases import (
     INI,
@@ -246,7 +246,7 @@ class Display:
         if progress.done == before:
             return ""
         seconds = (now - began) / (progress.done - before) * (progress.total - progress.done)
-        return f", {seconds / 60:.0f} min left" if seconds >= 90 else f", {seconds:.0f} s left"
+        return f", {span(seconds)} left"
 
 
 def _duplicate(file: Any) -> IO[str] | None:
