@@ -341,6 +341,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     minimum = minimum_effect(report.policy)
     timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
     ratios = [verdict.ratio for verdict in timed if verdict.ratio is not None and 0 < verdict.ratio.center < math.inf]
+    undecided = [verdict.ratio for verdict in timed if verdict.outcome is Outcome.INCONCLUSIVE]
     counts = count(timed)
     if report.skips:
         counts["skipped"] = len(report.skips)
@@ -355,9 +356,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
         mean=mean_ratio(ratios),
         families=_families(timed),
         compared=len(ratios),
-        could_hide=max(
-            (_hidden(verdict.ratio) for verdict in timed if verdict.outcome is Outcome.INCONCLUSIVE), default=0.0
-        ),
+        could_hide=max((hidden(ratio) if ratio else math.inf for ratio in undecided), default=0.0),
     )
 
 
@@ -408,10 +407,6 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
     counts = Counter(_MEASURED.get(verdict.reason.code, str(verdict.outcome)) for verdict in verdicts)
     known = {word: counts[word] for word in (*map(str, order), *_MEASURED.values()) if word in counts}
     return {word.format("" if known[word] == 1 else "s"): known[word] for word in known}
-
-
-def _hidden(ratio: Ratio | None) -> float:
-    return hidden(ratio) if ratio else math.inf
 
 
 def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]:
