@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import secrets
 import sys
@@ -23,6 +22,7 @@ from tfbench.fleet.jobs import PLAN, FleetFolder, Plan, load, node_name, pinned,
 from tfbench.fleet.node import WAIT, Place, finished, measured
 from tfbench.fleet.node import run as execute
 from tfbench.fs import require_linux, try_lock, write_whole
+from tfbench.model.formats import plain
 from tfbench.model.words import span
 from tfbench.plugin.collect import COMMAND, Collected, collect
 from tfbench.plugin.options import worker_processors
@@ -127,7 +127,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     spec = pinned(arguments.against, collected.root)
     make = partial(
         jobs.Job,
-        policy=json.loads(json.dumps(policy.as_json())),
+        policy=plain(policy),
         sides=sides_of(spec, collected.root),
         machine_class=arguments.machine_class,
         driver=arguments.driver,
