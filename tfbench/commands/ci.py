@@ -144,7 +144,7 @@ def _merge(folder: Path, handed_on: bool) -> None:
     reports = [(name, json_format.read(text, name)) for file in files for name, text in files_of(file).items()]
     for name, report in reports if handed_on else ():
         _check_code(name, report)
-    whole = reports[0][1] if len(reports) == 1 and reports[0][1].shard is None else merge(reports)
+    whole = merge(reports)
     write_whole(folder / FIRST, json_format.render(whole))
     write_whole(folder / REGRESSED, cases := regressed(whole, folder / FIRST))
     for file in files:

@@ -252,8 +252,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
     else:
         texts = (item for path in arguments.reports for item in files_of(path).items())
         reports = [(name, json_format.read(text, name)) for name, text in texts]
-        whole = reports[0][1] if len(reports) == 1 and reports[0][1].shard is None else merge(reports)
-        count = len(reports)
+        whole, count = merge(reports), len(reports)
     if arguments.confirmed_by:
         whole = confirm(whole, load_report(arguments.confirmed_by))
     write_whole(arguments.report_json, json_format.lines(whole) if count > FILES else json_format.render(whole))
