@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -30,7 +29,7 @@ from tfbench.policy import Policy, preset
 from tfbench.race.lanes import Processors, keep_measured
 from tfbench.report.screen import Screen
 from tfbench.storage.baselines import Layout
-from tfbench.untrusted import plural
+from tfbench.untrusted import plural, render_json
 
 SCHEMA = "tfbench-doctor/1"
 _SECONDS = (1.0, 3600.0)
@@ -89,7 +88,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
             "findings": [asdict(finding) for finding in findings],
             "race": measured.test and measured.test.as_json(),
         }
-        write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_whole(arguments.report_json, render_json(content, 1) + "\n")
         console.print(f"findings written: {arguments.report_json}")
     return code
 
@@ -173,7 +172,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     console.print(calibration.summary(plan, trials, console.width))
     console.print(f"trials kept in {journal.path}; run the same command again to add more")
     if arguments.report_json:
-        write_whole(arguments.report_json, json.dumps(calibration.as_json(plan, trials), indent=1) + "\n")
+        write_whole(arguments.report_json, render_json(calibration.as_json(plan, trials), 1) + "\n")
         console.print(f"report written: {arguments.report_json}")
     return 130 if interrupted else 0
 
@@ -284,7 +283,7 @@ def run_gpu_check(arguments: argparse.Namespace) -> int:
     finally:
         check.close()
         if arguments.record and recordings:
-            write_whole(arguments.record, json.dumps(recordings[0].as_json(), indent=1) + "\n")
+            write_whole(arguments.record, render_json(recordings[0].as_json(), 1) + "\n")
             console.print(f"readings of the driver written: {arguments.record}")
         elif arguments.record:
             console.print(f"{arguments.record}: not written, as there was no reading to record")

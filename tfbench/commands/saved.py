@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,6 +23,7 @@ from tfbench.report.report_page import PageContext
 from tfbench.report.screen import Screen, say
 from tfbench.report.trends import Trends, render_case, render_history, render_overview
 from tfbench.storage.baselines import HISTORY, Layout
+from tfbench.untrusted import render_json
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +143,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
         console.print(Text("the files have no case in common", "yellow"))
     if arguments.report_json:
         content = {"schema": SCHEMA, "differences": list(differences), "cases": [row.as_json() for row in rows]}
-        write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_whole(arguments.report_json, render_json(content, 1) + "\n")
         console.print(f"comparison written: {arguments.report_json}")
     return 0
 

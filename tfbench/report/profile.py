@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
@@ -14,6 +13,7 @@ from tfbench.model.words import duration, percent, signed, size
 from tfbench.profiles import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Section, Table
 from tfbench.profiles.attribution import Attribution, Cause, TimeCategory, of_slowdown
 from tfbench.report.screen import add_columns, add_row, table
+from tfbench.untrusted import render_json
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs
 
@@ -195,7 +195,7 @@ def _table(content: Table) -> Group:
 
 def as_text(content: JSON) -> str:
     """Render JSON as the text of a file."""
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    return render_json(content, 1) + "\n"
 
 
 def as_json(case: str, side: str, sections: Sequence[Section], why: Sequence[str] = ()) -> JSON:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,7 @@ from tfbench.session.profiling import explained
 from tfbench.sides.environments import between, last_patches
 from tfbench.sides.source_tree import commits
 from tfbench.sides.spec import PACKAGE, TENSORFLOWS, Side, of_version
-from tfbench.untrusted import command, plural
+from tfbench.untrusted import command, plural, render_json
 from tfbench.versions.changes import COUNTED, RACED, Causes, Difference, difference
 
 # Bisect a row of versions or commits for one case: its points, its races and its result
@@ -449,7 +448,7 @@ def as_json(
             for result in results
         ],
     }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    return render_json(content, 1) + "\n"
 
 
 def _case(
