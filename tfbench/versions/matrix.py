@@ -28,7 +28,7 @@ from tfbench.report.summary import differences
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
 from tfbench.sides.spec import Side, of_version
-from tfbench.untrusted import plural
+from tfbench.untrusted import plural, some
 from tfbench.versions.changes import CaseChange, ChangeFinder
 
 # Race the same cases on several versions at once, in the same rounds
@@ -217,7 +217,7 @@ def race(
                 between.setdefault(case, {})[side.name] = entry
     if shared := [case.short_name for case in cases if case.shared]:
         notes.append(
-            f"{_some(shared)}: each version builds shared set-ups of its own, so files that differ may explain a "
+            f"{some(shared, 1)}: each version builds shared set-ups of its own, so files that differ may explain a "
             "difference; to race the same file, keep one in the project and read it"
         )
     about = {side.name: _describe(launcher, side) for side in sides}
@@ -451,11 +451,7 @@ def _notes(matrix: Matrix) -> list[str]:
         for label, entry in zip(matrix.sides, row.entries, strict=True):
             if isinstance(entry, Untimed) and entry.details:
                 texts.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
-    return [*(f"{_some(cases)} {why}" for why, cases in texts.items()), *matrix.notes]
-
-
-def _some(cases: Sequence[str]) -> str:
-    return f"{cases[0]} and {len(cases) - 1} more" if len(cases) > 1 else cases[0]
+    return [*(f"{some(cases, 1)} {why}" for why, cases in texts.items()), *matrix.notes]
 
 
 def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
