@@ -203,7 +203,8 @@ class Fleet:
                 except EngineAway as error:
                     self.status.note = f"{error}; trying again"
                     if self._clock() - away > AWAY:
-                        raise EngineError(f"{error}, for {AWAY / 60:.0f} minutes; {self._how_to_resume}") from None
+                        fix = f"tfbench fleet run --resume {self._folder.path} goes on"
+                        raise EngineError(f"{error}, for {AWAY / 60:.0f} minutes; {fix}") from None
                 self._tell(self.status)
                 if self._waiting or self._submitted:
                     self._sleep(POLL)
@@ -212,10 +213,6 @@ class Fleet:
                 self._engine.cancel()
             raise
         return self.status
-
-    @property
-    def _how_to_resume(self) -> str:
-        return f"tfbench fleet run --resume {self._folder.path} goes on"
 
     def _step(self) -> None:
         if room := WINDOW - len(self._submitted):

@@ -13,7 +13,6 @@ from tfbench.model.words import duration, percent, signed, size
 from tfbench.profiles import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Section, Table
 from tfbench.profiles.attribution import Attribution, Cause, TimeCategory, of_slowdown
 from tfbench.report.screen import add_columns, add_row, table
-from tfbench.untrusted import render_json
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs
 
@@ -191,11 +190,6 @@ def _table(content: Table) -> Group:
         add_row(made, *(_cell(row[at], content.columns[at].unit) for at in filled))
     more = len(rows) - _ROWS
     return Group(made, *([Text(f"… and {more} more", "dim")] if more > 0 else []))
-
-
-def as_text(content: JSON) -> str:
-    """Render JSON as the text of a file."""
-    return render_json(content, 1) + "\n"
 
 
 def as_json(case: str, side: str, sections: Sequence[Section], why: Sequence[str] = ()) -> JSON:

@@ -104,11 +104,6 @@ class Matrix:
         return [result.outcome for row in self.rows for result in row.results if result.ratio]
 
     @property
-    def has_regression(self) -> bool:
-        """Whether a case is slower on any side."""
-        return Outcome.REGRESSED in self.outcomes
-
-    @property
     def has_gaps(self) -> bool:
         """Whether a case has no time on a side that did not skip it."""
         entries = (entry for row in self.rows for entry in row.entries)
@@ -117,7 +112,7 @@ class Matrix:
 
 def result(matrix: Matrix) -> Result:
     """Return the result whose exit code is that of ``--fail-on-regression``."""
-    if matrix.has_regression:
+    if Outcome.REGRESSED in matrix.outcomes:
         return Result.REGRESSED
     if matrix.has_gaps:
         return Result.ERROR
