@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from rich.text import Text
 
 from tfbench import compare
+from tfbench.commands import asked_reason
 from tfbench.compare import contrast, read_inputs
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
@@ -192,11 +192,7 @@ def _show(trends: Trends, case: str) -> None:
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
     if len(cases) != 1:
         raise UsageError("name one case: tfbench history accept CASE --reason TEXT")
-    reason = arguments.reason.strip()
-    if not reason and sys.stdin.isatty():
-        reason = input("why is this change intended? ").strip()
-    if not reason:
-        raise UsageError("a change is not accepted without a reason: give --reason TEXT")
+    reason = asked_reason(arguments.reason, "a change is not accepted")
     accepted = Trends(arguments.folder, preset("standard"), cases[0]).accept(cases[0], reason)
     say(f"{accepted.case}: its history restarts with the run of {accepted.session[:16]}: {reason}")
     return 0
