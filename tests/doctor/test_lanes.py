@@ -14,7 +14,7 @@ from tfbench.race.lanes import Processors, measured
 
 POLICY = Policy()
 TWO, FOUR, EIGHT = (
-    LaneTest(count, {"matmul": 0.006, "elementwise": 0.01}, {"matmul": matmul, "elementwise": elementwise}, 60)
+    LaneTest(count, {"matmul": 0.006, "elementwise": 0.01}, {"matmul": matmul, "elementwise": elementwise})
     for count, matmul, elementwise in [(2, 0.0061, 0.0099), (4, 0.0069, 0.0114), (8, 0.0062, 0.0117)]
 )
 
@@ -58,7 +58,7 @@ def test_a_machine_without_room_is_not_measured(monkeypatch, capsys):
 @pytest.mark.tensorflow
 def test_two_forced_lanes_are_measured_with_real_processes():
     policy = replace(POLICY, lane_launches=2, lane_error=1e9)
-    (test,) = noise.measure_lanes([2], Processors((1,), (0, 1), (1, 0)), policy, lambda text, done: None)
+    (test,) = noise.measure_lanes([2], Processors((1,), (0, 1), (1, 0)), policy, lambda text: None)
     assert test.count == 2
     assert set(test.alone) == set(test.beside) == {"matmul", "elementwise"}
     assert all(0 < error < 1 for error in (*test.alone.values(), *test.beside.values()))

@@ -51,7 +51,7 @@ def test_a_quiet_machine_detects_small_slowdowns_at_a_stated_cost():
     made, findings = judged(lapped(0.003)[0])
     assert is_fit(findings)
     assert made.middle is not None
-    assert made.races[0].limit.smallest <= 0.03
+    assert made.races[0].limit.smallest_found <= 0.03
     assert "is detectable here in about" in findings[0].what
     assert json.loads(json.dumps(made.as_json()))["workloads"][0]["smallest_found"] <= 0.03
 

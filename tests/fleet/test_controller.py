@@ -11,10 +11,11 @@ from tests.fakes.fleet_job import plan, report_of
 from tests.fakes.report import CODE
 from tfbench.errors import EngineAway, EngineError, JobError, ReportError
 from tfbench.fleet import controller
-from tfbench.fleet.controller import Fleet, failed_logs, line, merge, seconds_left, span
+from tfbench.fleet.controller import Fleet, failed_logs, line, merge, seconds_left
 from tfbench.fleet.engines import State
 from tfbench.fleet.jobs import FleetFolder
 from tfbench.fs import write_whole
+from tfbench.model.words import span
 from tfbench.report import json_format
 
 

@@ -13,7 +13,7 @@ from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant
 from tfbench.sides.spec import Side
 from tfbench.versions import bisect
-from tfbench.versions.bisect import Bisection, Point
+from tfbench.versions.bisect import Point, Study
 from tfbench.versions.changes import raced
 
 CASE, OTHER = Case("w.py::w", "w", "w.py::w"), Case("w.py::v", "v", "w.py::v")
@@ -31,11 +31,11 @@ class Scripted:
         self.looks = []
         self.sides = set()
 
-    def make(self, point):
-        if point.label in self.unmade:
-            raise SideError(f"no wheel of {point.label}\nmore of it")
-        self.sides.add(point.label)
-        return Side(point.label, "python", Path("/"), point.spec)
+    def make(self, spec, label):
+        if label in self.unmade:
+            raise SideError(f"no wheel of {label}\nmore of it")
+        self.sides.add(label)
+        return Side(label, "python", Path("/"), spec)
 
     def release(self, side):
         self.sides.discard(side.name)
@@ -54,7 +54,9 @@ class Scripted:
         return raced(made, TIME)
 
     def run(self, *cases, points=SEVEN):
-        return Bisection(points, self.make, self.race_sides, self.release, POLICY).run(cases)
+        study = Study(points, self.make, self, POLICY, TIME, lambda text: None)
+        study.compare = self.race_sides
+        return study.run(cases)
 
 
 def since(first_bad, factor=1.2):

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import re
-import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from rich.text import Text
 
+from tfbench.commands import PYTEST
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import TIME, Outcome, Report
@@ -46,7 +46,6 @@ from tfbench.sides.source_tree import base_of_change, file_in, has_edits, requir
 from tfbench.suite.functions import line_of
 from tfbench.untrusted import brief, is_case
 
-PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
 SHARD, FIRST, REGRESSED, SECOND, REPORT = "shard-{}.json", "first.json", "regressed.txt", "second.json", "report.json"
 _WRITTEN = {"race": (SHARD.format("*"),), "merge": (FIRST, REGRESSED), "confirm": (SECOND,), "gate": (REPORT, ACCEPTED)}
 """Files of the output folder that each step writes, in the order of the steps. The last step leaves the report."""
@@ -73,7 +72,7 @@ def add_ci(parser: argparse.ArgumentParser) -> None:
     )
     option("--arguments", metavar="TEXT", default="", help="further arguments for pytest, one per line: --arguments=-x")
     option("--shard", metavar="N/OF", default="", help="race one part of the cases, such as 2/4; needs --steps race")
-    text = f"steps to do, separated by commas (default: {','.join(STEPS)})"
+    text = "steps to do, separated by commas (default: %(default)s)"
     option("--steps", metavar="STEPS", default=",".join(STEPS), help=text)
     text = "accepted regressions, ignored if the file does not exist (default: %(default)s)"
     option("--accepted", metavar="FILE", type=Path, default=Path(".github/tfbench-accepted.toml"), help=text)
@@ -145,7 +144,7 @@ def _merge(folder: Path, handed_on: bool) -> None:
     reports = [(name, json_format.read(text, name)) for file in files for name, text in files_of(file).items()]
     for name, report in reports if handed_on else ():
         _check_code(name, report)
-    whole = reports[0][1] if len(reports) == 1 and reports[0][1].shard is None else merge(reports)
+    whole = merge(reports)
     write_whole(folder / FIRST, json_format.render(whole))
     write_whole(folder / REGRESSED, cases := regressed(whole, folder / FIRST))
     for file in files:

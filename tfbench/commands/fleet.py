@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import secrets
 import sys
@@ -12,16 +11,19 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from tfbench.commands import PYTEST
 from tfbench.commands.setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import jobs
-from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs, span
+from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs
 from tfbench.fleet.controller import merge as merge_fleet
 from tfbench.fleet.engines import Engine, LocalEngine, RayEngine, SlurmEngine
 from tfbench.fleet.jobs import PLAN, FleetFolder, Plan, load, node_name, pinned, sides_of
 from tfbench.fleet.node import WAIT, Place, finished, measured
 from tfbench.fleet.node import run as execute
 from tfbench.fs import require_linux, try_lock, write_whole
+from tfbench.model.formats import plain
+from tfbench.model.words import span
 from tfbench.plugin.collect import COMMAND, Collected, collect
 from tfbench.plugin.options import worker_processors
 from tfbench.policy import PRESETS, Policy, preset
@@ -125,7 +127,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     spec = pinned(arguments.against, collected.root)
     make = partial(
         jobs.Job,
-        policy=json.loads(json.dumps(policy.as_json())),
+        policy=plain(policy),
         sides=sides_of(spec, collected.root),
         machine_class=arguments.machine_class,
         driver=arguments.driver,
@@ -193,9 +195,6 @@ def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status
     return ruling.result.code
 
 
-PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
-
-
 def add_job(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     action = actions.add_parser("run", help="measure a job, and write its report")
@@ -253,8 +252,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
     else:
         texts = (item for path in arguments.reports for item in files_of(path).items())
         reports = [(name, json_format.read(text, name)) for name, text in texts]
-        whole = reports[0][1] if len(reports) == 1 and reports[0][1].shard is None else merge(reports)
-        count = len(reports)
+        whole, count = merge(reports), len(reports)
     if arguments.confirmed_by:
         whole = confirm(whole, load_report(arguments.confirmed_by))
     write_whole(arguments.report_json, json_format.lines(whole) if count > FILES else json_format.render(whole))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -11,6 +10,7 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
+from tfbench.commands import asked_reason
 from tfbench.errors import BaselineError, UsageError
 from tfbench.model.words import duration, size
 from tfbench.report.screen import Screen, add_columns, add_row, break_name, table
@@ -52,20 +52,12 @@ def run_baseline(arguments: argparse.Namespace) -> int:
         _show(store, arguments.name, console)
     elif arguments.action == "accept":
         store.saved.fetch(arguments.name)  # an unknown baseline needs no reason
-        reason = arguments.reason.strip() or _ask_reason()
+        reason = asked_reason(arguments.reason, "a baseline is not replaced")
         accepted = store.accept(arguments.name, reason, arguments.drop_missing)
         console.print(Text(f"{arguments.name}: {plural(len(accepted.samples), 'case')} accepted: {reason}"))
     else:
         console.print(Text(f"removed: {store.remove(arguments.name)}"))
     return 0
-
-
-def _ask_reason() -> str:
-    """Ask the user at the terminal for the reason. Raises `UsageError` without a terminal or an answer."""
-    reason = input("why is this change intended? ").strip() if sys.stdin.isatty() else ""
-    if not reason:
-        raise UsageError("a baseline is not replaced without a reason: give --reason TEXT")
-    return reason
 
 
 def _list(store: BaselineStore, console: Console) -> None:
@@ -113,9 +105,8 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
     for label, value in facts:
         console.print(Text.assemble((f"{label:<11}", "dim"), value or "-"))
     made = table("cases")
-    made.add_column("case", overflow="fold")
-    for column in ("median", "floor", "launches", "sessions", "deviation"):
-        made.add_column(column, justify="right")
+    add_columns(made, "case", fold=True)
+    add_columns(made, "median", "floor", "launches", "sessions", "deviation", right=True)
     for case, sample in sorted(baseline.samples.items()):
         sessions, deviation = store.spread(baseline, case)
         seconds = (duration(median(sample.seconds)), duration(min(sample.floors)))
@@ -138,7 +129,7 @@ def add_envs(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="list|prune", required=True)
     actions.add_parser("list", help="list the environments with size and last use")
     prune = actions.add_parser("prune", help="remove unused environments; environments in use stay")
-    text = "remove environments unused for N days (default: 30; 0 for all)"
+    text = "remove environments unused for N days (default: %(default)g; 0 for all)"
     prune.add_argument("--days", type=float, default=30.0, help=text, metavar="N")
 
 

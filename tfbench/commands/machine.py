@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -25,12 +24,12 @@ from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Nvml, Recording
 from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.plugin.collect import collect
-from tfbench.plugin.options import available_cpus, worker_processors
+from tfbench.plugin.options import available_cpus, read_number, worker_processors
 from tfbench.policy import Policy, preset
 from tfbench.race.lanes import Processors, keep_measured
 from tfbench.report.screen import Screen
 from tfbench.storage.baselines import Layout
-from tfbench.untrusted import plural
+from tfbench.untrusted import plural, render_json
 
 SCHEMA = "tfbench-doctor/1"
 _SECONDS = (1.0, 3600.0)
@@ -87,10 +86,9 @@ def run_doctor(arguments: argparse.Namespace) -> int:
             "fit": code == checks.FIT,
             "machine": machine_words(),
             "findings": [asdict(finding) for finding in findings],
-            # JSON has no NaN, so null replaces it.
-            "race": measured.test and json.loads(json.dumps(measured.test.as_json()), parse_constant=lambda _: None),
+            "race": measured.test and measured.test.as_json(),
         }
-        write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_whole(arguments.report_json, render_json(content, 1) + "\n")
         console.print(f"findings written: {arguments.report_json}")
     return code
 
@@ -104,7 +102,7 @@ def _measure_lanes(where: Processors, console: Screen) -> int:
         return checks.FIT
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
-        tests = noise.measure_lanes(tried, where, policy, lambda text, done: bar.update(task, description=text))
+        tests = noise.measure_lanes(tried, where, policy, lambda text: bar.update(task, description=text))
     console.print(noise.table_of_lanes(tests, policy))
     count = noise.borne_lanes(tests, policy)
     kept = keep_measured(where, count)
@@ -118,11 +116,11 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(intermixed="paths")
     option("paths", nargs="*", help="your benchmark files or folders (default: the fixed workloads)")
     option("-k", dest="chosen", default="", metavar="EXPRESSION", help="select cases by name, as in pytest")
-    option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")
-    option("--policy", default="standard", help="the measured policy (default standard)")
-    option("--cases", type=int, default=30, help="size of the suite that shares alpha (default 30)")
+    option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default %(default)s)")
+    option("--policy", default="standard", help="the measured policy (default %(default)s)")
+    option("--cases", type=int, default=30, help="size of the suite that shares alpha (default %(default)s)")
     option("--cpus", default="", metavar="LIST", help="processors for the workers")
-    option("--device", default="all", metavar="cpu|gpu|gpu:0,1", help="devices, as for pytest (default all)")
+    option("--device", default="all", metavar="cpu|gpu|gpu:0,1", help="devices, as for pytest (default %(default)s)")
     slowdowns = ",".join(map(str, SLOWDOWNS))
     option("--slowdowns", help=f"injected fractions of extra work, in turn, or none (default {slowdowns})")
     option("--tails", action="store_true", help="inject slow calls instead, such as 5%% of the calls x10, in turn")
@@ -131,9 +129,9 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     sides("--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation")
     text = "let each side import TensorFlow itself, as two versions do (default: common ancestors)"
     sides("--separate", action="store_true", help=text)
-    text = "the side of unchanged code, such as git:HEAD (default self); what differs there counts as a false positive"
+    text = "the side of unchanged code, such as git:HEAD (default %(default)s); what differs there counts as a false positive"
     sides("--against", default="self", metavar="SIDE", help=text)
-    text = "verdicts on unchanged code per verdict on slowed code (default 3)"
+    text = "verdicts on unchanged code per verdict on slowed code (default %(default)s)"
     option("--repeats", type=int, default=3, metavar="N", help=text)
     text = "probe each benchmark N times instead, and report metrics that differ"
     option("--determinism", type=int, default=0, metavar="N", help=text)
@@ -174,7 +172,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     console.print(calibration.summary(plan, trials, console.width))
     console.print(f"trials kept in {journal.path}; run the same command again to add more")
     if arguments.report_json:
-        write_whole(arguments.report_json, json.dumps(calibration.as_json(plan, trials), indent=1) + "\n")
+        write_whole(arguments.report_json, render_json(calibration.as_json(plan, trials), 1) + "\n")
         console.print(f"report written: {arguments.report_json}")
     return 130 if interrupted else 0
 
@@ -229,11 +227,8 @@ def _determinism(arguments: argparse.Namespace, policy: Policy, console: Screen)
 def _fractions(text: str) -> tuple[float, ...]:
     if text == "none":
         return ()
-    try:
-        slowdowns = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        slowdowns = ()
-    if not slowdowns or not all(0 < fraction <= 10 for fraction in slowdowns):
+    slowdowns = tuple(map(read_number, text.split(",")))
+    if not all(0 < fraction <= 10 for fraction in slowdowns):
         raise UsageError(f"--slowdowns {text!r}: write fractions like 0.02,0.05, or none")
     return slowdowns
 
@@ -288,7 +283,7 @@ def run_gpu_check(arguments: argparse.Namespace) -> int:
     finally:
         check.close()
         if arguments.record and recordings:
-            write_whole(arguments.record, json.dumps(recordings[0].as_json(), indent=1) + "\n")
+            write_whole(arguments.record, render_json(recordings[0].as_json(), 1) + "\n")
             console.print(f"readings of the driver written: {arguments.record}")
         elif arguments.record:
             console.print(f"{arguments.record}: not written, as there was no reading to record")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 from rich.text import Text
 
 from tfbench import compare
+from tfbench.commands import asked_reason
 from tfbench.compare import contrast, read_inputs
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
@@ -24,6 +23,7 @@ from tfbench.report.report_page import PageContext
 from tfbench.report.screen import Screen, say
 from tfbench.report.trends import Trends, render_case, render_history, render_overview
 from tfbench.storage.baselines import HISTORY, Layout
+from tfbench.untrusted import render_json
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +139,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
         console.print(Text("the files have no case in common", "yellow"))
     if arguments.report_json:
         content = {"schema": SCHEMA, "differences": list(differences), "cases": [row.as_json() for row in rows]}
-        write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_whole(arguments.report_json, render_json(content, 1) + "\n")
         console.print(f"comparison written: {arguments.report_json}")
     return 0
 
@@ -147,7 +147,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
 def add_history(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("words", metavar="CASE", nargs="*", help="a case, its end or a part of it; or accept CASE")
-    option("--folder", default=HISTORY, metavar="DIR|URL", help=f"folder or database (default: {HISTORY})")
+    option("--folder", default=HISTORY, metavar="DIR|URL", help="folder or database (default: %(default)s)")
     option("--html", type=Path, metavar="PATH", help="write the history as a page")
     option("--reason", default="", metavar="TEXT", help="with accept: why the change is intended")
 
@@ -187,11 +187,7 @@ def _show(trends: Trends, case: str) -> None:
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
     if len(cases) != 1:
         raise UsageError("name one case: tfbench history accept CASE --reason TEXT")
-    reason = arguments.reason.strip()
-    if not reason and sys.stdin.isatty():
-        reason = input("why is this change intended? ").strip()
-    if not reason:
-        raise UsageError("a change is not accepted without a reason: give --reason TEXT")
+    reason = asked_reason(arguments.reason, "a change is not accepted")
     accepted = Trends(arguments.folder, preset("standard"), cases[0]).accept(cases[0], reason)
     say(f"{accepted.case}: its history restarts with the run of {accepted.session[:16]}: {reason}")
     return 0

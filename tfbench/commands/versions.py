@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import time
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from tfbench.policy import PRESETS, preset
 from tfbench.report.page import check_library
 from tfbench.report.screen import Screen
 from tfbench.sides.spec import TENSORFLOWS
-from tfbench.untrusted import command, plural
+from tfbench.untrusted import command, plural, render_json
 from tfbench.versions import bisect, matrix
 from tfbench.versions.changes import RACED, Causes, ChangeFinder
 from tfbench.versions.matrix import ordered, race, sides_of
@@ -84,7 +83,7 @@ def run_versions(arguments: argparse.Namespace) -> int:
     seconds = f"{time.monotonic() - began:.0f} s, {raced.seconds:.0f} s of it measuring"
     console.print(f"{size} in {seconds} (policy {policy.name})")
     content = matrix.as_json(raced, policy.as_json())
-    texts = {arguments.report_json: json.dumps(content, indent=1, allow_nan=False) + "\n"}
+    texts = {arguments.report_json: render_json(content, 1) + "\n"}
     texts[arguments.report_markdown] = matrix.markdown(raced)
     if arguments.html is not None:
         texts[arguments.html] = matrix.page(raced)

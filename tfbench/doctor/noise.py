@@ -62,27 +62,18 @@ _NORMAL_MAD = 1.4826
 
 @dataclass(frozen=True)
 class DetectionLimit:
-    """What a policy can detect in this noise."""
+    """What a policy can detect in this noise, as in the report of the doctor."""
 
-    noise: NoiseModel
+    launch_deviation: float
+    zygote_deviation: float
     itself: Ratio
     """The code against itself. The interval usually contains 1."""
-    smallest: float | None
+    smallest_found: float | None
     """The smallest detectable slowdown, or ``None`` if even the largest candidate is not detectable."""
     launches: float
     """Median number of launches until the smallest slowdown is detected."""
     unchanged_launches: float
     """Median number of launches until a verdict on unchanged code."""
-
-    def as_json(self) -> JSON:
-        return {
-            "launch_deviation": self.noise.launch_deviation,
-            "zygote_deviation": self.noise.zygote_deviation,
-            "itself": plain(self.itself),
-            "smallest_found": self.smallest,
-            "launches": self.launches,
-            "unchanged_launches": self.unchanged_launches,
-        }
 
 
 def detection_limit(effects: Sequence[Effect], policy: Policy, rate: float) -> DetectionLimit:
@@ -102,7 +93,7 @@ def detection_limit(effects: Sequence[Effect], policy: Policy, rate: float) -> D
     first = bisect_left(SLOWDOWNS, True, key=lambda slowdown: races(slowdown)[0] >= rate)
     smallest = SLOWDOWNS[first] if first < len(SLOWDOWNS) else None
     launches = math.nan if smallest is None else races(smallest)[1]
-    return DetectionLimit(noise, itself, smallest, launches, races(0.0)[1])
+    return DetectionLimit(noise.launch_deviation, noise.zygote_deviation, itself, smallest, launches, races(0.0)[1])
 
 
 def noise_of(effects: Sequence[Effect], policy: Policy) -> NoiseModel:
@@ -209,7 +200,7 @@ class SelfRace:
                 "effects": [effect.value for effect in self.effects],
                 "pairs": [effect.pair for effect in self.effects],
             }
-        return content | (self.limit.as_json() if self.limit else {})
+        return content | (plain(self.limit) if self.limit else {})
 
 
 @dataclass(frozen=True)
@@ -231,7 +222,9 @@ class NoiseTest:
     @property
     def middle(self) -> SelfRace | None:
         """The workload whose detectable slowdown is the median."""
-        order = sorted((race.limit.smallest or math.inf, place) for place, race in enumerate(self.races) if race.limit)
+        order = sorted(
+            (race.limit.smallest_found or math.inf, place) for place, race in enumerate(self.races) if race.limit
+        )
         return self.races[order[len(order) // 2][1]] if order else None
 
     def as_json(self) -> JSON:
@@ -364,14 +357,14 @@ def finding_of(error: TfbenchError) -> Finding:
 
 
 def _is_blind(limit: DetectionLimit, limits: Limits) -> bool:
-    return limit.smallest is None or limit.smallest > limits.slowdown_bad
+    return limit.smallest_found is None or limit.smallest_found > limits.slowdown_bad
 
 
 def _detectable(race: SelfRace, limit: DetectionLimit, policy: Policy) -> str:
-    if limit.smallest is None:
+    if limit.smallest_found is None:
         return f"policy {policy.name} does not detect even a slowdown of {SLOWDOWNS[-1]:.0%} here"
     cost = f"{limit.launches:.0f} launches, {duration(limit.launches * race.launch_seconds)} per case"
-    return f"a slowdown of {limit.smallest:.1%} is detectable here in about {cost}"
+    return f"a slowdown of {limit.smallest_found:.1%} is detectable here in about {cost}"
 
 
 # Measure the noise of a machine that can bear it, and print it
@@ -441,10 +434,10 @@ def _cells(race: SelfRace) -> tuple[str, ...]:
     if limit is None:
         return ("", launches, "", "", "broke" if race.failure else "-", "", "-", "", "")
     smallest, seconds = "-", "-"
-    if limit.smallest is not None:
-        smallest, seconds = f"{limit.smallest:.1%}", duration(limit.launches * race.launch_seconds)
+    if limit.smallest_found is not None:
+        smallest, seconds = f"{limit.smallest_found:.1%}", duration(limit.launches * race.launch_seconds)
     return (
-        duration(race.iteration), launches, f"{limit.noise.launch_deviation:.2%}", f"{limit.noise.zygote_deviation:.2%}",
+        duration(race.iteration), launches, f"{limit.launch_deviation:.2%}", f"{limit.zygote_deviation:.2%}",
         factor(limit.itself.center), ends(limit.itself), smallest, seconds, duration(limit.unchanged_launches * race.launch_seconds),
     )  # fmt: skip
 
@@ -609,8 +602,6 @@ class LaneTest:
     """Name of a step -> standard deviation of a launch's log-ratio while the other lanes rest."""
     beside: dict[str, float]
     """The same while all lanes race."""
-    launches: int
-    """Launches of each step while the other lanes rest. There are as many in each lane while all race."""
 
     @property
     def larger(self) -> float:
@@ -625,22 +616,22 @@ def lane_counts(where: Processors) -> list[int]:
 
 
 def measure_lanes(
-    tried: Sequence[int], where: Processors, policy: Policy, tell: Progress, clock: Clock = time.perf_counter
+    tried: Sequence[int], where: Processors, policy: Policy, tell: Callable[[str], None]
 ) -> list[LaneTest]:
     """Race both steps in each of these numbers of lanes, until one is too many.
 
     Raises `TfbenchError` if no process could be started, or a launch failed.
     """
     names = tuple(f"[{prefix}{step}]" for prefix in ("", NUMPY) for step in LANE_STEPS)
-    both, known, began, tests = same_code(), topology(where.every), clock(), []
+    both, known, tests = same_code(), topology(where.every), []
     with own_launcher(policy, where) as launcher:
-        tell(f"starting {2 * LANE_PAIRS} zygotes", 0.0)
+        tell(f"starting {2 * LANE_PAIRS} zygotes")
         launcher.ready([(side, ()) for side in both], range(LANE_PAIRS))
         cases = [case for case in workloads(launcher, both[0]) if case.name.endswith(names)]
         if len(cases) != len(LANE_STEPS):
             raise BenchmarkError(f"{FILE.name} has {len(cases)} of the steps {', '.join(LANE_STEPS)}")
         for number in tried:
-            tests.append(_tested(cases, both, lanes(where, number, known), launcher, policy, clock, tell, began))
+            tests.append(_tested(cases, both, lanes(where, number, known), launcher, policy, tell))
             if tests[-1].larger > policy.lane_error:
                 break
     return tests
@@ -652,9 +643,7 @@ def _tested(
     opened: Sequence[Processors],
     launcher: ProcessLauncher,
     policy: Policy,
-    clock: Clock,
-    tell: Progress,
-    began: float,
+    tell: Callable[[str], None],
 ) -> LaneTest:
     """Alternate between launches in the first lane alone and launches in all lanes, as noise changes over minutes."""
     alone = [SelfRace(case, sides) for case in cases]
@@ -664,13 +653,13 @@ def _tested(
         with launcher.on(opened[lane]):
             for place in range(len(races)):
                 race = races[(place + lane) % len(races)]  # neighbours race different steps
-                race.launch(launcher, turn % LANE_PAIRS, policy, clock, random.Random(f"{turn} {lane}"))
+                race.launch(launcher, turn % LANE_PAIRS, policy, time.perf_counter, random.Random(f"{turn} {lane}"))
                 if race.failure:
                     raise BenchmarkError(f"{race.name}: {race.failure}")
 
     with ThreadPoolExecutor(len(opened)) as pool:
         for turn in range(policy.lane_launches):
-            tell(f"racing in {len(opened)} lanes, turn {turn + 1} of {policy.lane_launches}", clock() - began)
+            tell(f"racing in {len(opened)} lanes, turn {turn + 1} of {policy.lane_launches}")
             launch(alone, 0, turn)
             list(pool.map(launch, beside, itertools.count(), [turn] * len(opened)))
     return LaneTest(
@@ -680,7 +669,6 @@ def _tested(
             races[0].name: noise_of([effect for race in races for effect in race.effects], policy).launch_deviation
             for races in zip(*beside, strict=True)
         },
-        policy.lane_launches,
     )
 
 

@@ -17,6 +17,7 @@ from tfbench.fleet.engines import Engine, State, Submission
 from tfbench.fleet.jobs import FleetFolder, Job, check_report
 from tfbench.fs import read_text
 from tfbench.model import Report
+from tfbench.model.words import span
 from tfbench.report import json_format
 from tfbench.report.merge import Merger
 from tfbench.untrusted import brief, plural
@@ -26,13 +27,6 @@ from tfbench.untrusted import brief, plural
 
 _EVERY = 30.0
 """Seconds between two lines where the output is no terminal, such as the log of a CI job."""
-
-
-def span(seconds: float) -> str:
-    """Format a time of seconds to days: ``45 s``, ``12 min``, ``3.4 h``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def line(status: Status, left: float | None) -> str:
@@ -90,12 +84,11 @@ ROUNDS = 10_000
 """Cases up to which the merged report keeps the rounds, which are 2,500 bytes per case."""
 
 
-def merge(folder: FleetFolder, lost: Mapping[int, str], progress: Callable[[int], None] = lambda done: None) -> Report:
+def merge(folder: FleetFolder, lost: Mapping[int, str]) -> Report:
     """Merge the reports of all jobs. Each case of the plan gets the rows of its one job.
 
     Args:
         lost: Number of a job without a report -> why. Its cases become errors.
-        progress: Called with the number of merged jobs.
 
     Raises:
         JobError: A report is missing, is not the complete one of its job, or every job is lost.
@@ -103,7 +96,6 @@ def merge(folder: FleetFolder, lost: Mapping[int, str], progress: Callable[[int]
     """
     plan = folder.plan()
     merger = Merger(rounds=plan.cases <= ROUNDS)
-    done = 0
     # The first report tells what all others must have, so the lost ones come last.
     for index in (number for number in range(1, plan.jobs + 1) if number not in lost):
         job, path = folder.job(index), folder.report(index)
@@ -116,13 +108,9 @@ def merge(folder: FleetFolder, lost: Mapping[int, str], progress: Callable[[int]
             raise JobError(f"job {index} of {plan.jobs} has no report: {error}; {fix}") from None
         check_report(job, report, str(path))
         merger.add(str(path), report)
-        done += 1
-        progress(done)
     for index in sorted(lost):
         job = folder.job(index)
         merger.add_lost(f"job {index}", job.part.of_cases(job.cases), lost[index])
-        done += 1
-        progress(done)
     merger.add_missing(plan.missing)
     for host, why in folder.aside():
         merger.set_aside(host, why)
@@ -211,7 +199,8 @@ class Fleet:
                 except EngineAway as error:
                     self.status.note = f"{error}; trying again"
                     if self._clock() - away > AWAY:
-                        raise EngineError(f"{error}, for {AWAY / 60:.0f} minutes; {self._how_to_resume}") from None
+                        fix = f"tfbench fleet run --resume {self._folder.path} goes on"
+                        raise EngineError(f"{error}, for {AWAY / 60:.0f} minutes; {fix}") from None
                 self._tell(self.status)
                 if self._waiting or self._submitted:
                     self._sleep(POLL)
@@ -220,10 +209,6 @@ class Fleet:
                 self._engine.cancel()
             raise
         return self.status
-
-    @property
-    def _how_to_resume(self) -> str:
-        return f"tfbench fleet run --resume {self._folder.path} goes on"
 
     def _step(self) -> None:
         if room := WINDOW - len(self._submitted):
@@ -246,8 +231,7 @@ class Fleet:
             self._engine.avoid(list(self.status.aside))
 
     def _submission(self, index: int) -> Submission:
-        path = self._folder.job_file(index).absolute()
-        return Submission(index, path, self._folder.log(index).absolute(), self._folder.job(index).seconds)
+        return Submission(index, self._folder.job_file(index).absolute(), self._folder.log(index).absolute())
 
     def _end(self, index: int) -> None:
         """Take the report of a job that its engine has ended, or give it to the engine again."""
@@ -297,13 +281,13 @@ def seconds_left(status: Status, slots: int, elapsed: float, done_before: float)
     return elapsed * left / done if done > 0 else left / slots if slots else None
 
 
-def failed_logs(folder: FleetFolder, status: Status, lines: int = 5) -> list[str]:
-    """Return the last lines of the logs of lost jobs, at most of three jobs."""
+def failed_logs(folder: FleetFolder, status: Status) -> list[str]:
+    """Return the last five lines of the logs of lost jobs, at most of three jobs."""
     output = []
     for index in sorted(status.lost)[:3]:
         try:
             text = read_text(folder.log(index))
         except TfbenchError:
             continue
-        output += [f"job {index}: {line}" for line in text.strip().splitlines()[-lines:]]
+        output += [f"job {index}: {line}" for line in text.strip().splitlines()[-5:]]
     return output

@@ -43,8 +43,6 @@ class Submission:
     file: Path
     log: Path
     """File for the output of the job."""
-    seconds: float
-    """Expected time on the machine."""
 
 
 class Engine(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import random
@@ -27,6 +26,7 @@ from tfbench.fs import hold, locked, read_text, write_whole
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.selection import opened, parse_device, shared_folder
 from tfbench.model import JSON, TIME, Case, Outcome, Report
+from tfbench.model.formats import plain
 from tfbench.policy import preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.lanes import Processors
@@ -138,7 +138,7 @@ def check(job: Job, root: Path) -> None:
         raise NodeError(f"{root} does not exist on {platform.node()}: share it with this machine, or give --root")
     name = str(job.policy["name"])
     try:
-        ours = json.loads(json.dumps(preset(name).as_json()))
+        ours = plain(preset(name))
     except UsageError as error:
         raise NodeError(f"{platform.node()}: {error}") from None
     if changed := sorted(key for key in ours.keys() | job.policy.keys() if ours.get(key) != job.policy.get(key)):

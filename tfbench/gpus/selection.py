@@ -194,9 +194,9 @@ def doubtful_order(there: Sequence[Identity], names: Sequence[str], environment:
     )
 
 
-def mps_folder(variables: Mapping[str, str] = os.environ) -> Path | None:
+def mps_folder() -> Path | None:
     """Return the folder of the pipes of an MPS daemon, which CUDA then uses; ``None`` if there is none."""
-    folder = Path(variables.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
+    folder = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
     return folder if (folder / "control").exists() else None
 
 

@@ -14,14 +14,14 @@ from tfbench.model.words import (
     calls,
     change,
     difference,
+    duration,
     evidence,
     exchanged,
     hidden,
     named,
     thresholds,
-    time,
 )
-from tfbench.untrusted import plural
+from tfbench.untrusted import plural, some
 
 # Words: a template of the facts, or a function of them
 
@@ -69,9 +69,7 @@ def _typical(median: float | None) -> str:
 
 def _two_speeds(fast: float, slow: float, shares: Sequence[float]) -> str:
     before, now = (f"{share:.0%}" for share in shares)
-    return (
-        f"calls take {time(fast)} or {time(slow)}: {before} of the baseline's were slow, and {now} of the contender's"
-    )
+    return f"calls take {duration(fast)} or {duration(slow)}: {before} of the baseline's were slow, and {now} of the contender's"
 
 
 def _cycles(time: float, cycles: float) -> str:
@@ -97,21 +95,16 @@ def _first_call_parts(**parts: Sequence[float]) -> str:
 _SHOWN = 3
 
 
-def _libraries(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
 def _shared_library(side: str, spec: str, libraries: Sequence[str]) -> str:
     return (
-        f"the {side} side ({spec}) has loaded {_libraries(libraries)} of the working tree, so both sides run the same "
+        f"the {side} side ({spec}) has loaded {some(libraries, _SHOWN)} of the working tree, so both sides run the same "
         "copy; find it relative to the code that loads it, or keep it outside of the checkout if both sides shall share it"
     )
 
 
 def _one_sided_library(side: str, other: str, libraries: Sequence[str]) -> str:
     return (
-        f"only the {side} side has loaded {_libraries(libraries)}, so the other side ({other or 'working tree'}) may "
+        f"only the {side} side has loaded {some(libraries, _SHOWN)}, so the other side ({other or 'working tree'}) may "
         "have run a substitute; build it for both sides: install each version into an environment of its own, and race "
         "them with --against python:PATH"
     )
@@ -119,7 +112,7 @@ def _one_sided_library(side: str, other: str, libraries: Sequence[str]) -> str:
 
 def _one_sided_module(side: str, other: str, modules: Sequence[str]) -> str:
     return (
-        f"only the {side} side has {_libraries(modules)}, which git ignores, so the other side ({other}) may have run a "
+        f"only the {side} side has {some(modules, _SHOWN)}, which git ignores, so the other side ({other}) may have run a "
         "substitute; commit it, or install each version into an environment of its own, and race them with "
         "--against python:PATH"
     )

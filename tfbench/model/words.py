@@ -21,13 +21,15 @@ _MULTIPLES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def duration(seconds: float) -> str:
-    """Format seconds: ``12.3 µs``."""
-    return _scaled(seconds, _PARTS, "s")
+    """Format seconds: ``12.3 µs``; none or less as ``0``."""
+    return _scaled(seconds, _PARTS, "s") if seconds > 0 else "0"
 
 
-def time(seconds: float) -> str:
-    """Format seconds like `duration`, and none or less as ``0``."""
-    return duration(seconds) if seconds > 0 else "0"
+def span(seconds: float) -> str:
+    """Format a time of seconds to days, without fractions of a second: ``45 s``, ``12 min``, ``3.4 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def rate(amount: float, unit: str) -> str:
@@ -160,7 +162,9 @@ def evidence(ratio: Ratio, launches: int) -> str:
 def calls(before: Calls, now: Calls) -> str:
     """Compare the calls of two sides: ``p50 1.2 -> 1.2 ms, mean 1.2 -> 1.8 ms (+45.0%), slow calls 0.1% -> 5.1%``."""
     p90 = [("p90", before.p90, now.p90)] if before.p90 and now.p90 else []
-    parts = [f"{name} {time(then)} -> {time(later)}" for name, then, later in [("p50", before.p50, now.p50), *p90]]
-    mean = f"mean {time(before.mean)} -> {time(now.mean)} ({now.mean / before.mean - 1:+.1%})"
+    parts = [
+        f"{name} {duration(then)} -> {duration(later)}" for name, then, later in [("p50", before.p50, now.p50), *p90]
+    ]
+    mean = f"mean {duration(before.mean)} -> {duration(now.mean)} ({now.mean / before.mean - 1:+.1%})"
     slow = "calls" if p90 else "rounds"  # a round may have several calls
     return ", ".join([*parts, mean, f"slow {slow} {before.slow:.1%} -> {now.slow:.1%}"])

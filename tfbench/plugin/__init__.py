@@ -82,18 +82,18 @@ def _given(text: str) -> str:
 
 
 OPTIONS = (
-    Option("policy", "preset of thresholds and budgets (default: standard)", "|".join(PRESETS), "standard"),
+    Option("policy", "preset of thresholds and budgets (default: %(default)s)", "|".join(PRESETS), "standard"),
     Option("statistic", "what a verdict on time is about: median and tail (the default), mean or p90", "NAME"),
     Option("against", "race a live side: self, PACKAGE==VERSION, tf-nightly, env:NAME=VALUE, python:PATH, git:REV, joined by +", "SPEC"),
     Option("save-baseline", "save the measurements under this name, unless the run fails", "NAME"),
     Option("baseline", "gate against a saved baseline", "NAME"),
-    Option("replay", "cases of a saved baseline to race again live (default: all)", "all|suspects|never", "all"),
+    Option("replay", "cases of a saved baseline to race again live (default: %(default)s)", "all|suspects|never", "all"),
     Option("inject-slowdown", "make the contender run the fraction F of extra iterations", "F", "0"),
-    Option("device", "devices to measure on (default: all); GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", "all"),
+    Option("device", "devices to measure on (default: %(default)s); GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", "all"),
     Option("scale", f"shapes of the benchmarks (default: {VARIABLE} or {SMALL})", "|".join(SCALES)),
     Option("require-gpu", "fail without a GPU, instead of skipping its cases"),
     Option("cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST"),
-    Option("lanes", "cases that race at the same time, each on two processors of its own (default: auto)", "N|auto", "auto"),
+    Option("lanes", "cases that race at the same time, each on two processors of its own (default: %(default)s)", "N|auto", "auto"),
     Option("strict-gate", "also fail on inconclusive, incomparable and missing results"),
     Option("shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF"),
     Option("job", "measure as the job of a fleet in this file; tfbench job run starts pytest so", "FILE"),

@@ -26,6 +26,7 @@ from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import STATISTICS, THRESHOLDS, Case
 from tfbench.plugin import only_lists, setting, takes_bench
 from tfbench.plugin.collect import ListedFile, collected_tree
+from tfbench.plugin.options import read_number
 from tfbench.policy import Policy
 from tfbench.sides.source_tree import ignored_files, top_level
 from tfbench.stats.alpha_spending import completed
@@ -268,14 +269,10 @@ def statistic_of(item: pytest.Item) -> str:
 def _fraction(name: str, value: object) -> float:
     if name not in THRESHOLDS:
         raise ValueError(f"there is no threshold {name!r}; there are {' and '.join(THRESHOLDS)}")
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = -1.0
-    if not 0 < number < 1:
+    if not 0 < (fraction := read_number(value)) < 1:
         shown = value.strip() if isinstance(value, str) else value
         raise ValueError(f"{name}={shown}: write a fraction between 0 and 1, such as 0.05 for 5%")
-    return number
+    return fraction
 
 
 # Identify a benchmark by its code and all that the code uses in its modules, so that a renamed one is known again

@@ -25,7 +25,8 @@ from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.imports import enter, ini_file, redirect_imports
-from tfbench.model import JSON, THRESHOLDS, Case, Claim
+from tfbench.model import JSON, THRESHOLDS, Case
+from tfbench.model.formats import convert
 from tfbench.plugin import RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
 from tfbench.plugin.options import own_options, worker_variables
 from tfbench.policy import Policy
@@ -119,7 +120,7 @@ class RealModule(pytest.File):
         Raises `ValueError`, `KeyError` or `TypeError` if the list is damaged.
         """
         for name, content in self.listing.items():
-            case = _case_of(content["case"])
+            case = convert(Case, content["case"])
             function = function_of(_never, case.source, "benchmark" if content["plain"] else "bench")
             item: pytest.Function = pytest.Function.from_parent(
                 self, name=name.removeprefix(f"{self.nodeid}::"), callobj=function
@@ -176,16 +177,6 @@ def _listed_with_tensorflow(collected: Collected) -> JSON:
     return {name: content(case) for name, case in collected.cases.items()}
 
 
-def _case_of(content: JSON) -> Case:
-    fields = {name: _as_tuple(value) for name, value in content.items()}
-    claims = [{name: _as_tuple(value) for name, value in claim.items()} for claim in content["claims"]]
-    return Case(**{**fields, "claims": tuple(Claim(**claim) for claim in claims)})
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
-
-
 # Refuse a file whose name no report can state
 
 
@@ -220,9 +211,9 @@ _REPEATED = {"deselect": "--deselect", "override_ini": "-o", "plugins": _PLUGIN}
 _PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 
 
-def selection_of(config: pytest.Config, policy: str) -> Selection:
-    """Return what the user selected, to select the same cases in another source tree."""
-    options, root, start = given(config), config.rootpath, config.invocation_params.dir
+def selection_of(config: pytest.Config, options: argparse.Namespace, policy: str) -> Selection:
+    """Return what the user selected by the `given` options, to select the same cases in another source tree."""
+    root, start = config.rootpath, config.invocation_params.dir
 
     def below_root(path: str, module: bool = False) -> str:
         file, colons, case = path.partition("::")
@@ -382,7 +373,7 @@ class _Catcher:
             skipped,
             _deselected(runner),
             runner.policy,
-            selection_of(session.config, runner.policy.name),
+            selection_of(session.config, given(session.config), runner.policy.name),
             functions,
             frozenset(self.broken),
             frozenset(self.seen),

@@ -134,11 +134,7 @@ def worker_processors(cpus: str | None, *, listing: bool = False) -> Processors:
 
 def parse_slowdown(text: str) -> float:
     """Parse the fraction of ``--inject-slowdown``. Raises `UsageError` if the text is not a number from 0 to 10."""
-    try:
-        fraction = float(text)
-    except ValueError:
-        fraction = -1.0
-    if not 0 <= fraction <= 10:
+    if not 0 <= (fraction := read_number(text)) <= 10:
         raise UsageError(f"--inject-slowdown {text!r}: write a fraction from 0 to 10, such as 0.10 for 10% more work")
     return fraction
 
@@ -163,12 +159,17 @@ def parse_suite_limit(text: str | None, *, raced: bool, partial: str) -> float:
     return limit
 
 
-def _fraction(text: str) -> float:
-    """Read ``5%`` or ``0.05``; return 0 for other texts."""
+def read_number(value: Any) -> float:
+    """Read a number; return NaN, which lies between no bounds, for anything else."""
     try:
-        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        return 0.0
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _fraction(text: str) -> float:
+    """Read ``5%`` or ``0.05`` as `read_number` does."""
+    return read_number(text[:-1]) / 100 if text.endswith("%") else read_number(text)
 
 
 def parse_device_gate(text: str | None) -> float:

@@ -16,12 +16,11 @@ import pytest
 from rich.live import Live
 from rich.text import Text
 
-from tfbench.doctor.calibration import measured_false_alarms
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
 from tfbench.fs import check_outputs, write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
-from tfbench.model.words import times
+from tfbench.model.words import span, times
 from tfbench.plugin import REPORTS, STARTED_WITH, in_use, only_lists, present_folders, setting, whole_suite
 from tfbench.plugin.cases import (
     INI,
@@ -244,7 +243,7 @@ class Display:
         if progress.done == before:
             return ""
         seconds = (now - began) / (progress.done - before) * (progress.total - progress.done)
-        return f", {seconds / 60:.0f} min left" if seconds >= 90 else f", {seconds:.0f} s left"
+        return f", {span(seconds)} left"
 
 
 def _duplicate(file: Any) -> IO[str] | None:
@@ -336,6 +335,8 @@ class ReportFiles:
         return [f"report written: {path}" for path in self._paths.values()]
 
     def _html(self, report: Report, strict: bool) -> str:
+        from tfbench.doctor.calibration import measured_false_alarms  # only a page has the rate of this machine
+
         way = "sides" if any(row.side == "baseline" for row in report.rounds) else "variants"
         rate = measured_false_alarms(
             Layout.of(self._config.rootpath).calibration, str(report.policy.get("name", "")), way
@@ -534,6 +535,7 @@ class Runner:
     def _request(self) -> RunRequest:
         config, option = self._config, partial(setting, self._config)
         root, logs = config.rootpath, (config.getoption(name, None) for name in ("xmlpath", "log_file"))
+        options = given(config)
         return RunRequest(
             root=root,
             suite=self.suite,
@@ -549,14 +551,14 @@ class Runner:
             baseline=option("baseline"),
             replay=option("replay"),
             save=option("save_baseline"),
-            statistic=given(config).tfbench_statistic or "",
+            statistic=options.tfbench_statistic or "",
             slowdown=self._slowdown,
             device=self._device,
             gpus=self._gpus,
             require_gpu=option("require_gpu"),
             changed_only=option("changed_only"),
             allow_changed=option("allow_changed_benchmarks"),
-            selection=selection_of(config, self.policy.name),
+            selection=selection_of(config, options, self.policy.name),
             shard=self._shard,
             suite_cases=tuple(self._suite),
             collected=frozenset(self.collected),

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from tfbench.model import JSON, Word
-from tfbench.model.words import signed, time
+from tfbench.model.words import duration, signed
 from tfbench.profiles.tfdata import Input, TfDataStage
 from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length, without
 
@@ -107,8 +107,8 @@ def describe(cause: Grown, raced: float | None = None) -> str:
     The text has the ``raced`` slowdown, a fraction, beside the sampled one, which it does not bound.
     """
     (was, call_before), (takes, call) = zip((cause.before, cause.now), cause.calls, strict=True)
-    before = f", and {time(was)} of {time(call_before)} before" if was else ", and did not run before"
-    text = f"Python: {cause.function} takes {time(takes)} of a sampled call of {time(call)}{before}"
+    before = f", and {duration(was)} of {duration(call_before)} before" if was else ", and did not run before"
+    text = f"Python: {cause.function} takes {duration(takes)} of a sampled call of {duration(call)}{before}"
     return f"{text}; {of_slowdown(cause.share, call / call_before - 1, raced)}"
 
 

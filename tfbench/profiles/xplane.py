@@ -88,8 +88,6 @@ class Space:
     """One profile of one process."""
 
     planes: Sequence[Plane]
-    host: str = ""
-    """Name of the machine, or the sampled address."""
     errors: Sequence[str] = ()
 
     def of(self, prefix: str) -> list[Plane]:
@@ -127,7 +125,7 @@ def load(path: Path) -> Space:
     planes = [_plane(plane) for plane in message.planes]
     if not planes:
         raise ProfileError(f"{path} holds no profile: it has no plane; profile the case again")
-    return Space(planes, next(iter(message.hostnames), path.name.split(".")[0]), tuple(message.errors))
+    return Space(planes, tuple(message.errors))
 
 
 NO_MARKER = (

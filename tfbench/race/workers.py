@@ -31,12 +31,12 @@ _ATTEMPTS = 20
 """Searches for processes, since one that is about to be killed may start another."""
 
 
-def end_processes(folder: Path, proc: Path = Path("/proc")) -> None:
+def end_processes(folder: Path) -> None:
     """Kill the processes that have a path below this folder in their environment, but this process."""
     token = os.fsencode(folder)
     for _ in range(_ATTEMPTS):
         killed = False
-        for environment in proc.glob("[0-9]*/environ"):
+        for environment in Path("/proc").glob("[0-9]*/environ"):
             pid = int(environment.parent.name)
             try:
                 if pid != os.getpid() and token in environment.read_bytes():

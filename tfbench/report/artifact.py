@@ -10,7 +10,6 @@ flagged itself.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -30,7 +29,7 @@ from tfbench.model.formats import convert, plain
 from tfbench.report import json_format
 from tfbench.ruling import Acceptances, Entry, acceptances
 from tfbench.sides.environments import REQUIREMENTS
-from tfbench.untrusted import brief, described
+from tfbench.untrusted import brief, described, render_json
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -181,7 +180,7 @@ def accepted_in(text: str, path: Path) -> list[Entry]:
 
 def as_json(accepted: Sequence[Entry]) -> str:
     """Format accepted regressions as JSON, for an artifact."""
-    return json.dumps(plain(Acceptances(tuple(accepted))), indent=1) + "\n"
+    return render_json(plain(Acceptances(tuple(accepted))), 1) + "\n"
 
 
 def _of_json(text: str) -> list[Entry]:

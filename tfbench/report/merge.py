@@ -50,13 +50,15 @@ _FIELDS = 5
 
 
 def merge(reports: Sequence[Named]) -> Report:
-    """Merge the reports of all shards into the report of the whole suite.
+    """Merge the reports of all shards into the report of the whole suite, which may be the only report already.
 
     Raises `ReportError` if the reports are not the shards of one suite, a shard or a case is missing or occurs twice, a
     shard did not come to its end, or the policies, sides, code or kinds of machines differ.
     """
     if not reports:
         raise ReportError("no report to merge: no shard has reported")
+    if len(reports) == 1 and reports[0][1].shard is None:
+        return reports[0][1]
     merger = Merger()
     for name, report in reports:
         merger.add(name, report)

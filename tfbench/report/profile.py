@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
@@ -10,7 +9,7 @@ from rich.text import Text
 
 from tfbench.metrics.exact import MetricChange
 from tfbench.model import JSON
-from tfbench.model.words import percent, signed, size, time
+from tfbench.model.words import duration, percent, signed, size
 from tfbench.profiles import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Section, Table
 from tfbench.profiles.attribution import Attribution, Cause, TimeCategory, of_slowdown
 from tfbench.report.screen import add_columns, add_row, table
@@ -56,7 +55,7 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
     add_columns(categories, "before", "now", "change", right=True)
     spent = [(str(category), before, now) for category, before, now in attribution.spent if max(before, now) > 0]
     for name, before, now in (*spent, ("a step", attribution.before, attribution.now)):
-        add_row(categories, name, time(before), time(now), _signed(now - before))
+        add_row(categories, name, duration(before), duration(now), _signed(now - before))
     if not attribution.causes:
         return Group(*lines, categories)
     causes = table(f"Causes: {min(1.0, attribution.explained):.0%} of the slowdown")
@@ -73,7 +72,7 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
 
 
 def _signed(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else '+'}{time(abs(seconds))}"
+    return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
 
 
 def in_words(attribution: Attribution, raced: float | None, enough: float) -> list[str]:
@@ -83,7 +82,7 @@ def in_words(attribution: Attribution, raced: float | None, enough: float) -> li
         raced: The raced slowdown as a fraction, ``None`` without a race.
         enough: The slowdown that the profiles must show to explain the raced one, as a fraction.
     """
-    before, now = map(time, (attribution.before, attribution.now))
+    before, now = map(duration, (attribution.before, attribution.now))
     grew = attribution.now - attribution.before
     if raced is not None and grew < enough * attribution.before:
         return [
@@ -108,7 +107,7 @@ def describe_cause(cause: Cause, attribution: Attribution, raced: float | None =
     ``raced`` is the raced slowdown as a fraction, to say beside that of the profiles.
     """
     share = of_slowdown(cause.share, attribution.now / attribution.before - 1, raced)
-    size = f"+{time(cause.grew)} per profiled step, {share}"
+    size = f"+{duration(cause.grew)} per profiled step, {share}"
     if cause.category is TimeCategory.OTHER:
         return f"{TimeCategory.OTHER} (Python, dispatch) {size}"
     kinds = _listed(cause.kinds)
@@ -144,7 +143,7 @@ _LONGEST = 72
 
 
 _FORMATS: dict[str, Callable[[float], str]] = {
-    SECONDS: time,
+    SECONDS: duration,
     BYTES: size,
     SHARE: lambda value: percent(value) if value else "0",
     COUNT: "{:,.0f}".format,
@@ -189,11 +188,6 @@ def _table(content: Table) -> Group:
         add_row(made, *(_cell(row[at], content.columns[at].unit) for at in filled))
     more = len(rows) - _ROWS
     return Group(made, *([Text(f"… and {more} more", "dim")] if more > 0 else []))
-
-
-def as_text(content: JSON) -> str:
-    """Render JSON as the text of a file."""
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def as_json(case: str, side: str, sections: Sequence[Section], why: Sequence[str] = ()) -> JSON:

@@ -188,9 +188,9 @@ _OTHERS = 4
 _REACH = 10.0
 """Ratio from which on an interval would flatten all others, and is drawn at the end."""
 _MEASURED: Mapping[str, str] = {
-    ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held", ReasonCode.SAME_CODE: SAME_CODE,
+    ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contract{} held", ReasonCode.SAME_CODE: SAME_CODE,
 }  # fmt: skip
-"""Reasons that say more than their outcomes."""
+"""Reasons that say more than their outcomes. Braces stand for the ending of the plural."""
 
 
 class Group(str, enum.Enum):
@@ -337,6 +337,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     minimum = minimum_effect(report.policy)
     timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
     ratios = [verdict.ratio for verdict in timed if verdict.ratio is not None and 0 < verdict.ratio.center < math.inf]
+    undecided = [verdict.ratio for verdict in timed if verdict.outcome is Outcome.INCONCLUSIVE]
     counts = count(timed)
     if report.skips:
         counts["skipped"] = len(report.skips)
@@ -351,9 +352,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
         mean=mean_ratio(ratios),
         families=_families(timed),
         compared=len(ratios),
-        could_hide=max(
-            (_hidden(verdict.ratio) for verdict in timed if verdict.outcome is Outcome.INCONCLUSIVE), default=0.0
-        ),
+        could_hide=max((hidden(ratio) if ratio else math.inf for ratio in undecided), default=0.0),
     )
 
 
@@ -403,11 +402,7 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
     )
     counts = Counter(_MEASURED.get(verdict.reason.code, str(verdict.outcome)) for verdict in verdicts)
     known = {word: counts[word] for word in (*map(str, order), *_MEASURED.values()) if word in counts}
-    return {word.replace("contracts", "contract") if known[word] == 1 else word: known[word] for word in known}
-
-
-def _hidden(ratio: Ratio | None) -> float:
-    return hidden(ratio) if ratio else math.inf
+    return {word.format("" if known[word] == 1 else "s"): known[word] for word in known}
 
 
 def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]:

@@ -35,6 +35,7 @@ from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.results import NO_BASELINE, twice, with_facts
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
+from tfbench.untrusted import render_json
 
 # Explain what changed in a case between two entrants, from probes without timing
 
@@ -159,7 +160,7 @@ def take(
         for side, sections in explained.profiles.items():
             why = explained.why if side == CONTENDER else ()
             content = profile_report.as_json(case.name, side, sections, why)
-            write_whole(half / side / "profile.json", profile_report.as_text(content))
+            write_whole(half / side / "profile.json", render_json(content, 1) + "\n")
     return replace(explained, kept=replace(kept, folder=folder))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import filecmp
-import hashlib
 import json
 import math
 import os
@@ -18,7 +17,7 @@ from typing import IO
 
 from tfbench.errors import ReportError, SideError
 from tfbench.facts import library_variables, machine, settings
-from tfbench.fs import read_text, try_lock, write_whole
+from tfbench.fs import file_digest, read_text, try_lock, write_whole
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
 from tfbench.model.formats import Name, Record, convert, plain, visible
@@ -263,11 +262,9 @@ def _open_files() -> Iterator[str]:
 def _fingerprint(file: Path) -> str:
     try:
         facts = file.stat()
-        if facts.st_size > _LARGE:
-            return f"{facts.st_size} {facts.st_mtime_ns}"
-        return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
     except OSError:
         return ""
+    return f"{facts.st_size} {facts.st_mtime_ns}" if facts.st_size > _LARGE else file_digest(file)[:16]
 
 
 RESULT = Record(CaseResult, {"case": (Name, lambda case: case.name)}, lambda row: Case.named(row.case))

@@ -28,7 +28,7 @@ from packaging.version import Version
 from platformdirs import user_cache_path
 
 from tfbench.errors import ReportError, SideError
-from tfbench.fs import atomic_dir, hold, locked, read_text, remove_dir, remove_half_dirs
+from tfbench.fs import atomic_dir, file_digest, hold, locked, read_text, remove_dir, remove_half_dirs
 from tfbench.untrusted import a_list, a_text, an_object, parse_json
 
 # Find the Python interpreters of this machine
@@ -90,14 +90,7 @@ REQUIREMENTS = (
 def other_requirements(there: Path, here: Path) -> list[str]:
     """Return the files directly in two folders that name packages and differ, or that only one of them has."""
     names = {file.name for root in (there, here) for file in root.iterdir() if re.fullmatch(REQUIREMENTS, file.name)}
-    return sorted(name for name in names if _content(there / name) != _content(here / name))
-
-
-def _content(file: Path) -> bytes | None:
-    try:
-        return file.read_bytes()
-    except OSError:
-        return None
+    return sorted(name for name in names if file_digest(there / name) != file_digest(here / name))
 
 
 _HARNESS = ("pytest", "pluggy", "iniconfig", "pytest-benchmark", "pytest-tfbench")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +28,7 @@ from tfbench.session.profiling import explained
 from tfbench.sides.environments import between, last_patches
 from tfbench.sides.source_tree import commits
 from tfbench.sides.spec import PACKAGE, TENSORFLOWS, Side, of_version
-from tfbench.untrusted import command, plural
+from tfbench.untrusted import command, plural, render_json
 from tfbench.versions.changes import COUNTED, RACED, Causes, Difference, difference
 
 # Bisect a row of versions or commits for one case: its points, its races and its result
@@ -95,7 +94,7 @@ class BisectStep:
     reason: str
     ratio: Ratio | None = None
     launches: int = 0
-    seconds: float = 0.0
+    wall_seconds: float = 0.0
     again: bool = False
     """Whether this is the second race, with more launches, after an inconclusive first one."""
 
@@ -221,79 +220,13 @@ def _setting(spec: str, common: Sequence[str]) -> str:
 # Bisect cases: race the good end against points in between until two neighbours differ
 
 
-Compare = Callable[[Case, Side, Side, Policy], Difference]
-"""Compares a case on two sides, the good one first. Raises `SideError` if a process does not start."""
-
-
-@dataclass(frozen=True)
-class Bisection:
-    """Race cases at points, in waves: all cases whose next point is the same race while its side exists."""
-
-    points: Sequence[Point]
-    """In order, the good end first and the bad end last."""
-    make: Callable[[Point], Side]
-    """Creates a point's side. Raises `SideError` if it cannot."""
-    compare: Compare
-    release: Callable[[Side], None]
-    """Called with a side that is no longer needed."""
-    policy: Policy
-    word: str = "slower"
-    """What a bad point is called, ``worse`` for metrics that are no durations."""
-    progress: Callable[[str], None] = lambda text: None
-    """Called with the current activity."""
-
-    def run(self, cases: Iterable[Case]) -> list[BisectResult]:
-        """Return the result of each case. A case that is not slower at the bad end has one step.
-
-        Raises `SideError` if the good or the bad end cannot be created.
-        """
-        good = self.make(self.points[0])
-        results = [BisectResult(case, Search(len(self.points)), word=self.word) for case in cases]
-        self._wave(results, len(self.points) - 1, good, self.make(self.points[-1]))
-        while wave := sorted({point for result in results if (point := result.next) is not None}):
-            for point in wave:
-                wanting = [result for result in results if result.next == point]
-                try:
-                    side = self.make(self.points[point])
-                except SideError as error:
-                    for result in wanting:
-                        result.add(BisectStep(point, None, error.headline))
-                else:
-                    self._wave(wanting, point, good, side)
-        self.release(good)
-        return results
-
-    def _wave(self, results: Sequence[BisectResult], point: int, good: Side, side: Side) -> None:
-        label = self.points[point].label
-        for number, result in enumerate(results):
-            self.progress(f"{label}: {result.case.short_name} ({number}/{len(results)})")
-            step = self._race(result, point, good, side, self.policy)
-            if step.outcome is Outcome.INCONCLUSIVE:
-                self.progress(f"{label}: once more, with more launches")
-                step = replace(self._race(result, point, good, side, self.policy.patient()), again=True)
-            result.add(step)
-        self.release(side)
-
-    def _race(self, result: BisectResult, point: int, good: Side, side: Side, policy: Policy) -> BisectStep:
-        try:
-            comparison = self.compare(result.case, good, side, policy)
-        except SideError as error:
-            return BisectStep(point, None, error.headline)
-        if failure := comparison.failures.get(1):
-            return BisectStep(point, None, failure.headline)
-        if failure := comparison.failures.get(0):
-            result.failure = f"the good end cannot run it: {failure.headline}"
-            return BisectStep(point, None, result.failure)
-        return BisectStep(
-            point, comparison.outcome, comparison.reason, comparison.ratio, comparison.launches, comparison.seconds
-        )
-
-
 @dataclass
 class Study:
     """Bisects cases for a metric, and finds what changed at their first bad points.
 
-    ``make`` creates the side of a specification under a name.
+    Races are in waves: all cases whose next point is the same race while its side exists.
+    ``points`` are in order, the good end first and the bad end last. ``make`` creates the side of a specification under a
+    name, and raises `SideError` if it cannot. ``tell`` is called with the current activity.
     """
 
     points: Sequence[Point]
@@ -307,6 +240,8 @@ class Study:
     causes: dict[str, list[str]] = field(default_factory=dict, init=False)
     """Case -> the cause, and what supports it."""
     _alive: Sequence[Side] = field(default=(), init=False)
+    _comparisons: int = field(default=0, init=False)
+    """Races of all cases, at most. Every one can produce a false positive."""
 
     def __post_init__(self) -> None:
         self._causes = Causes(self.launcher, self.policy, self.tell)
@@ -324,16 +259,61 @@ class Study:
         return 1 + max_steps(len(self.points))
 
     def run(self, cases: Sequence[Case]) -> list[BisectResult]:
-        """Return the result of each case; raises as `Bisection.run` does."""
-        races = len(cases) * self._races  # every race can produce a false positive
+        """Return the result of each case. A case that is not slower at the bad end has one step.
 
-        def compare(case: Case, good: Side, side: Side, policy: Policy) -> Difference:
-            return difference(self.launcher, policy, self.metric, (Entrant(case, good), Entrant(case, side)), races)
+        Raises `SideError` if the good or the bad end cannot be created.
+        """
+        self._comparisons = len(cases) * self._races
+        good = self._side(0)
+        word = "slower" if self.metric in (TIME, FIRST_CALL) else "worse"
+        results = [BisectResult(case, Search(len(self.points)), word=word) for case in cases]
+        self._wave(results, len(self.points) - 1, good, self._side(-1))
+        while wave := sorted({point for result in results if (point := result.next) is not None}):
+            for point in wave:
+                wanting = [result for result in results if result.next == point]
+                try:
+                    side = self._side(point)
+                except SideError as error:
+                    for result in wanting:
+                        result.add(BisectStep(point, None, error.headline))
+                else:
+                    self._wave(wanting, point, good, side)
+        self.launcher.release(good)
+        return results
 
-        return Bisection(
-            self.points, lambda point: self.make(point.spec, point.label), compare, self.launcher.release, self.policy,
-            "slower" if self.metric in (TIME, FIRST_CALL) else "worse", self.tell,
-        ).run(cases)  # fmt: skip
+    def _side(self, point: int) -> Side:
+        return self.make(self.points[point].spec, self.points[point].label)
+
+    def _wave(self, results: Sequence[BisectResult], point: int, good: Side, side: Side) -> None:
+        label = self.points[point].label
+        for number, result in enumerate(results):
+            self.tell(f"{label}: {result.case.short_name} ({number}/{len(results)})")
+            step = self._race(result, point, good, side, self.policy)
+            if step.outcome is Outcome.INCONCLUSIVE:
+                self.tell(f"{label}: once more, with more launches")
+                step = replace(self._race(result, point, good, side, self.policy.patient()), again=True)
+            result.add(step)
+        self.launcher.release(side)
+
+    def _race(self, result: BisectResult, point: int, good: Side, side: Side, policy: Policy) -> BisectStep:
+        try:
+            comparison = self.compare(result.case, good, side, policy)
+        except SideError as error:
+            return BisectStep(point, None, error.headline)
+        if failure := comparison.failures.get(1):
+            return BisectStep(point, None, failure.headline)
+        if failure := comparison.failures.get(0):
+            result.failure = f"the good end cannot run it: {failure.headline}"
+            return BisectStep(point, None, result.failure)
+        return BisectStep(
+            point, comparison.outcome, comparison.reason, comparison.ratio, comparison.launches, comparison.seconds
+        )
+
+    def compare(self, case: Case, good: Side, side: Side, policy: Policy) -> Difference:
+        """Compare a case on two sides. Raises `SideError` if a process does not start."""
+        return difference(
+            self.launcher, policy, self.metric, (Entrant(case, good), Entrant(case, side)), self._comparisons
+        )
 
     def explain(self, result: BisectResult, with_causes: bool) -> RenderableType | None:
         """Return what changed from the last good to the first bad point, and the cause; ``None`` without that point."""
@@ -341,8 +321,7 @@ class Study:
             return None
         self.tell("reading what changed")
         try:
-            ends = self.points[result.search.good], self.points[first]
-            good, bad = (self.make(point.spec, point.label) for point in ends)
+            good, bad = self._side(result.search.good), self._side(first)
             sides = Entrant(result.case, good), Entrant(result.case, bad)
             explanation = explained(Prober(self.launcher, self.policy), *sides)
         except TfbenchError as error:
@@ -438,7 +417,7 @@ def _cells(step: BisectStep) -> tuple[str | Text, ...]:
     if step.outcome is None:
         return Text("cannot be run", "red"), step.reason, "", ""
     outcome = Text(f"{step.outcome} (raced twice)" if step.again else str(step.outcome), COLOURS[step.outcome])
-    return outcome, times(step.ratio) if step.ratio else "", str(step.launches), duration(step.seconds)
+    return outcome, times(step.ratio) if step.ratio else "", str(step.launches), duration(step.wall_seconds)
 
 
 def exit_code(results: Sequence[BisectResult]) -> int:
@@ -465,7 +444,7 @@ def as_json(
             for result in results
         ],
     }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    return render_json(content, 1) + "\n"
 
 
 def _case(
@@ -479,18 +458,7 @@ def _case(
         "last_good": points[search.good].label if slower else None,
         "first_bad": points[result.found.point].label if result.found else None,
         "suspects": [points[point].label for point in search.suspects] if slower else [],
-        "steps": [
-            {
-                "point": points[step.point].label,
-                "outcome": step.outcome,
-                "reason": step.reason,
-                "ratio": step.ratio and plain(step.ratio),
-                "launches": step.launches,
-                "wall_seconds": round(step.seconds, 3),
-                "again": step.again,
-            }
-            for step in result.steps
-        ],
+        "steps": [plain(step) | {"point": points[step.point].label} for step in result.steps],
         "changes": [list(row) for row in changes],
         "causes": list(causes),
     }

@@ -28,7 +28,7 @@ from tfbench.report.summary import differences
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
 from tfbench.sides.spec import Side, of_version
-from tfbench.untrusted import plural
+from tfbench.untrusted import plural, some
 from tfbench.versions.changes import CaseChange, ChangeFinder
 
 # Race the same cases on several versions at once, in the same rounds
@@ -104,11 +104,6 @@ class Matrix:
         return [result.outcome for row in self.rows for result in row.results if result.ratio]
 
     @property
-    def has_regression(self) -> bool:
-        """Whether a case is slower on any side."""
-        return Outcome.REGRESSED in self.outcomes
-
-    @property
     def has_gaps(self) -> bool:
         """Whether a case has no time on a side that did not skip it."""
         entries = (entry for row in self.rows for entry in row.entries)
@@ -117,7 +112,7 @@ class Matrix:
 
 def result(matrix: Matrix) -> Result:
     """Return the result whose exit code is that of ``--fail-on-regression``."""
-    if matrix.has_regression:
+    if Outcome.REGRESSED in matrix.outcomes:
         return Result.REGRESSED
     if matrix.has_gaps:
         return Result.ERROR
@@ -215,7 +210,7 @@ def race(
                 between.setdefault(case, {})[side.name] = entry
     if shared := [case.short_name for case in cases if case.shared]:
         notes.append(
-            f"{_some(shared)}: each version builds shared set-ups of its own, so files that differ may explain a "
+            f"{some(shared, 1)}: each version builds shared set-ups of its own, so files that differ may explain a "
             "difference; to race the same file, keep one in the project and read it"
         )
     about = {side.name: _describe(launcher, side) for side in sides}
@@ -443,11 +438,7 @@ def _notes(matrix: Matrix) -> list[str]:
         for label, entry in zip(matrix.sides, row.entries, strict=True):
             if isinstance(entry, Untimed) and entry.details:
                 texts.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
-    return [*(f"{_some(cases)} {why}" for why, cases in texts.items()), *matrix.notes]
-
-
-def _some(cases: Sequence[str]) -> str:
-    return f"{cases[0]} and {len(cases) - 1} more" if len(cases) > 1 else cases[0]
+    return [*(f"{some(cases, 1)} {why}" for why, cases in texts.items()), *matrix.notes]
 
 
 def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
