@@ -59,8 +59,10 @@ def test_a_benchmark_is_known_in_another_file_and_under_another_name(scopes):
     assert of(scopes, OLD, OLD)
 
 
-def test_what_it_does_not_use_and_comments_do_not_count(scopes):
+def test_what_it_does_not_use_comments_and_docstrings_do_not_count(scopes):
     assert of(scopes, OLD, OLD.replace("UNUSED = 1", "UNUSED = 2  # more") + "\n    def other():\n        pass\n")
+    assert of(scopes, OLD, OLD.replace("Races a step.", "Races the step."))
+    assert of(scopes, OLD, OLD.replace("        return models", "        'Runs.'\n        return models"))
 
 
 @pytest.mark.parametrize(

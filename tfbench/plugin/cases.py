@@ -32,7 +32,7 @@ from tfbench.sides.source_tree import ignored_files, top_level
 from tfbench.stats.alpha_spending import completed
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
-from tfbench.suite.functions import DIGEST, digest
+from tfbench.suite.functions import DIGEST, digest, dump
 from tfbench.suite.shards import Shard
 
 # Tell which items are cases, benchmarks of ours and plain tests of pytest-benchmark, and take these over
@@ -538,11 +538,11 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
-    """Return a statement without layout and comments, and where the own files that it imports lie.
+    """Return a statement without layout, comments and docstrings, and where the own files that it imports lie.
 
     ``own`` is the qualified name of the function whose name does not count.
     """
-    text = ast.dump(_Unnamed(own.split(".")).visit(node) if own else node)
+    text = dump(_Unnamed(own.split(".")).visit(node) if own else node)
     if isinstance(node, ast.ImportFrom) and node.level:
         return f"{text} from {os.path.relpath(os.path.dirname(_within(file, root)), root)}"
     if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -17,7 +17,7 @@ DIGEST = "tfbench_digest"
 
 
 def digest(function: object) -> str:
-    """Return a digest of a function's code without its name, decorators, comments and layout; ``""`` without source.
+    """Return a digest of a function's code without name, decorators, docstrings, comments and layout; ``""`` without source.
 
     Decorators are left out because they are marks, such as a threshold, or variants, which a case's name states. Those
     of the functions of a module count.
@@ -35,7 +35,16 @@ def digest(function: object) -> str:
             node.name = ""  # a renamed benchmark has the same code
             if not inspect.ismodule(function):
                 node.decorator_list = []
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+    return hashlib.sha256(dump(tree).encode()).hexdigest()[:16]
+
+
+def dump(code: ast.AST) -> str:
+    """Return code as text without layout, comments and docstrings."""
+    for node in ast.walk(code):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if ast.get_docstring(node, clean=False) is not None:
+                del node.body[0]
+    return ast.dump(code)
 
 
 def line_of(root: Path, name: str) -> int | None:
