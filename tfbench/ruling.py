@@ -163,7 +163,8 @@ def rule(
     gated = "baseline" in report.sides or any(verdict.outcome is not Outcome.NEW for verdict in timed)
     expected = [verdict for verdict in timed if verdict.case.name not in excused]
     shortage = _shortage(report, expected, gated, min_compared, len(set(report.due) - excused))
-    failures = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
+    unusable = Result.NOT_GATED if report.is_saved else Result.ERROR
+    failures = [(unusable, "", gap)] if (gap := _gap(report, part)) else []
     for verdict in bad[:1]:
         worst = result_of(verdict.outcome)
         gravest = {verdict.case.name: verdict for verdict in reversed(bad)}.values()

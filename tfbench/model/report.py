@@ -332,8 +332,7 @@ class Report:
     def gap(self) -> str:
         """Why this report is incomplete; ``""`` if each case that was due has one row on time or a skip."""
         if not self.complete:
-            saved = self.verdicts and not self.due  # a run fixes the cases that are due before it measures one
-            return "it has saved times, and no run compared them" if saved else "the run did not come to its end"
+            return "it has saved times, and no run compared them" if self.is_saved else "the run did not come to its end"
         rows = [row.case.name for row in self.verdicts if row.metric == TIME]
         answers = Counter([*rows, *(skip.case.name for skip in self.skips)])
         due = set(self.due)
@@ -342,6 +341,11 @@ class Report:
         if name := next((name for name in self.due if answers[name] != 1), ""):
             return f"{name} was due and has {answers[name] or 'no'} results"
         return ""
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether it shows saved times, which no run compared: a run fixes the cases that are due before it measures one."""
+        return bool(self.verdicts) and not self.due and not self.complete
 
     def why(self, case: str) -> list[str]:
         """Return the explanation of a regressed case by its latest profiles, as lines."""

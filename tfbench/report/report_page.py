@@ -138,8 +138,9 @@ def _facts(report: Report, summary: Summary, false_alarms: Rate | None) -> Itera
     if false_alarms is not None:
         rate = f"{false_alarms.hits} of {false_alarms.trials} verdicts on unchanged code"
         alarms = f"{rate}, at most {false_alarms.high:.2%} (95% confidence)"
-    yield "false alarms of this machine", alarms
-    yield "threshold", f"{summary.limits[1] - 1:.1%} (policy {report.policy.get('name') or 'unknown'})"
+    if not report.is_saved:
+        yield "false alarms of this machine", alarms
+        yield "threshold", f"{summary.limits[1] - 1:.1%} (policy {report.policy.get('name') or 'unknown'})"
     for name, side in sorted(report.sides.items()):
         yield name, _side(side)
     if report.wall_seconds or report.seconds_by_phase:

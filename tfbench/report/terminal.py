@@ -167,7 +167,8 @@ def render(
     parts += map(Text, _costs(report))
     parts += map(Text, _means(report, summary))
     parts += [Text(summary.reason, "yellow")] if summary.reason else []
-    parts.append(Text(f"{summary.headline} in {report.wall_seconds:.0f} s (policy {report.policy['name']})", "bold"))
+    took = "" if report.is_saved else f" in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
+    parts.append(Text(f"{summary.headline}{took}", "bold"))
     text = io.StringIO()
     Screen(
         file=text, width=width, force_terminal=colour, no_color=not colour,
