@@ -70,6 +70,15 @@ def test_the_variables_of_a_hook_of_git_lead_to_no_other_folder(checkout, tmp_pa
     assert (snapshot(checkout), code_digest(checkout), file_in(checkout, "HEAD", Path("sub/a.py"))) == before
 
 
+@pytest.mark.parametrize("meaning", ["LITERAL", "NOGLOB", "GLOB", "ICASE"])
+def test_variables_that_change_the_meaning_of_patterns_hide_no_code(checkout, monkeypatch, meaning):
+    (checkout / "sub" / "new.py").write_text("NAME = 'quoted'\n")
+    before = snapshot(checkout), code_digest(checkout), code_files(checkout), ignored_modules(checkout)
+    monkeypatch.setenv(f"GIT_{meaning}_PATHSPECS", "1")
+    assert (snapshot(checkout), code_digest(checkout), code_files(checkout), ignored_modules(checkout)) == before
+    assert quoted(checkout, {"quoted"}) == {"quoted"}
+
+
 def test_changed_and_new_files_count_and_ignored_files_do_not(checkout):
     clean = snapshot(checkout)
     (checkout / "ignored").write_text("x")
