@@ -251,6 +251,16 @@ def test_a_tree_may_miss_an_ignored_module_that_its_code_names(checkout, tmp_pat
     assert not may_miss(other, checkout, "sub/local.py")
 
 
+@pytest.mark.parametrize("setting", ["submodule.recurse=true", "color.ui=always", "grep.lineNumber=true"])
+def test_names_are_found_whatever_the_settings_of_git_are(checkout, tmp_path, setting):
+    (checkout / ".gitignore").write_text("local.py\n")
+    (checkout / "sub" / "a.py").write_text("import local\nNAME = 'quoted'\n")
+    (checkout / "sub" / "local.py").write_text("x = 1")
+    git(checkout, "config", *setting.split("="))
+    assert quoted(checkout, {"quoted"}) == {"quoted"}
+    assert not may_miss(tmp_path / "other", checkout, "sub/local.py")
+
+
 def test_an_extracted_tree_gets_the_ignored_module_that_states_the_version(checkout, tmp_path):
     (checkout / ".gitignore").write_text("_version.py\nother.py\n")
     version, there = checkout / "sub" / "_version.py", tmp_path / "cache"

@@ -245,6 +245,10 @@ def ignored_files(folder: Path) -> frozenset[str]:
     return frozenset(os.path.realpath(top / name) for name in listed.split("\0") if name)
 
 
+_GREP = "grep", "--untracked", "--no-recurse-submodules", "--color=never"
+"""git refuses untracked files with ``submodule.recurse`` in the user's settings."""
+
+
 def may_miss(there: Path, here: Path, name: str) -> bool:
     """Tell whether git ignores a module of the working tree, and another tree may run a substitute for it.
 
@@ -266,7 +270,7 @@ def may_miss(there: Path, here: Path, name: str) -> bool:
             return False
         if not _names(there, word):
             where = "*.py", *_no_environments(here)
-            return not _git(here, "grep", "--untracked", "-lwFe", word, "--", *where)  # fails if no file names it
+            return not _git(here, *_GREP, "-lwFe", word, "--", *where)  # fails if no file names it
     return True
 
 
@@ -283,7 +287,7 @@ def quoted(root: Path, names: Collection[str]) -> set[str]:
     with suppress(SideError):  # no file has one
         top = checkout(root)
         where = "*.py", *_no_environments(top)
-        found = _git(top, "grep", "--untracked", "-ohE", pattern, "--", *where) if names else ""
+        found = _git(top, *_GREP, "-ohE", pattern, "--", *where) if names else ""
         return set(re.findall(r"\w+", found)).intersection(names)
     return set()
 
