@@ -306,6 +306,21 @@ def test_a_tree_has_what_a_checkout_has(checkout, tmp_path):
     assert (root / "link").readlink() == Path("/nowhere/at/all")
 
 
+def test_a_tree_has_its_own_attributes_and_not_those_of_the_working_tree(checkout, tmp_path):
+    (checkout / "sub" / ".gitattributes").write_text("*.csv text eol=crlf\n")
+    (checkout / "sub" / "data.csv").write_text("1\n")
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-qm", "with attributes")
+    old = tree_of(checkout, "HEAD")
+    (checkout / "sub" / ".gitattributes").write_text("*.csv text eol=lf\n")
+    git(checkout, "commit", "-qam", "with other attributes")
+    data = materialise(checkout, old, tmp_path / "cache")[0] / "sub" / "data.csv"
+    before = data.read_bytes(), data.stat().st_ino
+    assert before[0] == b"1\r\n"
+    materialise(checkout, old, tmp_path / "cache")
+    assert (data.read_bytes(), data.stat().st_ino) == before, "the tree was extracted again"
+
+
 def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path):
     library = tmp_path / "library"
     library.mkdir()

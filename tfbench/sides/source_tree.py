@@ -513,11 +513,16 @@ def _has_tree(top: Path, tree: str) -> bool:
     return False
 
 
+def _work_tree(top: Path, place: Path, scratch: Path) -> dict[str, str]:
+    """Return variables with which git takes a folder for the working tree, and its ``.gitattributes`` for the valid ones."""
+    folder = _git(top, "rev-parse", "--absolute-git-dir")
+    return {"GIT_INDEX_FILE": str(scratch / "index"), "GIT_DIR": folder, "GIT_WORK_TREE": str(place)}
+
+
 def _is_as_extracted(top: Path, tree: str, place: Path) -> bool:
     """Whether every file of a tree is in a folder as git has it, submodules and new files aside."""
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch, suppress(SideError):
-        folder = _git(top, "rev-parse", "--absolute-git-dir")
-        env = {"GIT_INDEX_FILE": str(Path(scratch, "index")), "GIT_DIR": folder, "GIT_WORK_TREE": str(place)}
+        env = _work_tree(top, place, Path(scratch))
         _git(top, "read-tree", tree, env=env)
         _git(top, "update-index", "-q", "--ignore-submodules", "--refresh", env=env)
         _git(top, "diff-files", "--quiet", "--ignore-submodules", env=env)
@@ -535,10 +540,10 @@ def _check_out(top: Path, tree: str, place: Path) -> None:
     Unlike ``git archive``, this leaves out and substitutes nothing that ``.gitattributes`` marks for exports.
     """
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
-        index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
-        _git(top, "read-tree", tree, env=index)
-        _git(top, "checkout-index", "--all", f"--prefix={place}/", env=index)
-        listed = _git(top, "ls-files", "--stage", "-z", env=index)
+        env = _work_tree(top, place, Path(scratch))
+        _git(top, "read-tree", tree, env=env)
+        _git(top, "checkout-index", "--all", env=env)
+        listed = _git(top, "ls-files", "--stage", "-z", env=env)
     for entry in filter(None, listed.split("\0")):
         facts, _, name = entry.partition("\t")
         mode, commit, _ = facts.split()
