@@ -341,6 +341,49 @@ def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path
     assert not list((tmp_path / "other").iterdir())
 
 
+@pytest.fixture
+def moved(checkout, tmp_path):
+    """The address of a repository whose last commit moves the submodule lib."""
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q")
+    for text in ("old", "new"):
+        (library / "b.py").write_text(text)
+        git(library, "add", "-A")
+        git(library, "commit", "-qm", text)
+    git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", "-q", library.as_uri(), "lib")
+    for commit in ("HEAD~1", "HEAD@{1}"):
+        git(checkout / "lib", "checkout", "-q", commit)
+        git(checkout, "add", "-A")
+        git(checkout, "commit", "-qm", f"lib at {commit}")
+    return checkout.as_uri()
+
+
+def test_a_submodule_without_the_commit_of_the_tree_is_named_with_the_fix(moved, tmp_path):
+    clone, allow = tmp_path / "clone", ("-c", "protocol.file.allow=always")
+    git(tmp_path, "clone", "-q", moved, clone)
+    git(clone, *allow, "submodule", "--quiet", "update", "--init", "--depth", "1")
+    base = tree_of(clone, "HEAD~1")
+    with pytest.raises(SideError, match=r"submodule lib does not have the commit .*; in the submodule, .*--unshallow"):
+        materialise(clone, base, tmp_path / "cache")
+    git(clone / "lib", *allow, "fetch", "-q", "--unshallow")
+    assert (materialise(clone, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "old"
+
+
+def test_a_submodule_that_the_change_removes_is_extracted_once_the_other_commit_was_checked_out(moved, tmp_path):
+    clone, allow = tmp_path / "clone", ("-c", "protocol.file.allow=always")
+    git(tmp_path, "clone", "-q", moved, clone)
+    git(clone, "rm", "-q", "lib")
+    git(clone, "commit", "-qm", "removes the submodule")
+    base = tree_of(clone, "HEAD~1")
+    with pytest.raises(SideError, match="with the other commit checked out if this one lacks it"):
+        materialise(clone, base, tmp_path / "cache")
+    git(clone, "checkout", "-q", "HEAD~1")
+    git(clone, *allow, "submodule", "--quiet", "update", "--init")
+    git(clone, "checkout", "-q", "-")
+    assert (materialise(clone, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "new"
+
+
 def test_the_digest_of_the_code_leaves_out_new_files_of_other_kinds(checkout):
     clean = code_digest(checkout)
     (checkout / "report.json").write_text("{}")

@@ -548,9 +548,14 @@ def _check_out(top: Path, tree: str, place: Path) -> None:
         facts, _, name = entry.partition("\t")
         mode, commit, _ = facts.split()
         if mode == _SUBMODULE:
-            if not Path(top, name, ".git").exists():
-                raise SideError(f"the submodule {name} is not checked out; run `git submodule update --init`")
-            _check_out(Path(top, name), commit, place / name)
+            submodule = top / name
+            if not (submodule / ".git").exists():
+                fix = "run `git submodule update --init`, with the other commit checked out if this one lacks it"
+                raise SideError(f"the submodule {name} is not checked out; {fix}")
+            if not _has_tree(submodule, commit):
+                fix = f"in the submodule, {_where_it_may_be(submodule, commit)}"
+                raise SideError(f"the submodule {name} does not have the commit {commit[:12]}; {fix}")
+            _check_out(submodule, commit, place / name)
 
 
 # Tell which code a side races: its commit, and a digest of its source tree
