@@ -42,7 +42,14 @@ from tfbench.report.merge import confirm, merge
 from tfbench.report.screen import COLOURS, Screen, say
 from tfbench.report.summary import code_of_side
 from tfbench.ruling import Entry, GateDecision, Result, decided
-from tfbench.sides.source_tree import base_of_change, file_in, has_edits, require_checked_out, working_code
+from tfbench.sides.source_tree import (
+    base_of_change,
+    commit_of,
+    file_in,
+    has_edits,
+    require_checked_out,
+    working_code,
+)
 from tfbench.suite.functions import line_of
 from tfbench.untrusted import brief, is_case
 
@@ -233,6 +240,9 @@ def _against(arguments: argparse.Namespace) -> str:
         raise UsageError("no base: this is no job of a pull request; add --base BRANCH, or --against such as git:main")
     if arguments.base:
         base = base_of_change(Path(), arguments.base)
+        if not change.tested and base == commit_of(Path(), "HEAD") and not _is_edited(Path()):
+            text = "HEAD has no change since it, and would race itself; name an older commit, such as HEAD~1"
+            raise UsageError(f"--base {brief(arguments.base)}: {text}")
     else:
         base = base_of_change(Path(), change.base, change.branch, change.head)
         if not change.tested:
@@ -240,6 +250,11 @@ def _against(arguments: argparse.Namespace) -> str:
     if change.tested:
         require_checked_out(Path(), change.tested)
     return f"git:{base}"
+
+
+def _is_edited(root: Path) -> bool:
+    """Whether the checkout has edits that are not committed, in a submodule or in new files of code as well."""
+    return has_edits(root) or working_code(root).dirty
 
 
 @dataclass(frozen=True)
