@@ -51,7 +51,7 @@ from tfbench.sides.source_tree import (
     working_code,
 )
 from tfbench.suite.functions import line_of
-from tfbench.untrusted import brief, is_case
+from tfbench.untrusted import brief, described, is_case
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
 SHARD, FIRST, REGRESSED, SECOND, REPORT = "shard-{}.json", "first.json", "regressed.txt", "second.json", "report.json"
@@ -273,11 +273,16 @@ class _Change:
 
 def _change() -> _Change:
     get = os.environ.get
-    event: Any = json.loads(read_text(Path(path))) if (path := get("GITHUB_EVENT_PATH")) else {}
-    if pull := event.get("pull_request"):
-        return _Change(pull["base"]["sha"], pull["base"]["ref"], pull["head"]["sha"], pull["head"]["sha"])
-    if group := event.get("merge_group"):  # of a merge queue
-        return _Change(group["base_sha"], tested=group["head_sha"])
+    if path := get("GITHUB_EVENT_PATH"):
+        try:
+            event: Any = json.loads(read_text(Path(path)))
+            if pull := event.get("pull_request"):
+                return _Change(pull["base"]["sha"], pull["base"]["ref"], pull["head"]["sha"], pull["head"]["sha"])
+            if group := event.get("merge_group"):  # of a merge queue
+                return _Change(group["base_sha"], tested=group["head_sha"])
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            fix = "unset GITHUB_EVENT_PATH and add --base BRANCH"
+            raise ReportError(f"{brief(path)} is no event of GitHub ({described(error)}); {fix}") from None
     if not (base := get("CI_MERGE_REQUEST_DIFF_BASE_SHA", "")):
         return _Change()
     # A merge train may test a squashed or rebased copy of the head, so the head need not be in what is checked out.
