@@ -321,6 +321,18 @@ def test_a_tree_has_its_own_attributes_and_not_those_of_the_working_tree(checkou
     assert (data.read_bytes(), data.stat().st_ino) == before, "the tree was extracted again"
 
 
+def test_code_that_looks_for_the_top_of_its_checkout_finds_the_extracted_tree(checkout):
+    tree = tree_of(checkout, "HEAD")
+    place, _ = materialise(checkout, tree, checkout / DATA_FOLDER)
+    assert next(folder for folder in (place / "sub").parents if (folder / ".git").exists()) == place
+    assert top_level(place) == checkout, "git itself takes no empty folder for a repository"
+    (place / ".git").rmdir()  # as of an earlier version
+    materialise(checkout, tree, checkout / DATA_FOLDER)
+    assert (place / ".git").is_dir()
+    before = place.stat().st_ino
+    assert materialise(checkout, tree, checkout / DATA_FOLDER)[0].stat().st_ino == before
+
+
 def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path):
     library = tmp_path / "library"
     library.mkdir()

@@ -521,6 +521,8 @@ def _work_tree(top: Path, place: Path, scratch: Path) -> dict[str, str]:
 
 def _is_as_extracted(top: Path, tree: str, place: Path) -> bool:
     """Whether every file of a tree is in a folder as git has it, submodules and new files aside."""
+    if not Path(place, ".git").is_dir():  # an earlier version of tfbench has extracted it
+        return False
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch, suppress(SideError):
         env = _work_tree(top, place, Path(scratch))
         _git(top, "read-tree", tree, env=env)
@@ -538,11 +540,14 @@ def _check_out(top: Path, tree: str, place: Path) -> None:
     """Write the files of a tree, and of its submodules, as a checkout has them.
 
     Unlike ``git archive``, this leaves out and substitutes nothing that ``.gitattributes`` marks for exports.
+    An empty folder ``.git`` ends the search of code that looks for the top of its checkout. Otherwise such code would find
+    the working tree, and both sides would read the same data.
     """
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _work_tree(top, place, Path(scratch))
         _git(top, "read-tree", tree, env=env)
         _git(top, "checkout-index", "--all", env=env)
+        Path(place, ".git").mkdir()
         listed = _git(top, "ls-files", "--stage", "-z", env=env)
     for entry in filter(None, listed.split("\0")):
         facts, _, name = entry.partition("\t")
