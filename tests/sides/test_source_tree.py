@@ -450,6 +450,18 @@ def test_the_data_folder_is_no_part_of_a_tree(checkout):
     assert snapshot(checkout).tree == clean
 
 
+def test_a_repository_without_a_commit_in_the_checkout_is_named_with_the_fix(checkout, monkeypatch):
+    monkeypatch.setenv("LANGUAGE", "de")
+    nested = checkout / "sub" / "its own"
+    nested.mkdir()
+    git(nested, "init", "-q")
+    (nested / "b.py").touch()
+    with pytest.raises(SideError, match=r"^sub/its own is a repository of its own in .*; commit in it, or have git ignore"):
+        snapshot(checkout)
+    (checkout / ".gitignore").write_text("ignored\nits own\n")
+    assert snapshot(checkout).dirty
+
+
 def test_outside_version_control_there_is_no_snapshot(tmp_path):
     assert snapshot(tmp_path) is None
     with pytest.raises(SideError, match="not in a git checkout"):

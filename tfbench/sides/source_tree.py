@@ -91,7 +91,8 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
             besides what the ref keeps already. Without a ref the repository stays unchanged.
 
     Raises:
-        SideError: git cannot write into the checkout, or refuses one that ``keep_as`` needs.
+        SideError: git cannot write into the checkout, or refuses one that ``keep_as`` needs, or the checkout has a
+            repository without a commit.
     """
     try:
         top = checkout(root)
@@ -109,7 +110,14 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
             _git(top, "read-tree", "HEAD", env=env)
         except SideError:
             commit = head = ""  # a repository without a commit
-        _git(top, "add", "--all", "--", ".", f":(exclude,glob)**/{DATA_FOLDER}/**", *_no_environments(top), env=env)
+        left_out = f":(exclude,glob)**/{DATA_FOLDER}/**", *_no_environments(top)
+        try:
+            _git(top, "add", "--all", "--", ".", *left_out, env=env | {"LANGUAGE": "C"})
+        except SideError as error:
+            if not (match := re.search(r"'(.+)/' does not have a commit checked out", str(error))):
+                raise
+            fix = "commit in it, or have git ignore it"
+            raise SideError(f"{match[1]} is a repository of its own in {top}, without a commit; {fix}") from None
         tree = _git(top, "write-tree", env=env)
         if keep_as:
             keep(top, tree, keep_as, earlier=True)
