@@ -193,14 +193,17 @@ _OF_A_REPOSITORY = {
     "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 }  # fmt: skip
 """The list of ``git rev-parse --local-env-vars``, without the settings of ``git -c``, which submodules inherit as well."""
+_OF_PATTERNS = {"GIT_GLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_LITERAL_PATHSPECS", "GIT_NOGLOB_PATHSPECS"}
+"""Variables that change what a pattern of files means to git."""
 
 
 def without_repository(variables: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without the variables that git sets in hooks, ``rebase --exec`` and aliases.
 
     They lead git in any folder to the repository of the hook, and make its current folder the top of the working tree.
+    Those of patterns are left out as well, because git would find no file of code by them.
     """
-    return {name: value for name, value in variables.items() if name not in _OF_A_REPOSITORY}
+    return {name: value for name, value in variables.items() if name not in _OF_A_REPOSITORY | _OF_PATTERNS}
 
 
 def read_at_most(file: IO[bytes], limit: int) -> bytes:

@@ -394,6 +394,40 @@ class TestBase:
             assert (told and "git fetch --unshallow" in said) == bool(code)
             monkeypatch.chdir(tmp_path)
 
+    @pytest.mark.parametrize("base", ["main", "HEAD", "origin/main"])
+    def test_is_not_the_checked_out_commit_itself_unless_something_is_edited(self, job, history, capsys, base):
+        Path(".gitignore").write_text("*.json\n*.txt\n")
+        git("add", "-A")
+        new = commit("with the files of the test")
+        git("update-ref", "refs/remotes/origin/main", new)
+        assert job("--base", base, against="") == 2
+        assert f"--base {base}: HEAD has no change since it" in capsys.readouterr().err
+        assert not Path("calls.txt").exists()
+        assert job("--base", "HEAD~1", against="") == 0
+        Path("new.py").touch()
+        assert job("--base", base, against="") == 0
+        assert calls()[0][4] == f"git:{new}"
+
+    @pytest.mark.parametrize(
+        "event",
+        [
+            "",
+            "{",
+            "[]",
+            "1",
+            '{"pull_request": {"base": {}}}',
+            '{"pull_request": 1}',
+            '{"merge_group": []}',
+            "[" * 99999,
+        ],
+    )
+    def test_is_asked_for_where_the_event_of_github_is_none(self, job, history, monkeypatch, capsys, event):
+        in_ci(monkeypatch, "github", *history[:2])
+        Path("event.json").write_text(event)
+        assert job(against="") == (2 if event.endswith("[]}") else 5)
+        assert len((said := capsys.readouterr().err).splitlines()) == 1
+        assert "add --base BRANCH" in said
+
     def test_is_asked_for_where_no_ci_system_names_one(self, job, history, capsys):
         assert job(against="") == 2
         assert "no base: this is no job of a pull request; add --base BRANCH" in capsys.readouterr().err

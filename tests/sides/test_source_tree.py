@@ -71,6 +71,15 @@ def test_the_variables_of_a_hook_of_git_lead_to_no_other_folder(checkout, tmp_pa
     assert (snapshot(checkout), code_digest(checkout), file_in(checkout, "HEAD", Path("sub/a.py"))) == before
 
 
+@pytest.mark.parametrize("meaning", ["LITERAL", "NOGLOB", "GLOB", "ICASE"])
+def test_variables_that_change_the_meaning_of_patterns_hide_no_code(checkout, monkeypatch, meaning):
+    (checkout / "sub" / "new.py").write_text("NAME = 'quoted'\n")
+    before = snapshot(checkout), code_digest(checkout), code_files(checkout), ignored_modules(checkout)
+    monkeypatch.setenv(f"GIT_{meaning}_PATHSPECS", "1")
+    assert (snapshot(checkout), code_digest(checkout), code_files(checkout), ignored_modules(checkout)) == before
+    assert quoted(checkout, {"quoted"}) == {"quoted"}
+
+
 def test_changed_and_new_files_count_and_ignored_files_do_not(checkout):
     clean = snapshot(checkout)
     (checkout / "ignored").write_text("x")
@@ -256,6 +265,16 @@ def test_a_tree_may_miss_an_ignored_module_that_its_code_names(checkout, tmp_pat
     assert not may_miss(other, checkout, "sub/local.py")
 
 
+@pytest.mark.parametrize("setting", ["submodule.recurse=true", "color.ui=always", "grep.lineNumber=true"])
+def test_names_are_found_whatever_the_settings_of_git_are(checkout, tmp_path, setting):
+    (checkout / ".gitignore").write_text("local.py\n")
+    (checkout / "sub" / "a.py").write_text("import local\nNAME = 'quoted'\n")
+    (checkout / "sub" / "local.py").write_text("x = 1")
+    git(checkout, "config", *setting.split("="))
+    assert quoted(checkout, {"quoted"}) == {"quoted"}
+    assert not may_miss(tmp_path / "other", checkout, "sub/local.py")
+
+
 def test_an_extracted_tree_gets_the_ignored_module_that_states_the_version(checkout, tmp_path):
     (checkout / ".gitignore").write_text("_version.py\nother.py\n")
     version, there = checkout / "sub" / "_version.py", tmp_path / "cache"
@@ -301,6 +320,33 @@ def test_a_tree_has_what_a_checkout_has(checkout, tmp_path):
     assert (root / "link").readlink() == Path("/nowhere/at/all")
 
 
+def test_a_tree_has_its_own_attributes_and_not_those_of_the_working_tree(checkout, tmp_path):
+    (checkout / "sub" / ".gitattributes").write_text("*.csv text eol=crlf\n")
+    (checkout / "sub" / "data.csv").write_text("1\n")
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-qm", "with attributes")
+    old = tree_of(checkout, "HEAD")
+    (checkout / "sub" / ".gitattributes").write_text("*.csv text eol=lf\n")
+    git(checkout, "commit", "-qam", "with other attributes")
+    data = materialise(checkout, old, tmp_path / "cache")[0] / "sub" / "data.csv"
+    before = data.read_bytes(), data.stat().st_ino
+    assert before[0] == b"1\r\n"
+    materialise(checkout, old, tmp_path / "cache")
+    assert (data.read_bytes(), data.stat().st_ino) == before, "the tree was extracted again"
+
+
+def test_code_that_looks_for_the_top_of_its_checkout_finds_the_extracted_tree(checkout):
+    tree = tree_of(checkout, "HEAD")
+    place, _ = materialise(checkout, tree, checkout / DATA_FOLDER)
+    assert next(folder for folder in (place / "sub").parents if (folder / ".git").exists()) == place
+    assert top_level(place) == checkout, "git itself takes no empty folder for a repository"
+    (place / ".git").rmdir()  # as of an earlier version
+    materialise(checkout, tree, checkout / DATA_FOLDER)
+    assert (place / ".git").is_dir()
+    before = place.stat().st_ino
+    assert materialise(checkout, tree, checkout / DATA_FOLDER)[0].stat().st_ino == before
+
+
 def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path):
     library = tmp_path / "library"
     library.mkdir()
@@ -319,6 +365,49 @@ def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path
     with pytest.raises(SideError, match="the submodule lib is not checked out; run `git submodule update --init`"):
         materialise(checkout, base, tmp_path / "other")
     assert not list((tmp_path / "other").iterdir())
+
+
+@pytest.fixture
+def moved(checkout, tmp_path):
+    """The address of a repository whose last commit moves the submodule lib."""
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q")
+    for text in ("old", "new"):
+        (library / "b.py").write_text(text)
+        git(library, "add", "-A")
+        git(library, "commit", "-qm", text)
+    git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", "-q", library.as_uri(), "lib")
+    for commit in ("HEAD~1", "HEAD@{1}"):
+        git(checkout / "lib", "checkout", "-q", commit)
+        git(checkout, "add", "-A")
+        git(checkout, "commit", "-qm", f"lib at {commit}")
+    return checkout.as_uri()
+
+
+def test_a_submodule_without_the_commit_of_the_tree_is_named_with_the_fix(moved, tmp_path):
+    clone, allow = tmp_path / "clone", ("-c", "protocol.file.allow=always")
+    git(tmp_path, "clone", "-q", moved, clone)
+    git(clone, *allow, "submodule", "--quiet", "update", "--init", "--depth", "1")
+    base = tree_of(clone, "HEAD~1")
+    with pytest.raises(SideError, match=r"submodule lib does not have the commit .*; in the submodule, .*--unshallow"):
+        materialise(clone, base, tmp_path / "cache")
+    git(clone / "lib", *allow, "fetch", "-q", "--unshallow")
+    assert (materialise(clone, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "old"
+
+
+def test_a_submodule_that_the_change_removes_is_extracted_once_the_other_commit_was_checked_out(moved, tmp_path):
+    clone, allow = tmp_path / "clone", ("-c", "protocol.file.allow=always")
+    git(tmp_path, "clone", "-q", moved, clone)
+    git(clone, "rm", "-q", "lib")
+    git(clone, "commit", "-qm", "removes the submodule")
+    base = tree_of(clone, "HEAD~1")
+    with pytest.raises(SideError, match="with the other commit checked out if this one lacks it"):
+        materialise(clone, base, tmp_path / "cache")
+    git(clone, "checkout", "-q", "HEAD~1")
+    git(clone, *allow, "submodule", "--quiet", "update", "--init")
+    git(clone, "checkout", "-q", "-")
+    assert (materialise(clone, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "new"
 
 
 def test_the_digest_of_the_code_leaves_out_new_files_of_other_kinds(checkout):
@@ -373,6 +462,18 @@ def test_the_data_folder_is_no_part_of_a_tree(checkout):
         (folder / DATA_FOLDER / "history").mkdir(parents=True)
         (folder / DATA_FOLDER / "history" / "x.json").write_text("{}")
     assert snapshot(checkout).tree == clean
+
+
+def test_a_repository_without_a_commit_in_the_checkout_is_named_with_the_fix(checkout, monkeypatch):
+    monkeypatch.setenv("LANGUAGE", "de")
+    nested = checkout / "sub" / "its own"
+    nested.mkdir()
+    git(nested, "init", "-q")
+    (nested / "b.py").touch()
+    with pytest.raises(SideError, match=r"^sub/its own is a repository of its own in .*; commit in it, or have git ignore"):
+        snapshot(checkout)
+    (checkout / ".gitignore").write_text("ignored\nits own\n")
+    assert snapshot(checkout).dirty
 
 
 def test_outside_version_control_there_is_no_snapshot(tmp_path):

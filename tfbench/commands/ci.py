@@ -42,9 +42,16 @@ from tfbench.report.merge import confirm, merge
 from tfbench.report.screen import COLOURS, Screen, say
 from tfbench.report.summary import code_of_side
 from tfbench.ruling import Entry, GateDecision, Result, decided
-from tfbench.sides.source_tree import base_of_change, file_in, has_edits, require_checked_out, working_code
+from tfbench.sides.source_tree import (
+    base_of_change,
+    commit_of,
+    file_in,
+    has_edits,
+    require_checked_out,
+    working_code,
+)
 from tfbench.suite.functions import line_of
-from tfbench.untrusted import brief, is_case
+from tfbench.untrusted import brief, described, is_case
 
 SHARD, FIRST, REGRESSED, SECOND, REPORT = "shard-{}.json", "first.json", "regressed.txt", "second.json", "report.json"
 _WRITTEN = {"race": (SHARD.format("*"),), "merge": (FIRST, REGRESSED), "confirm": (SECOND,), "gate": (REPORT, ACCEPTED)}
@@ -228,6 +235,9 @@ def _against(arguments: argparse.Namespace) -> str:
         raise UsageError("no base: this is no job of a pull request; add --base BRANCH, or --against such as git:main")
     if arguments.base:
         base = base_of_change(Path(), arguments.base)
+        if not change.tested and base == commit_of(Path(), "HEAD") and not _is_edited(Path()):
+            text = "HEAD has no change since it, and would race itself; name an older commit, such as HEAD~1"
+            raise UsageError(f"--base {brief(arguments.base)}: {text}")
     else:
         base = base_of_change(Path(), change.base, change.branch, change.head)
         if not change.tested:
@@ -235,6 +245,11 @@ def _against(arguments: argparse.Namespace) -> str:
     if change.tested:
         require_checked_out(Path(), change.tested)
     return f"git:{base}"
+
+
+def _is_edited(root: Path) -> bool:
+    """Whether the checkout has edits that are not committed, in a submodule or in new files of code as well."""
+    return has_edits(root) or working_code(root).dirty
 
 
 @dataclass(frozen=True)
@@ -253,11 +268,16 @@ class _Change:
 
 def _change() -> _Change:
     get = os.environ.get
-    event: Any = json.loads(read_text(Path(path))) if (path := get("GITHUB_EVENT_PATH")) else {}
-    if pull := event.get("pull_request"):
-        return _Change(pull["base"]["sha"], pull["base"]["ref"], pull["head"]["sha"], pull["head"]["sha"])
-    if group := event.get("merge_group"):  # of a merge queue
-        return _Change(group["base_sha"], tested=group["head_sha"])
+    if path := get("GITHUB_EVENT_PATH"):
+        try:
+            event: Any = json.loads(read_text(Path(path)))
+            if pull := event.get("pull_request"):
+                return _Change(pull["base"]["sha"], pull["base"]["ref"], pull["head"]["sha"], pull["head"]["sha"])
+            if group := event.get("merge_group"):  # of a merge queue
+                return _Change(group["base_sha"], tested=group["head_sha"])
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            fix = "unset GITHUB_EVENT_PATH and add --base BRANCH"
+            raise ReportError(f"{brief(path)} is no event of GitHub ({described(error)}); {fix}") from None
     if not (base := get("CI_MERGE_REQUEST_DIFF_BASE_SHA", "")):
         return _Change()
     # A merge train may test a squashed or rebased copy of the head, so the head need not be in what is checked out.

@@ -108,7 +108,14 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
             _git(top, "read-tree", "HEAD", env=env)
         except SideError:
             commit = head = ""  # a repository without a commit
-        _git(top, "add", "--all", "--", ".", f":(exclude,glob)**/{DATA_FOLDER}/**", *_no_environments(top), env=env)
+        left_out = f":(exclude,glob)**/{DATA_FOLDER}/**", *_no_environments(top)
+        try:
+            _git(top, "add", "--all", "--", ".", *left_out, env=env | {"LANGUAGE": "C"})
+        except SideError as error:
+            if not (match := re.search(r"'(.+)/' does not have a commit checked out", str(error))):
+                raise
+            fix = "commit in it, or have git ignore it"
+            raise SideError(f"{match[1]} is a repository of its own in {top}, without a commit; {fix}") from None
         tree = _git(top, "write-tree", env=env)
         if keep_as:
             keep(top, tree, keep_as, earlier=True)
@@ -241,6 +248,10 @@ def ignored_files(folder: Path) -> frozenset[str]:
     return frozenset(os.path.realpath(top / name) for name in listed.split("\0") if name)
 
 
+_GREP = "grep", "--untracked", "--no-recurse-submodules", "--color=never"
+"""git refuses untracked files with ``submodule.recurse`` in the user's settings."""
+
+
 def may_miss(there: Path, here: Path, name: str) -> bool:
     """Tell whether git ignores a module of the working tree, and another tree may run a substitute for it.
 
@@ -262,7 +273,7 @@ def may_miss(there: Path, here: Path, name: str) -> bool:
             return False
         if not _names(there, word):
             where = "*.py", *_no_environments(here)
-            return not _git(here, "grep", "--untracked", "-lwFe", word, "--", *where)  # fails if no file names it
+            return not _git(here, *_GREP, "-lwFe", word, "--", *where)  # fails if no file names it
     return True
 
 
@@ -279,7 +290,7 @@ def quoted(root: Path, names: Collection[str]) -> set[str]:
     with suppress(SideError):  # no file has one
         top = checkout(root)
         where = "*.py", *_no_environments(top)
-        found = _git(top, "grep", "--untracked", "-ohE", pattern, "--", *where) if names else ""
+        found = _git(top, *_GREP, "-ohE", pattern, "--", *where) if names else ""
         return set(re.findall(r"\w+", found)).intersection(names)
     return set()
 
@@ -472,7 +483,6 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
         try:
             with atomic_dir(target, replace=edited) as half:
                 _check_out(top, tree, half)
-                _make_checkout(top, tree, half)
         except OSError as error:
             if edited or not target.is_dir():  # another run has created it by now
                 raise SideError(
@@ -490,13 +500,18 @@ def _has_tree(top: Path, tree: str) -> bool:
     return False
 
 
+def _work_tree(top: Path, place: Path, scratch: Path) -> dict[str, str]:
+    """Return variables with which git takes a folder for the working tree, and its ``.gitattributes`` for the valid ones."""
+    folder = _git(top, "rev-parse", "--absolute-git-dir")
+    return {"GIT_INDEX_FILE": str(scratch / "index"), "GIT_DIR": folder, "GIT_WORK_TREE": str(place)}
+
+
 def _is_as_extracted(top: Path, tree: str, place: Path) -> bool:
     """Whether every file of a tree is in a folder as git has it, submodules and new files aside, and it is a checkout."""
-    if not Path(place, ".git").is_dir():
+    if not Path(place, ".git", "HEAD").is_file():
         return False
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch, suppress(SideError):
-        folder = _git(top, "rev-parse", "--absolute-git-dir")
-        env = {"GIT_INDEX_FILE": str(Path(scratch, "index")), "GIT_DIR": folder, "GIT_WORK_TREE": str(place)}
+        env = _work_tree(top, place, Path(scratch))
         _git(top, "read-tree", tree, env=env)
         _git(top, "update-index", "-q", "--ignore-submodules", "--refresh", env=env)
         _git(top, "diff-files", "--quiet", "--ignore-submodules", env=env)
@@ -514,17 +529,23 @@ def _check_out(top: Path, tree: str, place: Path) -> None:
     Unlike ``git archive``, this leaves out and substitutes nothing that ``.gitattributes`` marks for exports.
     """
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
-        index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
-        _git(top, "read-tree", tree, env=index)
-        _git(top, "checkout-index", "--all", f"--prefix={place}/", env=index)
-        listed = _git(top, "ls-files", "--stage", "-z", env=index)
+        env = _work_tree(top, place, Path(scratch))
+        _git(top, "read-tree", tree, env=env)
+        _git(top, "checkout-index", "--all", env=env)
+        _make_checkout(top, tree, place)
+        listed = _git(top, "ls-files", "--stage", "-z", env=env)
     for entry in filter(None, listed.split("\0")):
         facts, _, name = entry.partition("\t")
         mode, commit, _ = facts.split()
         if mode == _SUBMODULE:
-            if not Path(top, name, ".git").exists():
-                raise SideError(f"the submodule {name} is not checked out; run `git submodule update --init`")
-            _check_out(Path(top, name), commit, place / name)
+            submodule = top / name
+            if not (submodule / ".git").exists():
+                fix = "run `git submodule update --init`, with the other commit checked out if this one lacks it"
+                raise SideError(f"the submodule {name} is not checked out; {fix}")
+            if not _has_tree(submodule, commit):
+                fix = f"in the submodule, {_where_it_may_be(submodule, commit)}"
+                raise SideError(f"the submodule {name} does not have the commit {commit[:12]}; {fix}")
+            _check_out(submodule, commit, place / name)
 
 
 def _make_checkout(top: Path, tree: str, place: Path) -> None:
@@ -538,7 +559,7 @@ def _make_checkout(top: Path, tree: str, place: Path) -> None:
     alternates = Path(place, ".git", "objects", "info", "alternates")
     alternates.parent.mkdir(exist_ok=True)
     alternates.write_bytes(os.fsencode(f"{objects}\n"))
-    commit = _git(place, "commit-tree", tree, "-m", f"tree {tree}", env=_IDENTITY)
+    commit = _git(place, "commit-tree", f"{tree}^{{tree}}", "-m", f"tree {tree}", env=_IDENTITY)
     _git(place, "update-ref", "--no-deref", "HEAD", commit)
     _git(place, "read-tree", "HEAD")
 
