@@ -332,7 +332,9 @@ class Report:
     def gap(self) -> str:
         """Why this report is incomplete; ``""`` if each case that was due has one row on time or a skip."""
         if not self.complete:
-            return "it has saved times, and no run compared them" if self.is_saved else "the run did not come to its end"
+            return (
+                "it has saved times, and no run compared them" if self.is_saved else "the run did not come to its end"
+            )
         rows = [row.case.name for row in self.verdicts if row.metric == TIME]
         answers = Counter([*rows, *(skip.case.name for skip in self.skips)])
         due = set(self.due)

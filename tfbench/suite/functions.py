@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 DIGEST = "tfbench_digest"
 
 
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
 def digest(function: object) -> str:
     """Return a digest of a function's code without name, decorators, docstrings, comments and layout; ``""`` without source.
 
@@ -41,9 +44,8 @@ def digest(function: object) -> str:
 def dump(code: ast.AST) -> str:
     """Return code as text without layout, comments and docstrings."""
     for node in ast.walk(code):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            if ast.get_docstring(node, clean=False) is not None:
-                del node.body[0]
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
     return ast.dump(code)
 
 
