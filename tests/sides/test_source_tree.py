@@ -466,7 +466,9 @@ def test_a_repository_without_a_commit_in_the_checkout_is_named_with_the_fix(che
     nested.mkdir()
     git(nested, "init", "-q")
     (nested / "b.py").touch()
-    with pytest.raises(SideError, match=r"^sub/its own is a repository of its own in .*; commit in it, or have git ignore"):
+    with pytest.raises(
+        SideError, match=r"^sub/its own is a repository of its own in .*; commit in it, or have git ignore"
+    ):
         snapshot(checkout)
     (checkout / ".gitignore").write_text("ignored\nits own\n")
     assert snapshot(checkout).dirty

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import pytest
 
 DIGEST = "tfbench_digest"
-
-
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
