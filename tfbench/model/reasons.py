@@ -532,7 +532,10 @@ class Note(_Code):
         "unversioned",
         ("{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"),
     )
-    GONE = "gone", "in {spec} but no longer collected; was it deleted, or renamed and changed?"
+    GONE = (
+        "gone",
+        "in {spec} but no longer collected; was it deleted, or renamed and changed, or is it outside tfbench_paths?",
+    )
     MOVED = "moved", "its file is gone, and {file} has cases of the same names"
     GONE_SINCE = "gone-since", "in the baseline {name!r} but no longer collected; was it deleted or renamed?"
     IN_NO_JOB = (
