@@ -5,11 +5,13 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tfbench.errors import SideError, UsageError
 from tfbench.fs import DATA_FOLDER
+from tfbench.session import strategies
 from tfbench.sides import source_tree
 from tfbench.sides.environments import Environments
 from tfbench.sides.source_tree import (
@@ -28,6 +30,7 @@ from tfbench.sides.source_tree import (
     snapshot,
     top_level,
     tree_of,
+    working_code,
 )  # fmt: skip
 from tfbench.sides.spec import Side, parse
 
@@ -404,6 +407,33 @@ def test_a_submodule_that_the_change_removes_is_extracted_once_the_other_commit_
     git(clone, *allow, "submodule", "--quiet", "update", "--init")
     git(clone, "checkout", "-q", "-")
     assert (materialise(clone, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "new"
+
+
+def test_edits_in_a_submodule_count_and_cannot_be_kept(moved, checkout):
+    git(checkout / "lib", "config", "submodule.recurse", "true")
+    clean, files, digest = snapshot(checkout, f"{KEPT}first"), code_files(checkout), code_digest(checkout)
+    assert (clean.dirty, clean.edited, digest) == (False, (), clean.tree)
+    (checkout / "lib" / "b.py").write_text("edited")
+    found = snapshot(checkout)
+    assert (found.tree, found.dirty, found.edited) == (clean.tree, True, ("lib",))
+    assert working_code(checkout).dirty
+    assert edited_files(checkout, files) == ["lib/b.py"]
+    with pytest.raises(SideError, match="lib has edits, and git keeps only its commits; commit them in lib"):
+        snapshot(checkout, f"{KEPT}first")
+    first = code_digest(checkout)
+    (checkout / "lib" / "b.py").write_text("edited again")
+    assert len({digest, first, code_digest(checkout)}) == 3
+    git(checkout / "lib", "commit", "-qam", "edited again")
+    assert snapshot(checkout, f"{KEPT}first").dirty
+
+
+def test_a_saved_baseline_is_not_the_working_tree_with_edits_in_a_submodule(moved, checkout, tmp_path, monkeypatch):
+    contender = Side("contender", "python", checkout)
+    saved = SimpleNamespace(tree=snapshot(checkout, f"{KEPT}first").tree)
+    monkeypatch.setattr(strategies, "describe", lambda saved: "the baseline")
+    assert strategies.source_of(saved, contender, tmp_path / "cache").root == checkout
+    (checkout / "lib" / "b.py").write_text("edited")
+    assert (strategies.source_of(saved, contender, tmp_path / "cache").root / "lib" / "b.py").read_text() == "new"
 
 
 def test_the_digest_of_the_code_leaves_out_new_files_of_other_kinds(checkout):

@@ -137,7 +137,7 @@ def source_of(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
     """Return a side with the baseline's source tree and the contender's interpreter, or why that is impossible."""
     spec = describe(saved)
     here = snapshot(contender.root)
-    if here is not None and here.tree == saved.tree:
+    if here is not None and here.tree == saved.tree and not here.edited:
         return Side("baseline", contender.executable, contender.root, spec)
     if not saved.tree:
         return because(ReasonCode.NO_SOURCE, because(Note.UNVERSIONED, spec=spec))

@@ -38,6 +38,8 @@ class Snapshot:
     """``""`` without one."""
     dirty: bool
     """Whether the tree is another one than the commit's."""
+    edited: tuple[str, ...] = ()
+    """Submodules, and repositories that git does not track, with other files than their commits. The tree has only those."""
 
 
 class NoCheckout(SideError):
@@ -86,7 +88,8 @@ def top_level(root: Path) -> Path | None:
 def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
     """Return the content of the checkout that contains ``root``, or ``None`` if there is none that git reads.
 
-    Raises `SideError` if git cannot write into the checkout, or refuses one that ``keep_as`` needs.
+    Raises `SideError` if git cannot write into the checkout, or refuses one that ``keep_as`` needs, the checkout has a
+    repository without a commit, or a submodule has edits, which ``keep_as`` cannot keep.
 
     Args:
         keep_as: Git ref below `KEPT` or `CANDIDATES`, under which the repository keeps the content for `materialise`,
@@ -117,9 +120,24 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
             fix = "commit in it, or have git ignore it"
             raise SideError(f"{match[1]} is a repository of its own in {top}, without a commit; {fix}") from None
         tree = _git(top, "write-tree", env=env)
+        edited = tuple(_edited_submodules(top, env))
+        if keep_as and edited:
+            raise SideError(f"{edited[0]} has edits, and git keeps only its commits; commit them in {edited[0]}")
         if keep_as:
             keep(top, tree, keep_as, earlier=True)
-    return Snapshot(tree, commit, tree != head)
+    return Snapshot(tree, commit, tree != head or bool(edited), edited)
+
+
+_SUBMODULE = "160000"
+"""The mode of a submodule in git's index."""
+
+
+def _edited_submodules(top: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the submodules with edits that are not committed in them, each with the `code_digest` of its files."""
+    listed = _git(top, "ls-files", "--stage", "-z", env=env).split("\0")
+    names = [entry.partition("\t")[2] for entry in listed if entry.startswith(_SUBMODULE)]
+    codes = {name: working_code(top / name) for name in names if Path(top, name, ".git").exists()}
+    return {name: code.tree for name, code in codes.items() if code.dirty}
 
 
 def _scratch_repository(top: Path, scratch: Path) -> dict[str, str]:
@@ -158,7 +176,8 @@ CODE = ("*.py", "*.pyi", "*.toml", "*.ini", "*.cfg", "*.so")
 def code_digest(root: Path) -> str:
     """Return git's hash of the checkout's content: tracked files as they are now, and new files of code.
 
-    Unlike `snapshot`, it leaves out other new files, such as a report that a run writes.
+    Unlike `snapshot`, it leaves out other new files, such as a report that a run writes. If a submodule has edits, it is a
+    hash of that hash and those of such submodules.
     Raises `SideError` if ``root`` is in no checkout that git reads, so the code of two sides cannot be compared.
     """
     top = checkout(root)
@@ -172,7 +191,8 @@ def code_digest(root: Path) -> str:
         listed.write_bytes(os.fsencode("\0".join(names)))
         if names:
             _git(top, "add", f"--pathspec-from-file={listed}", "--pathspec-file-nul", env=env)
-        return _git(top, "write-tree", env=env)
+        tree, edited = _git(top, "write-tree", env=env), _edited_submodules(top, env)
+    return hashlib.sha256(repr((tree, edited)).encode()).hexdigest() if edited else tree
 
 
 def new_files(root: Path) -> list[Path]:
@@ -519,10 +539,6 @@ def _is_as_extracted(top: Path, tree: str, place: Path) -> bool:
     return False
 
 
-_SUBMODULE = "160000"
-"""The mode of a submodule in git's index."""
-
-
 def _check_out(top: Path, tree: str, place: Path) -> None:
     """Write the files of a tree, and of its submodules, as a checkout has them.
 
@@ -596,7 +612,7 @@ def code_files(root: Path) -> CodeFiles:
     """Return the digests of the present code files. `edited_files` compares them with later ones."""
     try:
         top = checkout(root)
-        listed = _git(top, "ls-files", "-z", "--", *CODE).split("\0")
+        listed = _git(top, "ls-files", "-z", "--recurse-submodules", "--", *CODE).split("\0")
         tracked = {name for name in listed if name and DATA_FOLDER not in Path(name).parts}
         new = _new(top, *CODE)
     except SideError:
