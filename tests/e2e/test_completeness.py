@@ -244,7 +244,7 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_is_measured(pro
     (project.root / "folder").mkdir()
     done = project.run("--report-json=folder", "--against", "self")
     assert done.code == 4
-    assert "--report-json folder: Is a directory" in done.output
+    assert "--report-json folder: this is a folder; name a file in it" in done.output
 
 
 def test_a_run_whose_code_is_edited_meanwhile_fails_and_saves_no_baseline(project):
