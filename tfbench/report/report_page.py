@@ -97,9 +97,11 @@ def render(report: Report, context: PageContext | None = None) -> str:
     against = report.sides.get("baseline", {}).get("spec")
     known = all("packages" in report.sides.get(name, {}) for name in ("baseline", "contender"))
 
+    reach = summary.reach  # looks at all findings
+
     def place(ratio: float) -> str:
         """Return the place of a ratio in the drawing of an interval, for a style."""
-        share = position(ratio, summary.reach)
+        share = position(ratio, reach)
         return f"{0 if math.isnan(share) else 100 * max(0.0, min(1.0, share)):.1f}%"
 
     return render_page(
