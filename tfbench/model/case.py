@@ -25,7 +25,7 @@ ONCE = "once"
 NATIVE = "native"
 """The fact with the native code of a source tree that a launch has loaded: ``own`` of its side, and ``foreign``."""
 MODULES = "modules"
-"""Names of the installed top-level modules that a zygote has imported. As a fact of a launch: those that the launch imports beyond these."""
+"""Top-level modules that a zygote has imported from installed packages; in a launch, only the additional ones."""
 LEAKS = "leaks"
 """What a contract on leaks is about, and the probe that finds them."""
 LEAK_KINDS = ("bytes", "resident", "objects", "threads", "files", "traces")

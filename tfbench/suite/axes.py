@@ -39,7 +39,7 @@ _PARAMETER = "_tfbench_scale"
 
 
 def set_scale(name: str) -> None:
-    """Set the scale of this process and of those that it starts. Raises `UsageError` if there is no such scale."""
+    """Set the scale of this process and its child processes. Raises `UsageError` if the scale is unknown."""
     if name not in SCALES:
         raise UsageError(f"--scale {name!r}: choose from {', '.join(SCALES)}")
     if name == SMALL:
