@@ -235,7 +235,7 @@ def _against(arguments: argparse.Namespace) -> str:
         raise UsageError("no base: this is no job of a pull request; add --base BRANCH, or --against such as git:main")
     if arguments.base:
         base = base_of_change(Path(), arguments.base)
-        if not change.tested and base == commit_of(Path(), "HEAD") and not _is_edited(Path()):
+        if not change.tested and base == commit_of(Path(), "HEAD") and not working_code(Path()).dirty:
             text = "HEAD has no change since it, and would race itself; name an older commit, such as HEAD~1"
             raise UsageError(f"--base {brief(arguments.base)}: {text}")
     else:
@@ -245,11 +245,6 @@ def _against(arguments: argparse.Namespace) -> str:
     if change.tested:
         require_checked_out(Path(), change.tested)
     return f"git:{base}"
-
-
-def _is_edited(root: Path) -> bool:
-    """Whether the checkout has edits that are not committed, in a submodule or in new files of code as well."""
-    return has_edits(root) or working_code(root).dirty
 
 
 @dataclass(frozen=True)
