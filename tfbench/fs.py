@@ -285,11 +285,7 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
 
 
 def check_outputs(files: Mapping[str, str | Path | None]) -> None:
-    """Check that no two options name one file, which would have the last output only.
-
-    Raises:
-        UsageError: Two do.
-    """
+    """Check that no two options write the same file, which would keep only the last output; raises `UsageError` if so."""
     taken: dict[Path, str] = {}
     for option, path in files.items():
         if path and (first := taken.setdefault(Path(path).resolve(), option)) != option:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfbench.errors import UsageError
 from tfbench.model import VariantResult
-from tfbench.untrusted import printable
+from tfbench.untrusted import plural, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -79,7 +79,8 @@ def _templates() -> Environment:
         autoescape=True, finalize=lambda value: one_line(value) if type(value) is str else value,
     )  # fmt: skip
     # The parts of a name, between which lines may break.
-    made.filters |= {"line": one_line, "parts": lambda name: filter(None, re.split(r"(?<=::|.[\[,/\]])", name))}
+    parts = re.compile(r"(?<=::|.[\[,/\]])").split
+    made.filters |= {"line": one_line, "plural": plural, "parts": lambda name: filter(None, parts(name))}
     return made
 
 
