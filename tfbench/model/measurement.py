@@ -120,6 +120,8 @@ class Statistic(Word):
     """The ratio of the 90% quantiles of the times."""
     CYCLES = "cycles"
     """The median log-ratio of its rounds, in cycles of the GPU's clock."""
+    WHOLE = "whole"
+    """The median log-ratio of its rounds, with the work that the calls leave to threads and child processes."""
 
 
 STATISTICS = {

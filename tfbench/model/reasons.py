@@ -331,6 +331,18 @@ class ReasonCode(_Code):
     """The median is not faster, but the contender has fewer slow calls, which lowers the geometric mean as much."""
     TAIL_NOT_DECIDED = "tail-not-decided", _tail_undecided
     """The median is proved to be unchanged or faster, and slow calls could still cost more than `tail_tolerance`."""
+    WORK_BESIDE = (
+        "work-beside",
+        lambda ratio, launches, calls: (
+            f"not decided: the calls are {change(calls)}, but with the work that they leave to threads or child processes they "
+            f"are {_changed(ratio, launches)}; wait for that work in the step"
+        ),
+    )
+    RESTLESS = (
+        "restless",
+        "not decided: threads or child processes of the contender still worked a second after the last call, and that work "
+        "is not part of its time; wait for it in the step, or stop them",
+    )
     WITHIN_TOLERANCE = "within-tolerance", _unchanged
     """The change lies within the policy's tolerance."""
     NOT_DECIDED = "not-decided", _undecided

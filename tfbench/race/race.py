@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import (
+    BESIDE,
     ONCE,
+    RESTLESS,
     STATISTICS,
     WAITED,
+    Comparison,
     Effect,
     Launch,
     Note,
     Outcome,
     Plan,
-    Ratio,
     Reason,
     ReasonCode,
     Run,
@@ -53,6 +55,7 @@ from tfbench.stats.verdict import (
     pooled,
     with_cycles,
     with_tail,
+    with_work_beside,
 )
 
 if TYPE_CHECKING:
@@ -491,24 +494,32 @@ class Race:
         return next((statistic for statistic in judged if (entrant, statistic) not in self._proved), judged[-1])
 
     def _decide(self, entrant: int, final: bool) -> Decision:
+        decision = self._by_time(entrant, final)
+        if (whole := self._second_opinion(entrant, Statistic.WHOLE)) is None:
+            return decision
+        restless = 2 * sum(RESTLESS in run.facts for run in self.runs(entrant)) > len(self.runs(entrant))
+        return with_work_beside(decision, whole, self._thresholds(entrant, Statistic.MEDIAN), restless)
+
+    def _by_time(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))
-        if first.statistic is Statistic.MEDIAN and (cycles := self._cycles(entrant)) is not None:
-            first = with_cycles(first, cycles, self._thresholds(entrant, Statistic.MEDIAN))
+        cycles = None if self._share_side(entrant, self.reference) else self._second_opinion(entrant, Statistic.CYCLES)
+        if first.statistic is Statistic.MEDIAN and cycles is not None:
+            first = with_cycles(first, cycles.ratio, self._thresholds(entrant, Statistic.MEDIAN))
         if others:
             rounds = self.policy.tail_rounds
             return with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final, rounds)
         return of_tail(first) if first.statistic is Statistic.TAIL else first
 
-    def _cycles(self, entrant: int) -> Ratio | None:
-        """Return the ratio of two sides in cycles of the GPU's clock; ``None`` where it was not read."""
+    def _second_opinion(self, entrant: int, statistic: Statistic) -> Comparison | None:
+        """Compare by cycles of the GPU's clock or with the work beside the calls; ``None`` where that was not read."""
         runs = [*self.runs(entrant), *self.runs(self.reference or 0)]
-        if self._share_side(entrant, self.reference) or not all(run.clocks for run in runs):
+        if not all(run.clocks if statistic is Statistic.CYCLES else BESIDE in run.facts for run in runs):
             return None
         return compare(
-            self.effects(entrant, statistic=Statistic.CYCLES), self.rounds(entrant), self.policy,
+            self.effects(entrant, statistic=statistic), self.rounds(entrant), self.policy,
             cases=self.config.cases, shared_zygote=self.share_zygote(entrant, self.reference),
             thresholds=self._thresholds(entrant, Statistic.MEDIAN),
-        ).ratio  # fmt: skip
+        )  # fmt: skip
 
     def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:
         usual = self._policy_of(entrant).tail_time if statistic is Statistic.TAIL else self.thresholds(entrant)

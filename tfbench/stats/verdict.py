@@ -16,14 +16,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, mean, stdev
+from statistics import fmean, mean, median, stdev
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from tfbench.model import Calls, Comparison, Effect, Note, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, because
+from tfbench.model import (
+    BESIDE,
+    Calls,
+    Comparison,
+    Effect,
+    Note,
+    Outcome,
+    Ratio,
+    Reason,
+    ReasonCode,
+    Run,
+    Statistic,
+    because,
+)
 from tfbench.policy import Policy, Thresholds
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of, unchanged_alpha
 from tfbench.stats.interval import FEW, Floats, huber_pseudovalues, interval, launch_effect, log_ratios, quantile_error
@@ -220,6 +233,9 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
         return launch_effect(baseline.seconds, contender.seconds, pair)
     if statistic is Statistic.CYCLES:
         return launch_effect(baseline.cycles, contender.cycles, pair)
+    if statistic is Statistic.WHOLE:
+        effect = launch_effect(baseline.seconds, contender.seconds, pair)
+        return replace(effect, value=effect.value + _work_beside(contender) - _work_beside(baseline))
     sides = _calm(baseline, contender)
     ratios = log_ratios(*sides)
     before, now = (np.asarray(side, float) for side in sides)
@@ -231,6 +247,11 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
         return Effect(math.log(now.mean() / before.mean()), pair, error)
     (then, then_error), (later, later_error) = _quantile(before, _P90), _quantile(now, _P90)
     return Effect(later - then, pair, math.hypot(then_error, later_error))
+
+
+def _work_beside(run: Run) -> float:
+    """Return the logarithm of the factor by which the work beside the calls of a launch prolongs their median."""
+    return math.log1p(run.facts[BESIDE] / median(run.seconds))
 
 
 def _calm(baseline: Run, contender: Run) -> tuple[Sequence[float], Sequence[float]]:
@@ -325,6 +346,27 @@ def with_cycles(decision: Decision, cycles: Ratio, thresholds: Thresholds) -> De
         return decision
     note = because(Note.CYCLES, time=decision.comparison.ratio.center, cycles=cycles.center)
     return replace(decision, reason=decision.reason.noted(note))
+
+
+def with_work_beside(decision: Decision, whole: Comparison, thresholds: Thresholds, restless: bool) -> Decision:
+    """Return the decision, unless work that the calls leave to threads or child processes may hide a slowdown.
+
+    That work is not part of the time of a call, and the processor has to do it all the same.
+
+    Args:
+        whole: Of the calls with that work.
+        restless: Whether the contender's process did not rest after its last call, so that the amount is unknown.
+    """
+    if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+        return decision
+    ratio = whole.ratio
+    if classify(ratio.low, ratio.high, thresholds) is Outcome.REGRESSED:
+        calls = decision.comparison.ratio.center
+        reason = because(ReasonCode.WORK_BESIDE, ratio=ratio, launches=whole.launches, calls=calls)
+        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    if restless:
+        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RESTLESS))
+    return decision
 
 
 def of_tail(tail: Decision, median: Decision | None = None) -> Decision:

@@ -22,11 +22,12 @@ import pytest
 
 from tfbench import protocol
 from tfbench.errors import BenchmarkError
-from tfbench.model import CACHE, COLD, JSON, ONCE, QUALITIES, REPORTED, UNKNOWN, WARM
+from tfbench.model import BESIDE, CACHE, COLD, JSON, ONCE, QUALITIES, REPORTED, RESTLESS, UNKNOWN, WARM
 from tfbench.protocol import CaseRequest, Channel, Prepared
 from tfbench.untrusted import brief
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.block import (
+    REST_LIMIT,
     Block,
     Call,
     Clock,
@@ -37,13 +38,13 @@ from tfbench.worker.block import (
     gc_disabled,
     gc_watched,
     pace,
+    rest,
     serve_slices,
     serve_turns,
     spin,
     spins_for,
     waits_ahead,
     warm_up,
-    works_on,
 )
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak, open_files
@@ -485,11 +486,12 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         waited = (time.perf_counter_ns() - began) / max(1, ready.nanoseconds()) - 1
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None
-        ahead = not on_device and works_on()
+        ahead = not on_device and not rest()[1]
         may_wait = not on_device and by_system and waited > _WAITS
         paced = waits_ahead(block, self.request.warmup[0], iteration) if may_wait else None
         if ahead or paced:
             iteration = paced or pace(block, self.request.warmup[0])
+            rest(REST_LIMIT)  # what the calls so far have left must not be taken for the work of the rounds
         by_processor = by_system and len(self.request.cpus) == 1 and not on_device
         # The median call may have lost its processor to others, and the mean includes waits of few calls.
         waiting = min(waiting, waited) if by_processor else None
@@ -501,27 +503,58 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         clock, failure = sm_clock() if on_device else (None, "")
         inbox, *outboxes = self.pipes
         seed = self.request.seed + self.request.entrant
+        outside = calls = 0
 
         def timed(order: protocol.Serve | protocol.ServeSliced) -> protocol.Rounds:
+            nonlocal outside, calls
             if isinstance(order, protocol.ServeSliced):
-                return serve_slices(call, order, inbox, outboxes, seed)
+                used = time.process_time_ns()
+                rounds = serve_slices(call, order, inbox, outboxes, seed)
+                outside = time.process_time_ns() - used - (sum(rounds.ended) - sum(rounds.began))
+                calls = order.iterations * len(rounds.began)
+                return rounds
             injected = Injection(order.iterations, order.extra, order.slow, self.clock, seed)
 
             def turn() -> tuple[int, int]:
-                return block(order.iterations, order.prime, *injected())
+                nonlocal outside
+                used = time.process_time_ns()
+                times = block(order.iterations, order.prime, *injected())
+                outside -= time.process_time_ns() - used
+                return times
 
             block.restart()
             if clock is not None:
                 clock.restart()
                 block.mark = clock.mark
-            ready = ReadyTime()
+            ready, before = ReadyTime(), block.calls
+            outside -= time.process_time_ns()
             began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
+            outside += time.process_time_ns()
+            calls = block.calls - before
             used = ready.nanoseconds() if by_processor else 0
             preempted = block.preempted if by_processor else ()
             clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
             return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted, clocks, why)
 
-        self._take_turns(timed, lambda order: block(order.calls))
+        def settle(order: protocol.Settle) -> None:
+            block(order.calls)
+            if ahead:
+                rest(REST_LIMIT)
+
+        self._take_turns(timed, settle)
+        if calls and not on_device and self.clock is time.perf_counter_ns:
+            self._note_work_beside(outside, calls)
+
+    def _note_work_beside(self, outside: int, calls: int) -> None:
+        """Wait until the process rests, and note the processor time per call that it has used outside of these calls.
+
+        ``outside`` is what it has used so far, in nanoseconds. Besides work that the step left to threads and processes, it
+        contains what the turns themselves cost, which is the same on both sides.
+        """
+        left, rests = rest(REST_LIMIT)
+        self.late_facts[BESIDE] = (outside + left) * 1e-9 / calls
+        if not rests:
+            self.late_facts[RESTLESS] = True
 
     def serve_reported(self, seconds: float) -> None:
         self.facts.update({REPORTED: True, ONCE: True})
@@ -592,6 +625,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         isolation.keep_freed_memory()  # a step that runs once may contain a loop
         shared = self._meets()
         result, seconds, used = call_once(block, block.clock)
+        if block.synchronise is None and self.clock is time.perf_counter_ns:
+            self._note_work_beside(0, 1)
         self.check_result(result)
         self._note_peak()
         self._repeat(seconds, (seconds, used) if shared else None)

@@ -7,6 +7,8 @@ import math
 import os
 import random
 import signal
+import sys
+import threading
 import time
 import timeit
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +55,8 @@ _BUSY = 0.1
 """Share of this time that they must use."""
 _RESTED = 5
 """Calls after a rest, at most."""
+REST_LIMIT = 1.0
+"""Seconds to wait for threads that finish their work. Work that takes longer has no known amount."""
 _FASTER = 0.75
 """They work ahead if they take less than this share of the time of calls in succession."""
 _NO_CLOCK = "the benchmark's clock stood still or went back during its warm-up; use a clock that runs"
@@ -360,28 +364,65 @@ class ReadyTime:
         return used + queued
 
 
-def _scheduled() -> dict[str, tuple[int, int]]:
-    """Return for each thread of this process how long it ran, and how long it was in a queue, in nanoseconds."""
+def _scheduled(process: str = "self") -> dict[str, tuple[int, int]]:
+    """Return for each thread of a process how long it ran, and how long it was in a queue, in nanoseconds."""
     times = {}
     with suppress(OSError):
-        for thread in os.listdir("/proc/self/task"):
-            with suppress(OSError, ValueError), open(f"/proc/self/task/{thread}/schedstat") as file:
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with suppress(OSError, ValueError), open(f"/proc/{process}/task/{thread}/schedstat") as file:
                 ran, waited, _ = map(int, file.read().split())
                 times[thread] = (ran, waited)
     return times
 
 
-def works_on() -> bool:
-    """Return whether threads of this process, such as prefetching ones, keep working after the step has just run."""
-    used = time.process_time_ns()
-    time.sleep(_REST)
-    return time.process_time_ns() - used > _BUSY * _REST * 1e9
+def rest(limit: float = 0.0) -> tuple[int, bool]:
+    """Wait until this process rests: its threads, such as prefetching ones, and its child processes have done their work.
+
+    Args:
+        limit: Seconds to wait at most. The first look takes 2 ms in any case.
+
+    Returns:
+        The processor time that they used meanwhile, in nanoseconds, and whether they rest now.
+    """
+    until = time.monotonic() + limit
+    began = last = _active_time()
+    while True:
+        time.sleep(_REST)
+        last, before = _active_time(), last
+        # Work may be left while another process has the processor.
+        if last - before <= _BUSY * _REST * 1e9 and not any(map(_is_ready, _processes())):
+            return last - began, True
+        if time.monotonic() > until:
+            return last - began, False
+
+
+def _active_time() -> int:
+    """Return how long the other threads of this process and its living children have run, in nanoseconds."""
+    ran = sum(time for child in _processes()[1:] for time, _ in _scheduled(child).values())
+    return time.process_time_ns() - time.thread_time_ns() + ran
+
+
+def _processes() -> list[str]:
+    """Return the names of this process and its living children of multiprocessing in the system's table of processes."""
+    pool = sys.modules.get("multiprocessing")
+    return ["self", *(str(child.pid) for child in (pool.active_children() if pool else ()))]
+
+
+def _is_ready(process: str) -> bool:
+    """Return whether a thread of a process, besides this one, runs or waits for a processor."""
+    own = str(threading.get_native_id())
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with suppress(OSError), open(f"/proc/{process}/task/{thread}/stat") as file:
+                if thread != own and file.read().rpartition(")")[2].split()[0] == "R":
+                    return True
+    return False
 
 
 def waits_ahead(block: Block, seconds: float, iteration: float = 0.0) -> float | None:
     """Return the seconds of a call in succession, if calls after a rest are faster because their waits have gone on.
 
-    Otherwise the answer is ``None``. A prefetching pipeline whose elements wait for a server uses no processor, so `works_on`
+    Otherwise the answer is ``None``. A prefetching pipeline whose elements wait for a server uses no processor, so `rest`
     does not see it.
 
     Args:
