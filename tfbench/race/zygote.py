@@ -159,6 +159,8 @@ class Process:
             return f"died (exit code {status})"
         if -status == signal.SIGXFSZ:
             return f"died (SIGXFSZ): it wrote a file of more than {self.zygote.policy.file_bytes >> 20} MiB"
+        if -status == signal.SIGKILL:
+            return "died (SIGKILL, as by the kernel where memory is short)"
         try:
             return f"died ({signal.Signals(-status).name})"
         except ValueError:
