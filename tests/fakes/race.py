@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.model import JSON, WAITED, Case, Plan, SlowCalls
+from tfbench.model import BESIDE, JSON, RESTLESS, WAITED, Case, Plan, SlowCalls
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.race.launch import Entrant, EntrantFailed, Failure
@@ -58,8 +58,14 @@ class ScriptedLauncher:
         """Entrant -> its slow calls."""
         self.step = Prepared(1e-4, {})
         """What each process is ready with, besides its facts."""
+        self.works_on: Sequence[int] = ()
+        """Launches whose processes work on after a step."""
         self.waits: dict[int, float] = {}
         """Entrant -> share that it waits in launches whose entrants take turns."""
+        self.beside: dict[int, float] = {}
+        """Entrant -> processor seconds per call that it leaves to threads."""
+        self.restless: Sequence[int] = ()
+        """Entrants whose threads never rest."""
         self.gpu_clocks: dict[int, float] = {}
         """Entrant -> clock of the GPU in its rounds."""
         self.preparation_seconds = 0.0
@@ -116,7 +122,7 @@ class ScriptedLaunch:
         if self.launcher.memory:
             facts["peak_host_memory"] = self.launcher.memory[entrant](self.number, self.pair, self.launcher.rng)
         self.facts[entrant] = facts
-        return replace(self.launcher.step, facts=facts)
+        return replace(self.launcher.step, facts=facts, works_on=self.number in self.launcher.works_on)
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         self.launcher.clock.now += self.launcher.launch_seconds
@@ -127,10 +133,14 @@ class ScriptedLaunch:
                 raise EntrantFailed(entrant, BenchmarkError("died"))
         typical = {entrant: self._seconds(entrant) for entrant in orders[0]}
         rng = self.launcher.rng
-        self.sliced = plan.sliced
+        self.plan = plan
         if not plan.sliced:
             for entrant, share in self.launcher.waits.items():
                 self.facts[entrant][WAITED] = share
+        for entrant, seconds in self.launcher.beside.items():
+            self.facts[entrant][BESIDE] = seconds
+        for entrant in self.launcher.restless:
+            self.facts[entrant][RESTLESS] = True
         self.clocks = {entrant: (clock,) * len(orders) for entrant, clock in self.launcher.gpu_clocks.items()}
         return {
             entrant: [seconds * (1 + rng.expovariate(200)) * self._slowness(entrant) for _ in orders]

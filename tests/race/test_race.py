@@ -40,6 +40,48 @@ def test_slower_is_regressed_and_faster_is_improved():
     assert faster.decisions[1].outcome is Outcome.IMPROVED
 
 
+@pytest.mark.parametrize(
+    ("seconds", "beside", "outcome", "said"),
+    [
+        (0.5e-4, (0, 1.3e-4), Outcome.INCONCLUSIVE, r"the calls are 50.* faster, but with the work .* are 80.* slower"),
+        (1e-4, (1e-4, 1.2e-4), Outcome.INCONCLUSIVE, r"the calls are 0.*, but with the work .* are 10.* slower"),
+        (1e-4, (1e-4, 1e-4), Outcome.UNCHANGED, "within"),
+        (1e-4, (1e-4, 0.8e-4), Outcome.UNCHANGED, "within"),
+        (0.5e-4, (0, 0.5e-4), Outcome.IMPROVED, "50.* faster"),
+        (1.1e-4, (1e-4, 0), Outcome.REGRESSED, "10.* slower"),
+    ],
+)
+def test_work_that_the_calls_leave_to_threads_cannot_hide_a_slowdown(seconds, beside, outcome, said):
+    def prepare(launcher):
+        launcher.beside = dict(enumerate(beside))
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 1e-3), steady(seconds, 1e-3)], prepare=prepare)
+    assert race.decisions[1].outcome is outcome
+    assert re.search(said, race.decisions[1].reason.message)
+
+
+@pytest.mark.parametrize(
+    ("restless", "outcome"), [((1,), Outcome.INCONCLUSIVE), ((0, 1), Outcome.INCONCLUSIVE), ((0,), Outcome.UNCHANGED)]
+)
+def test_a_contender_whose_threads_never_rest_is_not_proved_unchanged(restless, outcome):
+    def prepare(launcher):
+        launcher.beside, launcher.restless = {0: 1e-5, 1: 1e-5}, restless
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], prepare=prepare)
+    assert race.decisions[1].outcome is outcome
+    assert ("still worked a second" in race.decisions[1].reason.message) is (outcome is Outcome.INCONCLUSIVE)
+
+
+def test_once_threads_have_worked_on_after_a_turn_all_launches_stop_them():
+    def prepare(launcher):
+        launcher.works_on = (1,)
+
+    _, launcher = raced(sides_of(CASE), [steady(1e-4, 0.02), steady(1e-4, 0.02)], prepare=prepare)
+    first, *others = [launch.plan for launch in launcher.launches]
+    assert not first.works_on
+    assert all(plan.works_on and plan.iterations[0] == 20e-3 / 1e-4 for plan in others)
+
+
 def test_a_large_difference_stops_at_the_first_look():
     race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1.3e-4)])
     assert len(race.launches) == POLICY.looks[0]

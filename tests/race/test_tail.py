@@ -124,4 +124,4 @@ def test_a_long_step_takes_turns_first_and_in_every_launch_if_it_waits_in_some_c
     launcher.step, launcher.waits = Prepared(0.06, {}, waiting=0.0), waits
     race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(0))
     race.run()
-    assert [launch.sliced for launch in launcher.launches] == [False] + [sliced] * (len(launcher.launches) - 1)
+    assert [launch.plan.sliced for launch in launcher.launches] == [False] + [sliced] * (len(launcher.launches) - 1)

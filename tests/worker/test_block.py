@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 
 import pytest
 
@@ -294,14 +296,48 @@ def test_a_process_group_that_no_longer_exists_is_ignored():
     os.close(outbox)
 
 
-@pytest.mark.parametrize(("used", "noticed"), [(0, False), (100_000, False), (300_000, True)])
-def test_threads_that_work_after_the_step_are_noticed(monkeypatch, used, noticed):
+@pytest.mark.parametrize(("used", "rests"), [(0, True), (100_000, True), (300_000, False)])
+def test_threads_that_work_after_the_step_are_noticed(monkeypatch, used, rests):
     slept = []
     readings = iter([5_000_000, 5_000_000 + used])
-    monkeypatch.setattr(block_module.time, "process_time_ns", lambda: next(readings))
+    monkeypatch.setattr(block_module, "_active_time", lambda: next(readings))
     monkeypatch.setattr(block_module.time, "sleep", slept.append)
-    assert rest()[1] is not noticed
+    assert rest() == (used, rests)
     assert slept == [0.002]
+
+
+def work(seconds):
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        sum(range(100))
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, partial(ProcessPoolExecutor, mp_context=get_context("fork"))])
+def test_rest_waits_for_the_work_of_threads_and_processes_beside_a_busy_process(kind):
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})  # work in the queue of a processor is not done
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        with kind(1) as pool:
+            pool.submit(work, 0.0).result()
+            pool.submit(work, 0.2)
+            used, rests = rest(30)
+    finally:
+        busy.kill()
+        busy.wait()
+        os.sched_setaffinity(0, processors)
+    assert rests
+    assert used == pytest.approx(0.2e9, rel=0.2)
+
+
+def test_rest_ends_at_its_limit_if_threads_never_rest():
+    ended = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: [work(1e-3) for _ in iter(ended.is_set, True)])
+        used, rests = rest(0.05)
+        ended.set()
+    assert not rests
+    assert used > 0.01e9
 
 
 @pytest.mark.parametrize(("ahead", "noticed"), [(True, True), (False, False)])

@@ -67,6 +67,8 @@ class Plan:
     """Whether the scheduler alternates the processes and rounds have processor times. Otherwise they take turns."""
     slow: tuple[SlowCalls | None, ...] = ()
     """Injected slow calls of each entrant; empty without any."""
+    works_on: bool = False
+    """Whether threads of an entrant work on after its turn, so that it is stopped while another one has the turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ def make_plan(
         extra=tuple(extra),
         sliced=sliced,
         slow=tuple(entrant.side.slow_calls for entrant in entrants),
+        works_on=works_on,
     )
 
 

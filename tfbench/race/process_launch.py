@@ -245,7 +245,7 @@ class ProcessLaunch:
                 slow = self._slow_calls(plan, entrant)
                 process.ask(protocol.ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant], slow))
         else:
-            groups = self._stopped_groups()
+            groups = self._stopped_groups(plan.works_on)
             for entrant, turns in followers(orders).items():
                 request = protocol.Serve(
                     tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups,
@@ -275,15 +275,14 @@ class ProcessLaunch:
             return ()
         return slow.share, slow.factor, self._ready[entrant].iteration * (slow.factor - 1) if slow.waits else 0.0
 
-    def _stopped_groups(self) -> tuple[int, ...]:
+    def _stopped_groups(self, works_on: bool) -> tuple[int, ...]:
         """Return the process groups to stop in the turns of others, if a waiting process could use their processors.
 
         TFLite's threads spin for milliseconds after a turn, on a processor that the next side may need. Threads that
         prefetch would work during another side's turn, and their own side would seem faster than it is.
         """
-        ready = self._ready.values()
-        alone = len(self.cpus) == 1 and not any(prepared.works_on for prepared in ready)
-        if alone or any(prepared.on_device for prepared in ready):
+        alone = len(self.cpus) == 1 and not works_on
+        if alone or any(prepared.on_device for prepared in self._ready.values()):
             return ()
         numbers = range(len(self.entrants))
         return tuple(self._running[entrant].pid if entrant in self._running else 0 for entrant in numbers)

@@ -193,6 +193,8 @@ class Race:
     _preparing: float = field(default=0.0, init=False)
     """Seconds that all launches took to prepare."""
     _once: bool = field(default=False, init=False)
+    _works_on: bool = field(default=False, init=False)
+    """Whether threads have worked on after a turn in a launch so far. In another launch they may rest, with full buffers."""
     _proved: dict[tuple[int, Statistic], Decision] = field(default_factory=dict, init=False)
     """The first look that proved an entrant unchanged or improved by a statistic, while another one is open."""
 
@@ -379,6 +381,9 @@ class Race:
         return not self.undecided
 
     def _plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:
+        if not self._works_on and any(ready.works_on for ready in prepared.values()):
+            self._works_on = True
+            self._iteration.clear()  # calls that find their results ready are no measure
         for index, ready in prepared.items():
             self._iteration.setdefault(index, ready.iteration)
             if ready.untimed is not None:
@@ -393,12 +398,12 @@ class Race:
         sliceable = all(share is not None and share <= most for share in waiting) and self._rarely_waits
         self._preparing += seconds
         each = self._preparing / self._opened  # a launch may have prepared for the next one as well
-        works_on = any(ready.works_on for ready in prepared.values())
         waits = any(ready.waits for ready in prepared.values())
         single = any(Statistic.P90 in self._judged(entrant) for entrant in prepared)
         plan = make_plan(
-            self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed, works_on, waits, single
-        )
+            self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed, self._works_on,
+            waits, single,
+        )  # fmt: skip
         round_seconds = planned_seconds(plan, iteration) / plan.rounds
         if any(set(self._judged(entrant)) & {Statistic.TAIL, Statistic.MEAN} for entrant in prepared):
             plan = self._with_rare_calls(plan, round_seconds)
