@@ -334,8 +334,8 @@ class ReasonCode(_Code):
     WORK_BESIDE = (
         "work-beside",
         lambda ratio, launches, calls: (
-            f"not decided: the calls are {change(calls)}, but with the work that they leave to threads or child processes they "
-            f"are {_changed(ratio, launches)}; wait for that work in the step"
+            f"not decided: the calls are {change(calls)}, but with the work that they leave to threads, child processes or the "
+            f"garbage collector they are {_changed(ratio, launches)}; have the step do that work"
         ),
     )
     RESTLESS = (

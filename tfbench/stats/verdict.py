@@ -349,7 +349,7 @@ def with_cycles(decision: Decision, cycles: Ratio, thresholds: Thresholds) -> De
 
 
 def with_work_beside(decision: Decision, whole: Comparison, thresholds: Thresholds, restless: bool) -> Decision:
-    """Return the decision, unless work that the calls leave to threads or child processes may hide a slowdown.
+    """Return the decision, unless work that the calls leave to threads, child processes or the garbage collector may hide a slowdown.
 
     That work is not part of the time of a call, and the processor has to do it all the same.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import io
 import itertools
@@ -504,9 +505,11 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         inbox, *outboxes = self.pipes
         seed = self.request.seed + self.request.entrant
         outside = calls = 0
+        after_rounds = ExitStack()
 
         def timed(order: protocol.Serve | protocol.ServeSliced) -> protocol.Rounds:
             nonlocal outside, calls
+            after_rounds.enter_context(gc_disabled())
             if isinstance(order, protocol.ServeSliced):
                 used = time.process_time_ns()
                 rounds = serve_slices(call, order, inbox, outboxes, seed)
@@ -541,17 +544,21 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             if ahead:
                 rest(REST_LIMIT)
 
-        self._take_turns(timed, settle)
-        if calls and not on_device and self.clock is time.perf_counter_ns:
-            self._note_work_beside(outside, calls)
+        with after_rounds:
+            self._take_turns(timed, settle)
+            if calls and not on_device and self.clock is time.perf_counter_ns:
+                self._note_work_beside(outside, calls)
 
     def _note_work_beside(self, outside: int, calls: int) -> None:
         """Wait until the process rests, and note the processor time per call that it has used outside of these calls.
 
         ``outside`` is what it has used so far, in nanoseconds. Besides work that the step left to threads and processes, it
-        contains what the turns themselves cost, which is the same on both sides.
+        contains what the turns themselves cost, which is the same on both sides. The garbage of the calls is collected now.
         """
         left, rests = rest(REST_LIMIT)
+        used = time.thread_time_ns()
+        gc.collect(0)
+        left += time.thread_time_ns() - used
         self.late_facts[BESIDE] = (outside + left) * 1e-9 / calls
         if not rests:
             self.late_facts[RESTLESS] = True
@@ -604,8 +611,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                 settle(order)
                 self.channel.send(protocol.Settled())
             elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
-                with gc_disabled():
-                    rounds = timed(order)
+                rounds = timed(order)
                 tf_runtime.check_pinned(cpus)
                 tf_runtime.check_synchronous()
                 self.channel.send(rounds)
