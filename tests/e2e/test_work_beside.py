@@ -34,7 +34,9 @@ def test_more_work_left_to_others_is_no_improvement(project, pool):
     project.write(BENCHMARK.format(pool=pool, more=14))
     done = project.run("--against", "env:WAITS=1")
     assert done.outcomes() == {"test_step": "inconclusive"}, done.output
-    assert "work that they leave to threads, child processes or the garbage collector" in done.reason("test_step"), done.output
+    assert "work that they leave to threads, child processes or the garbage collector" in done.reason("test_step"), (
+        done.output
+    )
 
 
 GARBAGE = """
