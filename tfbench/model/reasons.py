@@ -194,14 +194,6 @@ def _values_changed(
     return _values(before, now, unit) + counted + (f" ({sampled})" if sampled else "")
 
 
-def _other(**facts: Any) -> str:
-    return f"{_values_changed(**facts)}: neither better nor worse by itself"
-
-
-def _not_exact(how: str, **facts: Any) -> str:
-    return f"{_values(**facts)}, but it is not exact here: {how}"
-
-
 def _few_launches(needed: int, **facts: Any) -> str:
     return f"{_values(**facts)}, but {plural(needed, 'launch')} of each side are needed"
 
@@ -250,17 +242,9 @@ def _other_ops(expected: Mapping[str, int], counted: Mapping[str, int], graph: M
     return f"{', '.join(f'{expected[op]} {op} expected, {counted[op]} found' for op in wrong)}; the graph has {named(graph)}"
 
 
-def _kernels(counts: Mapping[str, int]) -> str:
-    return f"XLA compiled {plural(sum(counts.values()), 'kernel')}: {named(counts)}"
-
-
 def _traces(traces: float, limit: int, causes: Mapping[str, int] | None = None) -> str:
     text = f"traced {plural(round(traces), 'time')}, {limit} allowed"
     return text if causes is None else f"{text}: {named(causes)}"
-
-
-def _peak(peak: float, limit: float) -> str:
-    return f"peak of {amount(peak, BYTES)}, {amount(limit, BYTES)} allowed"
 
 
 def _leaks(growth: Mapping[str, tuple[float, str]], sites: Mapping[str, float], calls: int = 0) -> str:
@@ -275,10 +259,6 @@ def _leaks(growth: Mapping[str, tuple[float, str]], sites: Mapping[str, float], 
 
 def _speed(other: str, claim: float | None, ratio: Ratio, launches: int) -> str:
     return f"{ratio.center:.2f}x as fast as {other}, {_claimed(claim)} ({evidence(ratio, launches)})"
-
-
-def _no_race(other: str, claim: float | None, why: str) -> str:
-    return f"{other}: {_claimed(claim)}; {why}"
 
 
 def _claimed(claim: float | None) -> str:
@@ -378,10 +358,8 @@ class ReasonCode(_Code):
     )
     OTHER_CLOCK = (
         "other-clock",
-        (
-            "{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz: lock its clock with "
-            "sudo nvidia-smi -lgc RATE"
-        ),
+        "{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz: lock its clock with "
+        "sudo nvidia-smi -lgc RATE",
     )
     OTHER_CACHE = (
         "other-cache",
@@ -390,7 +368,7 @@ class ReasonCode(_Code):
     OTHER_METHOD = "other-way", _other_method
     BENCHMARK_CHANGED = (
         "benchmark-changed",
-        ("the benchmark's own code has changed since the baseline was saved, so its saved times cannot be compared"),
+        "the benchmark's own code has changed since the baseline was saved, so its saved times cannot be compared",
     )
 
     # Cases and sides without a comparison
@@ -409,15 +387,13 @@ class ReasonCode(_Code):
     NO_ENVIRONMENT = "no-environment", "{spec}: its environment cannot be recreated: {error}"
     SAME_CODE = (
         "same-code",
-        (
-            "not raced, because both sides have the same benchmark, files of the project that it reads ({files}), graphs, "
-            "loaded packages and settings"
-        ),
+        "not raced, because both sides have the same benchmark, files of the project that it reads ({files}), graphs, "
+        "loaded packages and settings",
     )
     """Not raced, because both sides run the same code, graphs and packages (``--changed-only``)."""
     OTHER_BENCHMARK = (
         "other-benchmark",
-        ("the benchmark itself has changed, so this counts under --allow-changed-benchmarks only: "),
+        "the benchmark itself has changed, so this counts under --allow-changed-benchmarks only: ",
     )
     OTHER_NATIVE_CODE = "other-native-code"
     """A side has not run the native code of its own source tree, or only one of the sides has run any."""
@@ -441,8 +417,8 @@ class ReasonCode(_Code):
     SAME = "same", _same
     MORE = "more", _values_changed
     FEWER = "fewer", _values_changed
-    OTHER = "other", _other
-    NOT_EXACT = "not-exact", _not_exact
+    OTHER = "other", lambda **facts: f"{_values_changed(**facts)}: neither better nor worse by itself"
+    NOT_EXACT = "not-exact", lambda how, **facts: f"{_values(**facts)}, but it is not exact here: {how}"
     NOT_GATED = "not-gated", "reported, and gated under --gate-device only: "
     NOT_READ = "not-read", _not_read
     NOT_PROBED = "not-probed", "{timed} was timed, but its probe failed: {error}"
@@ -496,7 +472,7 @@ class Note(_Code):
     RENAMED = "renamed", "it is called {name} there"
     BENCHMARK_DIFFERS = (
         "benchmark-differs",
-        ("the benchmark itself differs between the sides, in its function or in what that uses in the benchmark files"),
+        "the benchmark itself differs between the sides, in its function or in what that uses in the benchmark files",
     )
     OTHER_WORK = "other-work", "a {unit} needs {now:.4g} FLOPs, and {before:.4g} on the other side"
     BENCHMARK_CHANGED = "benchmark-changed", "the benchmark's own code has changed since the baseline was saved"
@@ -542,7 +518,7 @@ class Note(_Code):
     NOT_SAVED = "not-saved", "it is not in the baseline {name!r}, so there is nothing to compare it with"
     UNVERSIONED = (
         "unversioned",
-        ("{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"),
+        "{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout",
     )
     GONE = (
         "gone",
@@ -552,18 +528,16 @@ class Note(_Code):
     GONE_SINCE = "gone-since", "in the baseline {name!r} but no longer collected; was it deleted or renamed?"
     IN_NO_JOB = (
         "in-no-job",
-        ("the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?"),
+        "the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?",
     )
     RUNS_THERE = "runs-there", f"{{spec}} runs it under the same options, and it is deselected here; {_DESELECTING}"
     RAN_THEN = (
         "ran-then",
-        (
-            f"the baseline {{name!r}} has it and its code runs it under the same options, and it is deselected here; {_DESELECTING}"
-        ),
+        f"the baseline {{name!r}} has it and its code runs it under the same options, and it is deselected here; {_DESELECTING}",
     )
     MAY_HAVE_RUN = (
         "may-have-run",
-        ("the baseline {name!r} has it, it is deselected here, and whether its code runs it is unknown: "),
+        "the baseline {name!r} has it, it is deselected here, and whether its code runs it is unknown: ",
     )
     CANNOT_RUN = "cannot-run", "the {side} side cannot run it: {why}"
     SKIPPED_HERE = "skipped-here", "skipped here, and {spec} runs it: {why}"
@@ -594,18 +568,18 @@ class Note(_Code):
     OPS = "ops", _ops
     OTHER_OPS = "other-ops", _other_ops
     NO_GRAPH = "no-graph", "the ops of expect_ops could not be counted: {why}"
-    KERNELS = "kernels", _kernels
+    KERNELS = "kernels", lambda counts: f"XLA compiled {plural(sum(counts.values()), 'kernel')}: {named(counts)}"
     NOT_COMPILED = "not-compiled", "compilation by XLA expected: {why}"
     WHY = "why", "{why}"
     TRACES = "traces", _traces
-    PEAK = "peak", _peak
+    PEAK = "peak", lambda peak, limit: f"peak of {amount(peak, BYTES)}, {amount(limit, BYTES)} allowed"
     NO_PEAK = "no-peak", "this system does not report the memory of a process"
     LEAKS = "leaks", _leaks
     NO_LEAK = "no-leak", "the process does not grow with its calls"
     UNREAD = "unread", "{metric} could not be read: {why}"
     NO_RESULT = "no-result", "the result has no comparison: {why}"
     SPEED = "speed", _speed
-    NO_RACE = "no-race", _no_race
+    NO_RACE = "no-race", lambda other, claim, why: f"{other}: {_claimed(claim)}; {why}"
     BROKE = "broke", "the benchmark broke in a race against {other}: {error}"
     OTHER_VARIANT = "other-variant", "{other}: {why}"
     ACCURACY = "accuracy", _accuracy
