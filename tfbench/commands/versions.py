@@ -146,7 +146,7 @@ def run_bisect(arguments: argparse.Namespace) -> int:
     console.print(f"{plural(len(results), 'case')} in {seconds:.0f} s (policy {policy.name})")
     if arguments.report_json is not None:
         asked = {"policy": policy.as_json(), "metric": metric, "wall_seconds": round(seconds, 3)}
-        write_whole(arguments.report_json, bisect.as_json(results, points, study.changes, study.causes, asked))
+        write_whole(arguments.report_json, bisect.as_json(results, study, asked))
         console.print(f"written: {arguments.report_json}")
     return bisect.exit_code(results)
 

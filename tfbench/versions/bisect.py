@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -427,38 +427,23 @@ def exit_code(results: Sequence[BisectResult]) -> int:
     return 0 if all(result.is_answered for result in results) else 3
 
 
-def as_json(
-    results: Sequence[BisectResult],
-    points: Sequence[Point],
-    changes: Mapping[str, Sequence[Sequence[str]]],
-    causes: Mapping[str, Sequence[str]],
-    asked: JSON,
-) -> str:
-    """Return the whole result as JSON: changes in graphs and causes by the case's name, and the settings that were asked for."""
-    content = {
-        "schema": SCHEMA,
-        **asked,
-        "points": [{"label": point.label, "spec": point.spec, "about": point.about} for point in points],
-        "cases": [
-            _case(result, points, changes.get(result.case.name, ()), causes.get(result.case.name, ()))
-            for result in results
-        ],
-    }
-    return render_json(content, 1) + "\n"
-
-
-def _case(
-    result: BisectResult, points: Sequence[Point], changes: Sequence[Sequence[str]], causes: Sequence[str]
-) -> JSON:
-    slower, search = result.is_slower and not result.failure, result.search
-    return {
-        "case": result.case.name,
-        "answered": result.is_answered,
-        "answer": answer(result, points),
-        "last_good": points[search.good].label if slower else None,
-        "first_bad": points[result.found.point].label if result.found else None,
-        "suspects": [points[point].label for point in search.suspects] if slower else [],
-        "steps": [plain(step) | {"point": points[step.point].label} for step in result.steps],
-        "changes": [list(row) for row in changes],
-        "causes": list(causes),
-    }
+def as_json(results: Sequence[BisectResult], study: Study, asked: JSON) -> str:
+    """Return the whole result as JSON, with the settings that were asked for."""
+    points, cases = study.points, []
+    for result in results:
+        name, slower, search = result.case.name, result.is_slower and not result.failure, result.search
+        cases.append(
+            {
+                "case": name,
+                "answered": result.is_answered,
+                "answer": answer(result, points),
+                "last_good": points[search.good].label if slower else None,
+                "first_bad": points[result.found.point].label if result.found else None,
+                "suspects": [points[point].label for point in search.suspects] if slower else [],
+                "steps": [plain(step) | {"point": points[step.point].label} for step in result.steps],
+                "changes": study.changes.get(name, []),
+                "causes": study.causes.get(name, []),
+            }
+        )
+    listed = [{"label": point.label, "spec": point.spec, "about": point.about} for point in points]
+    return render_json({"schema": SCHEMA, **asked, "points": listed, "cases": cases}, 1) + "\n"
