@@ -110,7 +110,8 @@ def read(path: Path) -> ResultFile:
 def content_of(path: Path) -> dict[str, Any]:
     """Parse a result file. Raises `ReportError` if it cannot be read, or is not a JSON object."""
     text = read_text(path)
-    content = json_format.load(text, str(path), constants=is_result(text))
+    # asv writes ``Infinity`` where JSON has no number.
+    content = json_format.load(text, str(path), constants=f'"{COLUMNS}"' in text)
     if not isinstance(content, dict):
         raise ReportError(f"{brief(path)} is not a result file: expected a JSON object, found {type(content).__name__}")
     return content
@@ -204,7 +205,8 @@ def _of_asv(path: str, content: JSON) -> ResultFile:
     # asv gives the path of an interpreter or a version, and only a version can be compared.
     python = str(content.get("python") or "")
     facts = _machine(machine, "" if "/" in python else python)
-    return ResultFile(path, kind, commit(content), times_by_name, facts, packages, left_out=left_out)
+    commit = f"commit {brief(content.get('commit_hash') or 'unknown')[:12]}"  # the one that was measured
+    return ResultFile(path, kind, commit, times_by_name, facts, packages, left_out=left_out)
 
 
 def _machine(info: Mapping[str, Any], python: str) -> dict[str, str]:
@@ -273,19 +275,9 @@ _MOST = 10_000
 """Parameters of a benchmark that a file may state."""
 
 
-def is_result(text: str) -> bool:
-    """Tell whether a text is likely a result of asv, which contains ``Infinity`` where JSON has no number."""
-    return f'"{COLUMNS}"' in text
-
-
 def _is_machine(content: JSON) -> bool:
     """Tell whether a file is asv's ``machine.json``, which lies beside the results of a machine and has none."""
     return {"machine", "arch", "os"} <= content.keys() and "benchmarks" not in content
-
-
-def commit(content: JSON) -> str:
-    """Return the commit that was measured, shortened."""
-    return f"commit {brief(content.get('commit_hash') or 'unknown')[:12]}"
 
 
 def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:

@@ -273,12 +273,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     try:
         set_scale(setting(config, "scale") or os.environ.get(VARIABLE, SMALL))
-    except UsageError as error:
-        raise pytest.UsageError(in_use(config, str(error))) from None
-    if whole_suite(config) and (paths := present_folders(config)):
-        config.args = [str(Path(config.rootpath, path)) for path in paths]
-        config.args += [str(path) for path in listed(config) if str(path) not in config.args]
-    try:
+        if whole_suite(config) and (paths := present_folders(config)):
+            config.args = [str(Path(config.rootpath, path)) for path in paths]
+            config.args += [str(path) for path in listed(config) if str(path) not in config.args]
         config.stash[RUNNER] = Runner(config)
     except UsageError as error:
         raise pytest.UsageError(in_use(config, str(error))) from None

@@ -297,7 +297,8 @@ class Race:
 
         ``progress`` is called after every launch.
         """
-        while len(self.all_launches) < launches and not self.failures and self._can_be_disturbed:
+        most = self.policy.disturbed_launches
+        while len(self.all_launches) < launches and not self.failures and len(self.disturbed) < most:
             if launch := self._launch(self.working, brief=True):
                 self.short_launches.append(launch)
             progress(self)
@@ -342,10 +343,6 @@ class Race:
     def _first_calls_count(self) -> bool:
         """Whether the next launch needs first calls: it tells whether the step runs once, or they are still to be decided."""
         return not self.all_launches or self._once or self.config.first_calls(self)
-
-    @property
-    def _can_be_disturbed(self) -> bool:
-        return len(self.disturbed) < self.policy.disturbed_launches
 
     @property
     def abort_reason(self) -> str:

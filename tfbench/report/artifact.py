@@ -149,7 +149,12 @@ def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
     text = texts.pop(ACCEPTED, None)
     report = _single(path, texts)
     json_format.check_names(report, str(path))
-    return report, _of_json(text) if text is not None else []
+    if text is None:
+        return report, []
+    try:
+        return report, list(convert(Acceptances, json_format.load(text, ACCEPTED)).accept)
+    except ValueError as error:
+        raise ReportError(f"{ACCEPTED} is invalid: {error}") from None
 
 
 def _single(path: Path, texts: dict[str, str]) -> Report:
@@ -181,13 +186,6 @@ def accepted_in(text: str, path: Path) -> list[Entry]:
 def as_json(accepted: Sequence[Entry]) -> str:
     """Format accepted regressions as JSON, for an artifact."""
     return render_json(plain(Acceptances(tuple(accepted))), 1) + "\n"
-
-
-def _of_json(text: str) -> list[Entry]:
-    try:
-        return list(convert(Acceptances, json_format.load(text, ACCEPTED)).accept)
-    except ValueError as error:
-        raise ReportError(f"{ACCEPTED} is invalid: {error}") from None
 
 
 # Tell which files of a pull request are part of the gate, so that a reader does not trust a gate that it has changed

@@ -10,7 +10,6 @@ from dataclasses import replace
 from rich.console import Group as Parts
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, Ratio, ReasonCode, Report, VariantResult, short_name
@@ -74,19 +73,14 @@ def _title(group: str) -> str:
     return group.rpartition("::")[2]
 
 
-def _case_table(title: str, case: Case) -> Table:
-    made = table(title)
-    add_columns(made, ", ".join(case.levels) or "variant", fold=True)
-    return made
-
-
 def _levels(case: Case) -> str:
     others = (case.group if case.variant else case.name).partition("[")[2].removesuffix("]")
     return ", ".join(filter(None, (*case.levels.values(), others))) or "-"
 
 
 def _variant_results(title: str, results: list[VariantResult], columns: Iterable[Column]) -> RenderableType:
-    made = _case_table(title, results[0].case)
+    made = table(title)
+    add_columns(made, ", ".join(results[0].case.levels) or "variant", fold=True)
     add_columns(made, "median", "ratio to reference", "launches", right=True)
     extra = [column for column in columns if any(column[0] in result.facts for result in results)]
     add_columns(made, *(heading for _, heading, _ in extra), right=True)

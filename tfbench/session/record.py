@@ -157,12 +157,11 @@ class RunRecorder:
         }
         samples, usual = measurements.samples, self._request.policy.statistic
         if keep_as:  # a change that is raced against it cannot choose its own
-            samples = {name: _judged_by(sample, sample.case.statistic or usual) for name, sample in samples.items()}
+            samples = {
+                name: replace(sample, case=replace(sample.case, statistic=sample.case.statistic or usual))
+                for name, sample in samples.items()
+            }
         return Baseline(context, samples, values)
-
-
-def _judged_by(sample: Sample, statistic: str) -> Sample:
-    return replace(sample, case=replace(sample.case, statistic=statistic))
 
 
 class BaselineStore:

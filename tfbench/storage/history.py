@@ -171,12 +171,6 @@ def run_document(record: SessionRecord) -> tuple[str, str]:
     return f"{record.context.session.replace(':', '')}.jsonl", "".join(f"{row}\n" for row in lines)
 
 
-def accepted_document(accepted: AcceptedChange) -> tuple[str, str]:
-    """Return a new name and the content of an accepted change."""
-    name = f"{accepted.when.replace(':', '')}-accept-{secrets.token_hex(4)}.jsonl"
-    return name, f"{line(_AcceptLine(SCHEMA, 'accept', accepted))}\n"
-
-
 def json_digest(content: JSON | list[Any]) -> str:
     """Return a short digest of JSON content, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
@@ -218,7 +212,8 @@ class AnyHistory(ABC):
 
     def accept(self, accepted: AcceptedChange) -> Path | str:
         """Add an accepted change; return the place. Raises as `record`."""
-        return self._add(*accepted_document(accepted))
+        name = f"{accepted.when.replace(':', '')}-accept-{secrets.token_hex(4)}.jsonl"
+        return self._add(name, f"{line(_AcceptLine(SCHEMA, 'accept', accepted))}\n")
 
     @abstractmethod
     def _add(self, name: str, content: str) -> Path | str:

@@ -373,11 +373,6 @@ def ops_changed(evidence: Explanation) -> list[str]:
     return lines
 
 
-def graph_changed(evidence: Explanation) -> bool:
-    """Whether TensorFlow's graph changed. Flags of XLA change the modules that it makes of the same graph."""
-    return any(where == GRAPH for where, *_ in evidence.changes)
-
-
 def xla_changed(evidence: Explanation) -> list[str]:
     """Return a line for each module of XLA whose kernels changed."""
     return [f"{where}: {what}: {text}" for where, what, text in evidence.changes if where.startswith(XLA_MODULE)]
@@ -433,7 +428,8 @@ class Causes:
                 lines = [f"on {sides[0].side.name}: {line}" for line in slower]
             return lines
         lines, in_python = self.named(sides, metric, evidence, ratio.center - 1 if ratio else None)
-        unexplained = not graph_changed(evidence) and not in_python
+        # Flags of XLA change the modules that it makes of the same graph.
+        unexplained = not in_python and not any(where == GRAPH for where, *_ in evidence.changes)
         if self.race_defaults and metric == TIME and ratio and ratio.low > 1 and unexplained:
             try:
                 self.tell("comparing defaults")
