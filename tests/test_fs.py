@@ -71,19 +71,24 @@ def test_a_failure_is_reported_even_if_the_half_made_folder_is_gone(place):
         raise KeyError(shutil.rmtree(folder.parent))
 
 
-def test_a_half_made_folder_that_is_gone_before_it_is_opened_is_made_again(place, monkeypatch):
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_half_made_folder_that_is_gone_before_it_is_locked_is_made_again(place, monkeypatch, opened):
     made = []
 
     def mkdtemp(**where):
         made.append(real(**where))
         if len(made) == 1:
             os.rmdir(made[0])
+            if opened:
+                os.mkdir(made[0])  # `open` finds a folder
+                monkeypatch.setattr(fs, "hold", lambda *_: os.rmdir(made[0]) if os.path.isdir(made[0]) else None)
         return made[-1]
 
     real = tempfile.mkdtemp
     monkeypatch.setattr(fs.tempfile, "mkdtemp", mkdtemp)
     with atomic_dir(place) as folder:
         assert str(folder.parent) == made[1]
+    assert place.is_dir()
 
 
 def test_replacing_a_folder_that_is_not_there_makes_it(place):

@@ -35,7 +35,6 @@ class Device:
     computing: list[tuple[int, ...]] | None = None
     energy: list[int] | None = None
     """Millijoules."""
-    """Millijoules."""
     hot: list[int] | None = field(default_factory=lambda: [0])
     """Total nanoseconds for which heat lowered the clock."""
     power_limit: int | None = 700_000

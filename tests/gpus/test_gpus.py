@@ -399,14 +399,7 @@ class TestGuard:
         (reported,) = gpu_monitor.as_json()
         assert reported["uuid"] == UUIDS[0]
         assert reported["launches"] == [
-            {
-                "sm_clock": 1980,
-                "power": 350,
-                "temperature": 45,
-                "reasons": 0,
-                "too_hot": 0,
-                "capped": 0,
-            }
+            {"sm_clock": 1980, "power": 350, "temperature": 45, "reasons": 0, "too_hot": 0, "capped": 0}
         ]
 
     def test_what_happens_in_between_is_seen(self):

@@ -7,9 +7,8 @@ import tempfile
 
 import pytest
 
-from tfbench import fs
 from tfbench.errors import SideError
-from tfbench.fs import abandoned_scratch_dirs, atomic_dir, remove_half_dirs
+from tfbench.fs import abandoned_scratch_dirs, remove_half_dirs
 from tfbench.race import workers
 from tfbench.race.workers import Scratch, end_processes
 
@@ -59,24 +58,6 @@ def test_links_and_files_of_that_name_are_not_touched(temporary):
     (temporary / "tfbench-scratch-link").symlink_to(temporary)
     (temporary / "tfbench-scratch-file").touch()
     assert list(abandoned_scratch_dirs()) == []
-
-
-def test_a_half_made_folder_that_was_removed_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
-    made = []
-
-    def mkdtemp(**where):
-        made.append(real(**where))
-        if len(made) == 1:
-            os.rmdir(made[0])
-            os.mkdir(made[0])  # `open` finds a folder
-            monkeypatch.setattr(fs, "hold", lambda *_: os.rmdir(made[0]) if os.path.isdir(made[0]) else None)
-        return made[-1]
-
-    real = tempfile.mkdtemp
-    monkeypatch.setattr(fs.tempfile, "mkdtemp", mkdtemp)
-    with atomic_dir(tmp_path / "place") as half:
-        assert str(half.parent) == made[1]
-    assert (tmp_path / "place").is_dir()
 
 
 def test_processes_with_the_folder_in_their_environment_are_killed(tmp_path):

@@ -10,17 +10,8 @@ from tfbench.worker.bench import facts
 
 
 def test_amounts_and_contracts_are_kept_and_none_is_left_out():
-    given = {
-        "flops": 3,
-        "items": None,
-        "parity": 1e-3,
-        "expect_ops": {"A": 0},
-        "artifact": b"",
-    }
-    assert facts(given) == {
-        "flops": 3,
-        "contracts": {"expect_ops": {"A": 0}, "parity": 1e-3},
-    }
+    given = {"flops": 3, "items": None, "parity": 1e-3, "expect_ops": {"A": 0}, "artifact": b""}
+    assert facts(given) == {"flops": 3, "contracts": {"expect_ops": {"A": 0}, "parity": 1e-3}}
     assert facts({}) == {}
 
 

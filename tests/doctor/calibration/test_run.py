@@ -111,15 +111,9 @@ def test_a_calibration_with_background_load_ends(calibrate):
 def test_a_file_that_is_not_a_journal_is_refused_and_unchanged(tmp_path):
     path = tmp_path / "j.jsonl"
     path.write_text("{}\n")
-    with pytest.raises(ReportError, match=r"line 1: not a trial"):
+    with pytest.raises(ReportError, match=r"j\.jsonl, line 1: not a trial"):
         Journal(path).read()
     assert path.read_text() == "{}\n"
-
-
-def test_an_incomplete_line_is_ignored(tmp_path):
-    path = tmp_path / "j.jsonl"
-    path.write_text('{"method": "race", "pol')
-    assert Journal(path).read() == []
 
 
 def test_a_selection_without_a_case_is_an_error(calibrate, capsys):

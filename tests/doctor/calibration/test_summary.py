@@ -138,13 +138,6 @@ def test_a_journal_grows_and_survives_an_incomplete_line(tmp_path):
     assert journal.read() == [trial(), trial("regressed", 0.1, intervals=[(1.01, 1.2, 0.99)])]
 
 
-def test_an_invalid_journal_is_named(tmp_path):
-    path = tmp_path / "trials.jsonl"
-    path.write_text("{}\n")
-    with pytest.raises(ReportError, match=r"trials\.jsonl, line 1: not a trial"):
-        Journal(path).read()
-
-
 def test_an_interval_whose_ends_are_swapped_is_no_trial(tmp_path):
     journal = Journal(tmp_path / "trials.jsonl")
     journal.append(trial(intervals=[(1.2, 1.0, 0.94)]))
