@@ -297,10 +297,8 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
         if fields.get("result") is None:  # every parameter failed
             continue
         results = a_list(fields["result"], name)
-        samples, cases = (
-            a_list(fields.get("samples") or [None] * len(results), name),
-            _cases(name, fields.get("params")),
-        )
+        samples = a_list(fields.get("samples") or [None] * len(results), name)
+        cases = _cases(name, fields.get("params"))
         if not len(results) == len(samples) == len(cases):
             counts = f"{len(results)} results, {len(samples)} samples and {len(cases)} combinations of parameters"
             left_out.append(f"{brief(name)} is left out: it has {counts}")

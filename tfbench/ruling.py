@@ -151,9 +151,7 @@ def rule(
             an error.
     """
     agreed = {(verdict.case.name, verdict.metric) for verdict in accepted}
-    bad = tuple(
-        verdict for verdict in grave(report.verdicts, strict) if (verdict.case.name, verdict.metric) not in agreed
-    )
+    bad = tuple(row for row in grave(report.verdicts, strict) if (row.case.name, row.metric) not in agreed)
     timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
     excused = {
         verdict.case.name
@@ -226,9 +224,7 @@ def _skipped(report: Report) -> str:
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:
-    counts = Counter(
-        SAME_CODE if verdict.reason.code == ReasonCode.SAME_CODE else str(verdict.outcome) for verdict in verdicts
-    )
+    counts = Counter(SAME_CODE if row.reason.code == ReasonCode.SAME_CODE else str(row.outcome) for row in verdicts)
     return counted({word: counts[word] for word in (*map(str, Outcome), SAME_CODE)})
 
 

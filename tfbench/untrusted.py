@@ -174,14 +174,8 @@ def parse_json(text: str, *, constants: bool = False) -> Any:
 def _depth(content: Any) -> int:
     """Count the levels of nested lists and objects, up to one more than `DEEPEST`."""
     level, depth = [content], 0
-    while depth <= DEEPEST and (
-        level := [child_value for child_value in level if isinstance(child_value, (dict, list))]
-    ):
-        level = [
-            child
-            for parent_value in level
-            for child in (parent_value.values() if isinstance(parent_value, dict) else parent_value)
-        ]
+    while depth <= DEEPEST and (level := [part for part in level if isinstance(part, (dict, list))]):
+        level = [child for part in level for child in (part.values() if isinstance(part, dict) else part)]
         depth += 1
     return depth
 

@@ -229,13 +229,8 @@ def run_job(arguments: argparse.Namespace) -> int:
 
 def add_merge(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
-    option(
-        "reports",
-        metavar="REPORT",
-        type=Path,
-        nargs="+",
-        help="reports of shards, folders of them, or the folder of a fleet",
-    )
+    text = "reports of shards, folders of them, or the folder of a fleet"
+    option("reports", metavar="REPORT", type=Path, nargs="+", help=text)
     option("--confirmed-by", type=Path, metavar="REPORT", help="report of a second run of the regressed cases")
     option("--report-json", type=Path, required=True, metavar="PATH", help="write the merged report")
 

@@ -109,16 +109,9 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
     add_columns(made, "median", "floor", "launches", "sessions", "deviation", right=True)
     for case, sample in sorted(baseline.samples.items()):
         sessions, deviation = store.spread(baseline, case)
-        seconds = (duration(median(sample.seconds)), duration(min(sample.floors)))
-        spread = "-" if deviation is None else f"{deviation:.1%}"
-        add_row(
-            made,
-            break_name(case, max(20, console.width - _NUMBERS)),
-            *seconds,
-            str(len(sample.runs)),
-            str(sessions),
-            spread,
-        )
+        cells = [duration(median(sample.seconds)), duration(min(sample.floors)), str(len(sample.runs)), str(sessions)]
+        cells.append("-" if deviation is None else f"{deviation:.1%}")
+        add_row(made, break_name(case, max(20, console.width - _NUMBERS)), *cells)
     console.print(made)
 
 
@@ -154,13 +147,7 @@ def run_envs(arguments: argparse.Namespace) -> int:
     for environment in environments.every():
         days = (time.time() - environment.used) / _DAY
         used = "today" if days < 1 else f"{plural(round(days), 'day')} ago"
-        add_row(
-            made,
-            ", ".join(environment.request),
-            environment.python,
-            str(len(environment.packages)),
-            size(environment.bytes),
-            used,
-        )
+        cells = environment.python, str(len(environment.packages)), size(environment.bytes), used
+        add_row(made, ", ".join(environment.request), *cells)
     console.print(made if made.row_count else f"no environments in {kept()}")
     return 0

@@ -63,10 +63,8 @@ def run_versions(arguments: argparse.Namespace) -> int:
     labels = ordered([word for word in arguments.words if word not in paths], arguments.reference)
     console, began = Screen(), time.monotonic()
     with ExitStack() as stack:
-        setup, status = (
-            stack.enter_context(CommandSetup(arguments, paths, policy)),
-            stack.enter_context(console.status("")),
-        )
+        setup = stack.enter_context(CommandSetup(arguments, paths, policy))
+        status = stack.enter_context(console.status(""))
         setup.tell = status.update
         setup.prefer_one_python(labels)
         sides, cases, launcher = sides_of(labels, setup.side), setup.cases, setup.launcher

@@ -416,11 +416,8 @@ def background_load(cpus: Sequence[int], worker: Sequence[int]) -> Iterator[None
         "a = numpy.random.default_rng(0).random((600, 600)); b = numpy.zeros(4_000_000)\n"
         "while os.getppid() == parent:\n    a = a @ a; a /= a.max(); b += 1\n"
     )
-    running = [
-        subprocess.Popen([sys.executable, "-c", program, str(cpu), str(os.getpid())])
-        for cpu in cpus
-        if cpu not in worker
-    ]
+    command = [sys.executable, "-c", program]
+    running = [subprocess.Popen([*command, str(cpu), str(os.getpid())]) for cpu in cpus if cpu not in worker]
     try:
         yield
     finally:

@@ -294,14 +294,7 @@ _HASHED = 1
 _HYPERVISOR_FILES = ("sys/hypervisor/type", "proc/device-tree/hypervisor/compatible")
 
 
-def read(
-    cpus: Sequence[int],
-    worker: int,
-    *,
-    root: Path = Path("/"),
-    seconds: float = 1.0,
-    run: Run = run,
-) -> Machine:
+def read(cpus: Sequence[int], worker: int, *, root: Path = Path("/"), seconds: float = 1.0, run: Run = run) -> Machine:
     """Read all properties. Takes ``seconds``, and several more where a GPU's driver is not loaded.
 
     Args:

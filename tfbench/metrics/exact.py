@@ -262,11 +262,8 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     calls have an alpha of their own, equal to the run's, which its ``cases`` share. The number of launches tells the
     look. An undecided one is inconclusive.
     """
-    both = [
-        (old, new, pair)
-        for old, new, pair in zip(before, now, pairs, strict=True)
-        if FIRST_CALL in old and FIRST_CALL in new
-    ]
+    launches = zip(before, now, pairs, strict=True)
+    both = [(old, new, pair) for old, new, pair in launches if FIRST_CALL in old and FIRST_CALL in new]
     before, now = [old for old, _, _ in both], [new for _, new, _ in both]
     times = [(float(old[FIRST_CALL]), float(new[FIRST_CALL]), pair) for old, new, pair in both]
     effects = [Effect(math.log(new / old), pair) for old, new, pair in times if old > 0 and new > 0]

@@ -596,8 +596,5 @@ class _Unnamed(ast.NodeTransformer):
         last = len(self._path) == 1
         inner = _Unnamed(self._path[1:])
         fields = {key: getattr(node, key) for key in node._fields if hasattr(node, key)}
-        fields |= {
-            "name": "",
-            "body": node.body if last else [inner.visit(statement) for statement in node.body],
-        }
+        fields |= {"name": "", "body": node.body if last else [inner.visit(statement) for statement in node.body]}
         return type(node)(**fields)

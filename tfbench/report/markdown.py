@@ -122,11 +122,8 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
         if findings := summary.findings[group]:
             open_ = group in _OPEN
             rows = [_row(finding, again=open_) for finding in findings]
-            yield (
-                f"{group.heading.capitalize()} ({len(findings)})" if open_ else f"{len(findings)} {group.heading}",
-                rows,
-                open_,
-            )
+            count = len(findings)
+            yield f"{group.heading.capitalize()} ({count})" if open_ else f"{count} {group.heading}", rows, open_
     if lines := differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
     named = {finding.case.name for findings in summary.findings.values() for finding in findings}
@@ -138,11 +135,8 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
     if rows:
         yield f"{len(rows)} without a change", rows, False
     if report.skips:
-        yield (
-            f"{len(report.skips)} skipped",
-            [f"- {code(skip.case.name)}: {plain(skip.reason)}" for skip in report.skips],
-            False,
-        )
+        rows = [f"- {code(skip.case.name)}: {plain(skip.reason)}" for skip in report.skips]
+        yield f"{len(rows)} skipped", rows, False
 
 
 def _row(finding: CaseFinding, *, again: bool) -> str:
@@ -269,9 +263,7 @@ def render_comment(report: Report, decision: GateDecision, link: str = "", run: 
             for verdict, entry in agreed[:_ROWS]
         ]
         parts.append(folded(f"{len(agreed)} accepted", "\n".join(rows + _and_more(agreed))))
-    if better := [
-        verdict for verdict in report.verdicts if verdict.outcome is Outcome.IMPROVED and verdict.metric == TIME
-    ]:
+    if better := [row for row in report_times(report.verdicts) if row.outcome is Outcome.IMPROVED]:
         parts.append(folded(f"{len(better)} faster", _table(better)))
     if lines := differences(report.sides):
         parts.append(folded("differences between the sides", "\n".join(f"- {plain(line)}" for line in lines)))

@@ -219,17 +219,8 @@ def _timing(rows: Sequence[Verdict]) -> Iterator[tuple[str, str, str]]:
         if verdict.ratio:
             yield "ratio", times(verdict.ratio), ""
         if verdict.launches:
-            yield (
-                "evidence",
-                ", ".join(
-                    (
-                        plural(verdict.launches, "launch"),
-                        plural(verdict.rounds, "round"),
-                        duration(verdict.wall_seconds),
-                    )
-                ),
-                "",
-            )
+            size = plural(verdict.launches, "launch"), plural(verdict.rounds, "round"), duration(verdict.wall_seconds)
+            yield "evidence", ", ".join(size), ""
 
 
 def _profile(profile: JSON) -> JSON:
@@ -265,11 +256,8 @@ def _cell(value: Any) -> str | float | None:
 
 
 def _ratios(report: Report, summary: Summary) -> Chart | None:
-    usable = [
-        (verdict, verdict.ratio)
-        for verdict in report_times(report.verdicts)
-        if verdict.ratio and 0 < verdict.ratio.center < math.inf
-    ]
+    rows = report_times(report.verdicts)
+    usable = [(row, row.ratio) for row in rows if row.ratio and 0 < row.ratio.center < math.inf]
     if not usable:
         return None
     ranked = list(enumerate(sorted(usable, key=lambda item: item[1].center), 1))

@@ -314,12 +314,7 @@ class Summary:
     @property
     def reach(self) -> float:
         """The largest ratio of drawn intervals, which all drawings share, so that they can be compared at a glance."""
-        ratios = [
-            row.ratio
-            for findings in self.findings.values()
-            for finding in findings
-            if (row := finding.timed).metric == TIME
-        ]
+        ratios = [finding.ratio for findings in self.findings.values() for finding in findings]
         centers = [
             max(ratio.center, 1 / ratio.center) for ratio in ratios if ratio and 1 / _REACH < ratio.center < _REACH
         ]

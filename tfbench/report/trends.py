@@ -71,11 +71,8 @@ def describe(trend: Trend) -> str:
     points = trend.points
     if trend.state is TrendState.DRIFT:
         assert trend.drift is not None
-        steps = (
-            f"in steps of at most {change(max(step.effect for step in trend.changes))}"
-            if trend.changes
-            else "without a step"
-        )
+        largest = max((step.effect for step in trend.changes), default=None)
+        steps = "without a step" if largest is None else f"in steps of at most {change(largest)}"
         return f"{change(trend.drift.effect)} since {_reference(trend)}, {steps}"
     if trend.state is TrendState.SHORT:
         return f"too few to tell since {commit(points[trend.start])}" if trend.start else "too few to tell"

@@ -222,9 +222,8 @@ class Profiles:
         share = facts.get(DEVICE_SHARE)
         bound = share is not None and share < policy.device_bound
         note = f"host-bound: the device works in {share or 0:.0%} of a step"
-        rows = (
-            rows if len(entrants) > 1 or self.strategy.baseline else [replace(row, reason=NO_BASELINE) for row in rows]
-        )
+        if len(entrants) == 1 and not self.strategy.baseline:
+            rows = [replace(row, reason=NO_BASELINE) for row in rows]
         result = replace(result, metrics=(*result.metrics, *rows))
         return replace(with_facts(result, facts), why=(note,) if bound else ())
 

@@ -95,18 +95,12 @@ class RunRecorder:
                 self.notes.append(f"history: this run was not added, because {why}")
             return None
         measured = self._measured(measurements, CANDIDATES + baseline if baseline else "")
-        environment = measured.context.environment
+        environment, results = measured.context.environment, measurements.results
         verdicts = {
-            result.case.name: result.verdict
-            for result in measurements.results
-            if result.verdict and result.case.name in samples
+            result.case.name: result.verdict for result in results if result.verdict and result.case.name in samples
         }
-        raced = {
-            result.case.name for result in measurements.results if result.baseline is not None and measurements.anchor
-        }
-        ratios = {
-            name: verdict.ratio for name, verdict in verdicts.items() if name in raced and verdict.ratio is not None
-        }
+        raced = {result.case.name for result in results if result.baseline is not None and measurements.anchor}
+        ratios = {name: verdict.ratio for name, verdict in verdicts.items() if name in raced and verdict.ratio}
         path = self.history.record(
             SessionRecord(
                 measured.context,
@@ -119,11 +113,8 @@ class RunRecorder:
             )
         )
         if self._request.history:
-            content = (
-                f"{plural(len(ratios), 'ratio')} to {measurements.anchor.label}"
-                if measurements.anchor
-                else "floors alone"
-            )
+            anchor = measurements.anchor
+            content = f"{plural(len(ratios), 'ratio')} to {anchor.label}" if anchor else "floors alone"
             self.notes.append(f"history: {path} added, {content}")
         return self._save(self._candidates, baseline, measured, CANDIDATES) if baseline else None
 

@@ -400,12 +400,8 @@ class MetricChecker:
         A case that was probed on a side before is not probed again. ``progress`` is called after each entrant with the
         number probed so far, such as ``3 of 8``. Raises `SideError` if a zygote does not start.
         """
-        needed = {
-            _key(probed_entrant): probed_entrant
-            for entrant in entrants
-            for probed_entrant in self._with_compared(entrant)
-        }
-        missing = [probed_entrant for key, probed_entrant in needed.items() if key not in self._probed]
+        needed = {_key(member): member for entrant in entrants for member in self._with_compared(entrant)}
+        missing = [entrant for key, entrant in needed.items() if key not in self._probed]
         for done, (entrant, probed) in enumerate(zip(missing, self._probe(missing), strict=True), start=1):
             self._probed[_key(entrant)] = probed  # stored now, since the next may be compared with it
             progress(f"{done} of {len(missing)}")

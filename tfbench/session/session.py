@@ -75,11 +75,7 @@ class SuiteGate:
 
         Raises `KeyboardInterrupt` after Ctrl-C while the cases were raced again.
         """
-        raced = [
-            result
-            for result in results
-            if result.baseline is not None and result.verdict is not None and result.verdict.ratio
-        ]
+        raced = [result for result in results if result.baseline and result.verdict and result.verdict.ratio]
         try:
             self.verdict = self._judge(raced)
         except Exception as error:
@@ -246,14 +242,7 @@ class Session:
                 "profile": stopwatch.phase(Phase.PROFILING)(profiles.with_profiles),
             }
             runs = CaseRuns(
-                cases,
-                skips,
-                strategy,
-                steps,
-                report,
-                journal,
-                launcher.keep_only,
-                lambda: stopwatch.seconds_of_cases,
+                cases, skips, strategy, steps, report, journal, launcher.keep_only, lambda: stopwatch.seconds_of_cases
             )
             suite_gate = SuiteGate(request.suite_limit, policy, races, strategy)
             return cls(

@@ -585,11 +585,7 @@ class LiveSideStrategy(Strategy):
     def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         if (there := self._counterpart(result.case)) is None:
             return None
-        return BaselineValues(
-            side=self.side,
-            case=there,
-            differences=self._differences(),
-        )
+        return BaselineValues(side=self.side, case=there, differences=self._differences())
 
     def _differences(self) -> list[str]:
         baseline, here = (self.starter.environment_info(side) for side in (self.side, self.contender))

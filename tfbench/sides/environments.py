@@ -335,9 +335,7 @@ class Environments(ExitStack):
     def _resolve(self, request: tuple[str, ...], python: str) -> tuple[str, list[str]]:
         """Return the first interpreter that has wheels for everything, and every package with its version and hashes."""
         refusals = []
-        allowed = [
-            interpreter for interpreter in self._interpreters if not python or _runs(version_of(interpreter), python)
-        ]
+        allowed = [path for path in self._interpreters if not python or _runs(version_of(path), python)]
         if not allowed:
             raise SideError(f"no Python {python} on this machine; install it, for example with uv python install")
         for interpreter in allowed:
@@ -406,9 +404,7 @@ class Environments(ExitStack):
         """Remove and return the environments unused for this many days. Those in use stay."""
         removed = []
         remove_half_dirs(self._root)
-        for environment in [
-            environment for environment in self.every() if time.time() - environment.used >= days * 86400
-        ]:
+        for environment in [known for known in self.every() if time.time() - known.used >= days * 86400]:
             with self._opened(environment.folder.name) as lock:
                 try:
                     hold(lock, wait=False)

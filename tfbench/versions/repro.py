@@ -208,9 +208,7 @@ def _names(node: ast.stmt) -> list[str]:
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [
-        node_of_name.id for target in targets for node_of_name in ast.walk(target) if isinstance(node_of_name, ast.Name)
-    ]
+    return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
 
 
 def _without_unused(source: str, tree: ast.Module, extracted: Extract) -> str:

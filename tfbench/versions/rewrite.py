@@ -108,11 +108,7 @@ class Module:
 
     def _refuse_stars(self, name: str) -> None:
         """Refuse a name that may come from ``from … import *``."""
-        stars = [
-            statement
-            for statement in self.tree.body
-            if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*"
-        ]
+        stars = [node for node in self.tree.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
         if stars and not hasattr(builtins, name):
             raise UsageError(f"{self.path}:{stars[0].lineno}: import {name} by its name instead of *")
 
@@ -545,15 +541,9 @@ class _Rewriter(ast.NodeTransformer):
         arguments = node.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         names = {parameter.arg for parameter in (*every, arguments.vararg, arguments.kwarg) if parameter is not None}
-        body = [node.body] if isinstance(node, ast.Lambda) else node.body
-        for statement in body if not isinstance(node, ast.Lambda) else ():
-            names |= set(bound_names(statement))  # type: ignore[arg-type]
-        declared = {
-            name
-            for node_of_global in ast.walk(node)
-            if isinstance(node_of_global, ast.Global)
-            for name in node_of_global.names
-        }
+        for statement in () if isinstance(node, ast.Lambda) else node.body:
+            names |= set(bound_names(statement))
+        declared = {name for part in ast.walk(node) if isinstance(part, ast.Global) for name in part.names}
         arguments.defaults = [self.visit(default) for default in arguments.defaults]
         arguments.kw_defaults = [default and self.visit(default) for default in arguments.kw_defaults]
         if not isinstance(node, ast.Lambda):
@@ -587,12 +577,8 @@ class _Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _visit_comprehension(self, node: ast.expr) -> ast.AST:
-        stored = (
-            name_node
-            for name_node in ast.walk(node)
-            if isinstance(name_node, ast.Name) and isinstance(name_node.ctx, ast.Store)
-        )
-        self._locals.append({name_node.id for name_node in stored})
+        names = (part for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+        self._locals.append({name.id for name in names})
         made = self.generic_visit(node)
         self._locals.pop()
         return made

@@ -43,14 +43,8 @@ def collecting(root: str, import_mode: str, cache: str) -> list[str]:
     A conftest.py writes into ``cache``, so that pytest's own cache stays as the user's run left it.
     """
     options = [f"--rootdir={root}", "-q", "--continue-on-collection-errors", "--override-ini=addopts="]
-    options += [
-        f"--import-mode={import_mode}",
-        f"--override-ini=cache_dir={cache}",
-        "-p",
-        "no:tfbench.plugin",
-        "-p",
-        "no:warnings",
-    ]
+    options += [f"--import-mode={import_mode}", f"--override-ini=cache_dir={cache}"]
+    options += ["-p", "no:tfbench.plugin", "-p", "no:warnings"]
     options += [f"--override-ini={key}=false" for key in _STRICTNESS]
     return [*options, "--override-ini=required_plugins="]  # plugins are not loaded here
 

@@ -136,12 +136,8 @@ def _tell_ops(pipe: int) -> None:
     image, kernel = tf.ones([1, 16, 16, 8]), tf.ones([3, 3, 8, 8])
     collect_graphs(True)
     tf.function(lambda x: tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), tf.ones([8]))))(image)
-    ops = {
-        node.op
-        for graph in collect_graphs(False).function_graphs
-        for part in graph.partition_graphs
-        for node in part.node
-    }
+    graphs = collect_graphs(False).function_graphs
+    ops = {node.op for graph in graphs for part in graph.partition_graphs for node in part.node}
     with open(pipe, "w", encoding="utf-8") as answer:
         answer.write(" ".join(sorted(ops)))
 
