@@ -236,6 +236,19 @@ def test_an_unreadable_file_is_named_with_its_reason(tmp_path):
         assert read_text(tmp_path / "good") == "größer"
 
 
+def test_a_named_pipe_is_refused_and_one_of_a_shell_is_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(ReportError, match="is a named pipe, which would be waited for; remove it"):
+            read_text(tmp_path / name)
+    reading, writing = os.pipe()
+    os.write(writing, b"text")
+    os.close(writing)
+    assert read_text(Path(f"/dev/fd/{reading}")) == "text"
+    os.close(reading)
+
+
 def test_a_file_is_on_disk_before_it_has_its_name(place, monkeypatch):
     steps = []
     fsync, replace = os.fsync, os.replace

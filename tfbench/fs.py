@@ -241,9 +241,11 @@ _OTHER_FORMS = {
 def read_text(path: Path) -> str:
     """Return the text of a file that the user named.
 
-    Raises `ReportError` if the file cannot be read, is not UTF-8, or is larger than `LARGEST`.
+    Raises `ReportError` if the file cannot be read, is not UTF-8, is larger than `LARGEST`, or is a pipe with a name.
     """
     try:
+        if path.is_fifo() and os.path.exists(os.path.realpath(path)):  # a pipe of a shell, as of <(…), has no name
+            raise ReportError(f"{brief(path)} is a named pipe, which would be waited for; remove it, or name a file")
         with path.open("rb") as file:
             content = read_at_most(file, LARGEST + 1)
         if len(content) > LARGEST:

@@ -57,8 +57,8 @@ def files_of(path: Path) -> dict[str, str]:
 
     Raises `ReportError` if the path is none of them, or its content exceeds the limits of result files.
     """
-    if path.is_symlink() or not path.exists():
-        raise ReportError(f"{brief(path)} does not exist, or is a link")
+    if path.is_symlink() or path.is_fifo() or not path.exists():
+        raise ReportError(f"{brief(path)} does not exist, or is a link or a pipe")
     if path.suffix == ".zip" and not path.is_dir():
         return _of_archive(path)
     try:
