@@ -182,6 +182,10 @@ def test_steps_hand_the_folder_on(job, capsys):
     assert job("--steps", "confirm,gate") == 0
     assert job("--steps", "merge,confirm,gate") == 5
     assert "tfbench-report has no report of a race; run the step race before" in capsys.readouterr().err
+    for steps, name in (("confirm", "regressed.txt"), ("gate", "first.json"), ("confirm,gate", "regressed.txt")):
+        assert job("--steps", steps) == 5
+        text = f"tfbench-report has no {name}; run the step merge before, and hand its folder on"
+        assert text in capsys.readouterr().err
 
 
 def test_a_step_uses_no_file_that_it_or_a_later_step_has_written_before(job):

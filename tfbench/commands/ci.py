@@ -159,9 +159,16 @@ def _merge(folder: Path, handed_on: bool) -> None:
     _tell_github(regressed=str(bool(cases)).lower())
 
 
+def _handed_on(folder: Path, name: str) -> Path:
+    """Return a file of an earlier step. Raises `ReportError` if it is not there."""
+    if not (file := folder / name).is_file():
+        step = next(step for step, names in _WRITTEN.items() if name in names)
+        raise ReportError(f"{brief(folder)} has no {name}; run the step {step} before, and hand its folder on")
+    return file
+
+
 def _confirm(arguments: argparse.Namespace) -> int:
-    cases = arguments.output / REGRESSED
-    if not read_text(cases):
+    if not read_text(cases := _handed_on(arguments.output, REGRESSED)):
         return 0
     selected = ["--tfbench-profile-on-regression", f"@{cases}"]
     return _pytest(arguments, "the regressions stay: the confirming run", arguments.output / SECOND, selected)
@@ -184,7 +191,7 @@ def _check_code(name: str, report: Report) -> None:
 
 def _gate(arguments: argparse.Namespace, min_compared: float, handed_on: bool) -> int:
     folder: Path = arguments.output
-    first = load_report(folder / FIRST)
+    first = load_report(_handed_on(folder, FIRST))
     if handed_on:
         _check_code(brief(folder / FIRST), first)
     report = _confirmed(first, folder / SECOND)
