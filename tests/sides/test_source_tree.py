@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -526,7 +527,7 @@ def test_a_specification_changes_only_what_it_names(checkout, tmp_path):
     assert (same.name, same.slowdown, same.root) == ("baseline", 0.0, checkout)
     set_ = parse("self+env:A=b=c", contender, tmp_path, NONE)
     assert (set_.env, set_.named) == ({"A": "b=c"}, ("A",))
-    assert parse("python:sh", contender, tmp_path, NONE).executable.endswith("sh")
+    assert parse(f"python:{sys.executable}", contender, tmp_path, NONE).executable == sys.executable
     assert (parse("git:HEAD", contender, tmp_path / "cache", NONE).root / "sub" / "a.py").read_text() == "one"
 
 
@@ -550,6 +551,9 @@ def test_missing_interpreters_and_revisions_are_reported(checkout, tmp_path):
     contender = Side("contender", "python", checkout)
     with pytest.raises(UsageError, match="no interpreter /nowhere"):
         parse("python:/nowhere", contender, tmp_path, NONE)
+    for other in ("ls", "sh", "echo", "true"):
+        with pytest.raises(UsageError, match=f"/{other} is no Python that starts; name a Python with TensorFlow"):
+            parse(f"python:{other}", contender, tmp_path, NONE)
     with pytest.raises(SideError, match="no such revision"):
         parse("git:nope", contender, tmp_path, NONE)
 

@@ -49,12 +49,19 @@ def interpreters() -> list[str]:
 
 
 def version_of(interpreter: str) -> str:
-    """Return an interpreter's version, such as ``3.11.7``; ``""`` for the names of pyenv that start no interpreter."""
+    """Return an interpreter's version, such as ``3.11.7``.
+
+    Return ``""`` for the names of pyenv that start no interpreter, and for other programs.
+    """
     command = [interpreter, "-c", "import platform; print(platform.python_version())"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
+    version = done.stdout.strip()
+    return version if re.fullmatch(r"\d+\.\d+\S*", version) else ""
 
 
 def distributions(interpreter: str) -> list[str]:

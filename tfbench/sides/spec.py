@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
 from tfbench.model import SlowCalls
-from tfbench.sides.environments import Environments
+from tfbench.sides.environments import Environments, version_of
 from tfbench.sides.source_tree import Snapshot, code_of, commit_of, materialise
 
 # Describe a side: where a case runs
@@ -70,7 +70,7 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
     The contender gives everything else. ``cache`` is the folder for source trees of other revisions.
 
     Raises:
-        UsageError: The text is no specification, or names a missing interpreter.
+        UsageError: The text is no specification, or names an interpreter that is missing or no Python.
         SideError: A source tree or an environment cannot be created.
     """
     spec = of_version(spec)
@@ -113,6 +113,8 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
             text = "an interpreter has packages of its own; name either python: or packages"
             raise UsageError(f"--against {spec}: {text}")
         side = replace(side, executable=environments.get(_with_tensorflow(packages), python).executable)
+    elif side.executable != contender.executable and not version_of(side.executable):
+        raise UsageError(f"--against {spec}: {side.executable} is no Python that starts; name a Python with TensorFlow")
     return side
 
 
