@@ -95,6 +95,17 @@ def test_a_benchmark_whose_file_name_is_not_utf_8_is_an_error_row(project):
         assert project.tfbench("gate", "report.json").returncode == 5
 
 
+@pytest.mark.parametrize("name", ["test_[x].py", "test_\n.py"])
+def test_a_file_whose_name_no_case_can_have_is_an_error_row_of_a_readable_report(project, name):
+    project.write(ONE)
+    project.write(ONE, f"benchmarks/{name}")
+    done = project.run("--against", "self", "--continue-on-collection-errors")
+    assert sorted(done.outcomes().values()) == ["error", "unchanged"], done.output
+    assert "which the name of a case cannot have; rename the file or its folder" in done.output
+    gate = project.tfbench("gate", "report.json")
+    assert (gate.returncode, gate.stderr) == (5, "")
+
+
 def test_required_plugins_do_not_stop_a_measuring_process(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nrequired_plugins = pytest-benchmark pytest-xdist>=1\n")
     (tmp_path / "test_mine.py").write_text("def test_mine(): ...\n")

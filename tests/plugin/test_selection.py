@@ -1,11 +1,14 @@
 """Which of pytest's items are cases, without a run."""
 
+import re
 import unittest
 from types import SimpleNamespace
 
 import pytest
 
 from tfbench.plugin.cases import constructor_of, places
+from tfbench.plugin.collect import misnamed
+from tfbench.untrusted import is_case
 
 
 class WithConstructor:
@@ -49,3 +52,27 @@ def test_the_place_of_a_case_counts_the_cases_of_its_function():
     names = ["t.py::test_a[x]", "t.py::test_b", "t.py::test_a[y]"]
     found = places([SimpleNamespace(nodeid=name) for name in names])
     assert found == {"t.py::test_a[x]": (0, 2), "t.py::test_b": (0, 1), "t.py::test_a[y]": (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("test_[x].py", "has '['"),
+        ("a[1]/test_x.py", "has '['"),
+        ("test_a::b.py", "has '::'"),
+        ("test_\n.py", "has '\\n'"),
+        ("test_<b>.py", "has '<'"),
+        ("test_`.py", "has '`'"),
+        ("test_\u202e.py", "has '\\u202e'"),
+        ("test_\udce9.py", "is not UTF-8"),
+        ("test_größer (1) = a,b'c%&.py", ""),
+    ],
+)
+def test_a_file_whose_name_no_case_can_have_is_refused_with_the_fix(request, name, fault):
+    found = misnamed(request.config.rootpath / "benchmarks" / name, request.node.parent)
+    assert (found is None) == (not fault)
+    if found is not None:
+        with pytest.raises(pytest.Collector.CollectError, match=re.escape(f"its name {fault}")) as refused:
+            found.collect()
+        assert str(refused.value).endswith("; rename the file or its folder")
+        assert is_case(found.nodeid)

@@ -9,6 +9,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -38,7 +39,7 @@ from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.suite import tensorflow_stub
 from tfbench.suite.functions import TF_TEST_ERROR, function_of, listed
 from tfbench.suite.tensorflow_stub import StubError
-from tfbench.untrusted import an_object, described, render_json, some
+from tfbench.untrusted import an_object, described, printable, render_json, some
 
 if TYPE_CHECKING:
     from tfbench.plugin.runner import Runner
@@ -180,19 +181,33 @@ def _listed_with_tensorflow(collected: Collected) -> JSON:
 # Refuse a file whose name no report can state
 
 
+_UNFIT = re.compile(r"::|[\[<>`\\\t\n]")
+"""What pytest takes for the end of a file's name, or no report may have in the name of a case."""
+
+
 class MisnamedFile(pytest.File):
-    """Stands for a file whose name is not UTF-8, which no report, baseline or option can state."""
+    """Stands for a file whose name no report, baseline or option can state."""
+
+    fault: str
 
     def collect(self) -> NoReturn:
         """Refuse the file, as pytest refuses a file that it cannot import."""
-        raise self.CollectError("its name is not UTF-8; rename the file or its folder")
+        raise self.CollectError(f"its name {self.fault}; rename the file or its folder")
 
 
 def misnamed(path: Path, parent: pytest.Collector) -> MisnamedFile | None:
-    """Return a collector that refuses the file, ``None`` if its name below pytest's root is UTF-8."""
+    """Return a collector that refuses the file, ``None`` if the name of a case can have its name below pytest's root."""
     name = os.path.relpath(path, parent.config.rootpath)
-    shown = name.encode(errors="replace").decode()
-    return None if shown == name else MisnamedFile.from_parent(parent, path=path, nodeid=shown)
+    shown, fault = name.encode(errors="replace").decode(), "is not UTF-8"
+    unfit = [*_UNFIT.findall(shown), *(char for char in shown if printable(char) != char)]
+    if shown == name:
+        if not unfit:
+            return None
+        fault = f"has {unfit[0]!a}, which the name of a case cannot have"
+    shown = "".join("?" if char in unfit and char != "[" else char for char in shown)
+    refused: MisnamedFile = MisnamedFile.from_parent(parent, path=path, nodeid=shown)
+    refused.fault = fault
+    return refused
 
 
 def given(config: pytest.Config) -> argparse.Namespace:
