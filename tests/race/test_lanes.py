@@ -221,7 +221,7 @@ def test_memory_limits_the_lanes(chosen, monkeypatch):
     assert len(chosen()[0]) == 2
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "", "9" * 5000])
 def test_a_wrong_number_of_lanes_is_refused(chosen, text):
     with pytest.raises(UsageError, match="write auto, or how many cases may race at the same time, such as 4"):
         chosen(text)

@@ -32,7 +32,7 @@ def parse_cpus(text: str) -> tuple[int, ...]:
     """
     chosen: set[int] = set()
     for part in text.split(","):
-        if not (match := re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)):
+        if not (match := re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)):
             raise UsageError(f"--cpus {text!r}: write processors as in 0,2-3")
         first, last = int(match[1]), int(match[2] or match[1])
         chosen.update(range(first, last + 1))
