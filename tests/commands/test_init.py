@@ -154,3 +154,41 @@ def test_the_workflow_installs_what_is_installed_here(tmp_path, monkeypatch, con
     found = plan(tmp_path, "3.12")
     assert f"install --quiet tensorflow {installed}\n" in found.files[WORKFLOW]
     assert found.advice == advice
+
+
+@pytest.mark.parametrize("setting", ["timeout = 60", "addopts = -q --timeout=60", "addopts = --timeout 60"])
+def test_a_timeout_of_tests_does_not_end_the_races_of_what_is_written(tmp_path, capsys, setting):
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{setting}\n")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "to do: pytest.ini: the timeout is one for tests, and races take longer; run them with --timeout=0" in out
+    assert "  pytest --benchmark --timeout=0 --against git:HEAD " in out
+    steps = yaml.safe_load((tmp_path / WORKFLOW).read_text())["jobs"]["gate"]["steps"]
+    assert steps[2]["run"].startswith("python -m pip install --quiet tensorflow pytest-timeout ")
+    assert steps[3]["run"].startswith("tfbench ci --arguments=--timeout=0")
+
+
+def test_other_settings_of_a_timeout_change_nothing(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --timeout-method=thread\n")
+    found = plan(tmp_path, "3.12")
+    assert (found.options, found.advice) == ("", [])
+    assert "timeout=0" not in found.files[WORKFLOW]
+
+
+def test_tests_of_pytest_benchmark_in_other_folders_are_among_the_benchmarks(tmp_path):
+    for name in ("tests/perf/test_a.py", "tests/perf/deep/b_test.py", "test_c.py", "my env/test_d.py",
+                 "benchmarks/test_e.py", "venv/lib/test_f.py", ".tox/test_g.py"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("class TestX:\n    def test_x(self, benchmark): ...\n")
+    (tmp_path / "venv/pyvenv.cfg").touch()
+    (tmp_path / "tests/test_usual.py").write_text("def test_of_a_benchmark(tmp_path): ...\n")
+    (tmp_path / "tests/test_bytes.py").write_bytes(b"\xff")
+    paths = "benchmarks 'my env' test_c.py tests/perf"
+    assert f"tfbench_paths = {paths}\n" in plan(tmp_path, "3.12").files[INI]
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    (advice,) = plan(tmp_path, "3.12").advice
+    assert advice.startswith(
+        f"pytest.ini: add `tfbench_paths = {paths}` to [pytest], so that the tests of pytest-bench"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\ntfbench_paths = benchmarks\n")
+    assert not plan(tmp_path, "3.12").advice

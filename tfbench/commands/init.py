@@ -7,15 +7,18 @@ import json
 import os
 import platform
 import re
+import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers it nowhere else
 
-from tfbench.errors import UsageError
+from tfbench.errors import ReportError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.imports import ini_file
 from tfbench.report.screen import say
@@ -54,13 +57,16 @@ def run_init(arguments: argparse.Namespace) -> int:
             say(f"written: {name}")
     for advice in setup.advice:
         say(f"to do: {advice}")
-    say(_NEXT if setup.files else "the project has it all: no file was written")
+    commands = _NEXT.replace("--benchmark", f"--benchmark{setup.options}")
+    say(commands if setup.files else "the project has it all: no file was written")
     return 0
 
 
 BENCHMARKS, INI, WORKFLOW = "benchmarks/test_first.py", "pytest.ini", ".github/workflows/tfbench.yml"
 DISTRIBUTION = "pytest-tfbench"
 _TEMPLATES = Path(__file__).parent / "templates"
+_TAKES = re.compile(r"^[ \t]*def test\w*\([^)]*\bbenchmark\b", re.MULTILINE)
+"""A test that takes the fixture of pytest-benchmark."""
 
 
 @dataclass
@@ -73,6 +79,8 @@ class FirstFiles:
     """What the project has, a line each."""
     advice: list[str] = field(default_factory=list)
     """Changes of existing files, which are left to the user."""
+    options: str = ""
+    """What pytest needs besides ``--benchmark`` here, with a blank before it."""
 
 
 def plan(root: Path, python: str) -> FirstFiles:
@@ -120,25 +128,47 @@ def _benchmarks(first: FirstFiles, root: Path, settings: Mapping[str, object] | 
 
 def _ini(first: FirstFiles, root: Path, settings: Mapping[str, object] | None, where: str) -> None:
     # pytest imports from the folder of a benchmark, and projects keep their modules elsewhere.
-    folders = [".", *(["src"] if (root / "src").is_dir() else [])]
+    imports = [".", *(["src"] if (root / "src").is_dir() else [])]
+    paths = ["benchmarks", *_adopted(root, settings or {})]
     if settings is None:
-        first.files[INI] = f"[pytest]\ntfbench_paths = benchmarks\npythonpath = {' '.join(folders)}\n"
+        first.files[INI] = f"[pytest]\ntfbench_paths = {shlex.join(paths)}\npythonpath = {' '.join(imports)}\n"
         return
     first.present.append(f"settings of pytest in {where}")
+    section = {"pyproject.toml": "[tool.pytest.ini_options]", "setup.cfg": "[tool:pytest]"}
+    name = section.get(Path(where).name, "[pytest]")
+    if "[tool.pytest]" in _text(root / where):  # pytest reads it from 9.0 on
+        name = "[tool.pytest]"
+
+    def add(setting: str, words: list[str], why: str) -> None:
+        value = json.dumps(words) if where.endswith(".toml") else shlex.join(words)
+        first.advice.append(f"{where}: add `{setting} = {value}` to {name}, so that {why}")
+
     if "pythonpath" not in settings:
-        toml = where.endswith(".toml")
-        value = json.dumps(folders) if toml else " ".join(folders)
-        section = {"pyproject.toml": "[tool.pytest.ini_options]", "setup.cfg": "[tool:pytest]"}
-        name = section.get(Path(where).name, "[pytest]")
-        if "[tool.pytest]" in _text(root / where):  # pytest reads it from 9.0 on
-            name = "[tool.pytest]"
-        first.advice.append(
-            f"{where}: add `pythonpath = {value}` to {name}, so that benchmarks can import the project's modules "
-            "(not needed if it is installed with pip install -e)"
-        )
+        installed = "(not needed if it is installed with pip install -e)"
+        add("pythonpath", imports, f"benchmarks can import the project's modules {installed}")
+    if "tfbench_paths" not in settings and len(paths) > 1 and "/" not in where:
+        add("tfbench_paths", paths, "the tests of pytest-benchmark race as well")
     options = _words(settings.get("addopts"))
     if any(re.fullmatch(r"-n\d*", option) for option in options):
         first.advice.append(f"{where}: addopts has -n, and benchmarks need one process; run them with -n 0")
+    if "timeout" in settings or any(re.match(r"--timeout\b(?!-)", option) for option in options):
+        first.options = " --timeout=0"
+        first.advice.append(f"{where}: the timeout is one for tests, and races take longer; run them with --timeout=0")
+
+
+def _adopted(root: Path, settings: Mapping[str, object]) -> list[str]:
+    """Return the folders with tests of pytest-benchmark outside of benchmarks/, and such files of the root itself."""
+    patterns, found = _words(settings.get("python_files")) or ["test_*.py", "*_test.py"], set[str]()
+    for top, folders, names in os.walk(root):
+        place = Path(top)
+        left_out = {"build", "dist", "node_modules", *(["benchmarks"] if place == root else [])}
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
+        folders[:] = [name for name in folders if not (place / name / "pyvenv.cfg").exists()]
+        for name in names:
+            with suppress(ReportError):
+                if any(fnmatch(name, pattern) for pattern in patterns) and _TAKES.search(read_text(place / name)):
+                    found.add((place / name if place == root else place).relative_to(root).as_posix())
+    return sorted(name for name in found if not any(str(above) in found for above in Path(name).parents))
 
 
 def _workflow(first: FirstFiles, root: Path, python: str) -> None:
@@ -157,6 +187,9 @@ def _workflow(first: FirstFiles, root: Path, python: str) -> None:
     elif named:
         first.advice.append(f"{WORKFLOW}: install {DISTRIBUTION} from where a runner finds it; yours is from {named}")
     workflow = read_text(_TEMPLATES / "workflow.yml")
+    if first.options:  # an unknown option otherwise, where the requirements lack the plugin
+        wanted += " pytest-timeout"
+        workflow = workflow.replace("tfbench ci", f"tfbench ci --arguments={first.options.strip()}", 1)
     filled = {"PYTHON": python, "REQUIREMENTS": wanted, "DISTRIBUTION": source}
     for word, value in filled.items():
         workflow = workflow.replace(word, value, 1)
