@@ -43,7 +43,12 @@ def test_slower_is_regressed_and_faster_is_improved():
 @pytest.mark.parametrize(
     ("seconds", "beside", "outcome", "said"),
     [
-        (0.5e-4, (0, 1.3e-4), Outcome.INCONCLUSIVE, r"the calls are (49|50).* faster, but with the work .* are (79|80).* slower"),
+        (
+            0.5e-4,
+            (0, 1.3e-4),
+            Outcome.INCONCLUSIVE,
+            r"the calls are (49|50).* faster, but with the work .* are (79|80).* slower",
+        ),
         (1e-4, (1e-4, 1.2e-4), Outcome.INCONCLUSIVE, r"the calls are 0.*, but with the work .* are (9|10).* slower"),
         (1e-4, (1e-4, 1e-4), Outcome.UNCHANGED, "within"),
         (1e-4, (1e-4, 0.8e-4), Outcome.UNCHANGED, "within"),
