@@ -57,6 +57,22 @@ def test_times_with_another_state_of_the_cache_are_incomparable():
     assert found.reason.message.endswith("; cold cache")
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "code"),
+    [
+        ({"beside": 1e-6}, {"beside": 1.1e-6}, "saved-times"),
+        ({"beside": 1e-6}, {"beside": 3e-6}, "work-beside"),
+        ({}, {"beside": 3e-6}, "work-beside"),
+        ({"beside": 3e-6}, {}, "saved-times"),
+        ({"beside": 1e-6}, {"beside": 1e-6, "restless": True}, "restless"),
+    ],
+)
+def test_work_beside_the_calls_hides_no_slowdown_from_saved_times(before, now, code):
+    found = judged(saved=replace(SAVED, samples={CODED.name: sample(1e-5, **before)}), **now)
+    assert found.reason.code == code
+    assert found.outcome is (Outcome.UNCHANGED if code == "saved-times" else Outcome.INCONCLUSIVE)
+
+
 def test_a_slower_time_outside_the_spread_has_regressed():
     assert judged(1.3e-5).outcome is Outcome.REGRESSED
 

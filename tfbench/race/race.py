@@ -12,7 +12,6 @@ from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import (
     BESIDE,
     ONCE,
-    RESTLESS,
     STATISTICS,
     WAITED,
     Comparison,
@@ -53,6 +52,7 @@ from tfbench.stats.verdict import (
     launches_needed,
     of_tail,
     pooled,
+    restless,
     with_cycles,
     with_tail,
     with_work_beside,
@@ -499,8 +499,8 @@ class Race:
         decision = self._by_time(entrant, final)
         if (whole := self._second_opinion(entrant, Statistic.WHOLE)) is None:
             return decision
-        restless = 2 * sum(RESTLESS in run.facts for run in self.runs(entrant)) > len(self.runs(entrant))
-        return with_work_beside(decision, whole, self._thresholds(entrant, Statistic.MEDIAN), restless)
+        thresholds = self._thresholds(entrant, Statistic.MEDIAN)
+        return with_work_beside(decision, whole, thresholds, restless(self.runs(entrant)))
 
     def _by_time(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))

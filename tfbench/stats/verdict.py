@@ -25,6 +25,7 @@ from scipy import special
 
 from tfbench.model import (
     BESIDE,
+    RESTLESS,
     Calls,
     Comparison,
     Effect,
@@ -251,7 +252,7 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
 
 def _work_beside(run: Run) -> float:
     """Return the logarithm of the factor by which the work beside the calls of a launch prolongs their median."""
-    return math.log1p(run.facts[BESIDE] / median(run.seconds))
+    return math.log1p(run.facts.get(BESIDE, 0.0) / median(run.seconds))
 
 
 def _calm(baseline: Run, contender: Run) -> tuple[Sequence[float], Sequence[float]]:
@@ -367,6 +368,21 @@ def with_work_beside(decision: Decision, whole: Comparison, thresholds: Threshol
     if restless:
         return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RESTLESS))
     return decision
+
+
+def with_saved_work_beside(
+    decision: Decision, before: Sequence[Run], now: Sequence[Run], thresholds: Thresholds
+) -> Decision:
+    """Do the same to a decision on saved times: the work beside the calls prolongs the ratio as in the median launch."""
+    more = math.exp(median(map(_work_beside, now)) - median(map(_work_beside, before)))
+    ratio = decision.comparison.ratio
+    longer = replace(ratio, center=ratio.center * more, low=ratio.low * more, high=ratio.high * more)
+    return with_work_beside(decision, replace(decision.comparison, ratio=longer), thresholds, restless(now))
+
+
+def restless(runs: Sequence[Run]) -> bool:
+    """Return whether most launches ended before their threads and child processes did."""
+    return 2 * sum(RESTLESS in run.facts for run in runs) > len(runs)
 
 
 def of_tail(tail: Decision, median: Decision | None = None) -> Decision:

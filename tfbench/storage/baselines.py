@@ -109,7 +109,9 @@ class Layout:
 
 
 SCHEMA: Final = "tfbench-baseline/1"
-NUMBERS = frozenset({"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items"})
+NUMBERS = frozenset(
+    {"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items", "beside"}
+)
 """Facts of a launch that are numbers. Verdicts are computed from some of them."""
 
 
