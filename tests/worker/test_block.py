@@ -330,6 +330,24 @@ def test_rest_waits_for_the_work_of_threads_and_processes_beside_a_busy_process(
     assert used == pytest.approx(0.2e9, rel=0.2)
 
 
+def worked_before(told):
+    work(0.3)
+    told.set()
+    work(0.2)
+
+
+def test_a_child_that_ends_meanwhile_has_used_what_it_used_since():
+    context = get_context("fork")
+    told = context.Event()
+    child = context.Process(target=worked_before, args=(told,))
+    child.start()
+    told.wait()
+    used, rests = rest(30)
+    child.join()
+    assert rests
+    assert used == pytest.approx(0.2e9, rel=0.2)
+
+
 def test_rest_ends_at_its_limit_if_threads_never_rest():
     ended = threading.Event()
     with ThreadPoolExecutor(1) as pool:

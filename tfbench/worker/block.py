@@ -24,7 +24,7 @@ from tfbench.protocol import TOKEN, Rounds, ServeSliced
 
 
 with suppress(ImportError):  # Windows, where reports can be read
-    from resource import RUSAGE_SELF, getrusage
+    from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 Clock = Callable[[], int]
 """Monotonic nanoseconds that all processes of the machine share."""
@@ -57,6 +57,8 @@ _RESTED = 5
 """Calls after a rest, at most."""
 REST_LIMIT = 1.0
 """Seconds to wait for threads that finish their work. Work that takes longer has no known amount."""
+_PROCESS_CLOCK = 2
+"""CPUCLOCK_SCHED of Linux: with the id of a process, the clock of its processor time."""
 _FASTER = 0.75
 """They work ahead if they take less than this share of the time of calls in succession."""
 _NO_CLOCK = "the benchmark's clock stood still or went back during its warm-up; use a clock that runs"
@@ -364,12 +366,12 @@ class ReadyTime:
         return used + queued
 
 
-def _scheduled(process: str = "self") -> dict[str, tuple[int, int]]:
-    """Return for each thread of a process how long it ran, and how long it was in a queue, in nanoseconds."""
+def _scheduled() -> dict[str, tuple[int, int]]:
+    """Return for each thread of this process how long it ran, and how long it was in a queue, in nanoseconds."""
     times = {}
     with suppress(OSError):
-        for thread in os.listdir(f"/proc/{process}/task"):
-            with suppress(OSError, ValueError), open(f"/proc/{process}/task/{thread}/schedstat") as file:
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(OSError, ValueError), open(f"/proc/self/task/{thread}/schedstat") as file:
                 ran, waited, _ = map(int, file.read().split())
                 times[thread] = (ran, waited)
     return times
@@ -385,21 +387,31 @@ def rest(limit: float = 0.0) -> tuple[int, bool]:
         The processor time that they used meanwhile, in nanoseconds, and whether they rest now.
     """
     until = time.monotonic() + limit
-    began = last = _active_time()
+    last, used = _active_time(), 0
     while True:
         time.sleep(_REST)
         last, before = _active_time(), last
+        used += max(0, last - before)
         # Work may be left while another process has the processor.
         if last - before <= _BUSY * _REST * 1e9 and not any(map(_is_ready, _processes())):
-            return last - began, True
+            return used, True
         if time.monotonic() > until:
-            return last - began, False
+            return used, False
 
 
 def _active_time() -> int:
-    """Return how long the other threads of this process and its living children have run, in nanoseconds."""
-    ran = sum(time for child in _processes()[1:] for time, _ in _scheduled(child).values())
+    """Return how long the other threads of this process and its children have run, in nanoseconds."""
+    living = sum(map(_process_time, _processes()[1:]))  # this waits for those that have ended
+    ended = getrusage(RUSAGE_CHILDREN)
+    ran = living + round((ended.ru_utime + ended.ru_stime) * 1e9)
     return time.process_time_ns() - time.thread_time_ns() + ran
+
+
+def _process_time(process: str) -> int:
+    """Return how long the threads of another process have run, the ended ones included, in nanoseconds; 0 if it is gone."""
+    with suppress(OSError, ValueError):
+        return time.clock_gettime_ns(~int(process) << 3 | _PROCESS_CLOCK)
+    return 0
 
 
 def _processes() -> list[str]:
