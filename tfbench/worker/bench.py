@@ -36,6 +36,8 @@ from tfbench.worker.block import (
     PreparedBlock,
     PreparedStep,
     ReadyTime,
+    active_time,
+    children,
     gc_disabled,
     gc_watched,
     pace,
@@ -44,6 +46,7 @@ from tfbench.worker.block import (
     serve_turns,
     spin,
     spins_for,
+    used_time,
     waits_ahead,
     warm_up,
 )
@@ -487,7 +490,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         waited = (time.perf_counter_ns() - began) / max(1, ready.nanoseconds()) - 1
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None
-        ahead = not on_device and not rest()[1]
+        ahead = not on_device and not rest()
         may_wait = not on_device and by_system and waited > _WAITS
         paced = waits_ahead(block, self.request.warmup[0], iteration) if may_wait else None
         if ahead or paced:
@@ -510,19 +513,20 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         def timed(order: protocol.Serve | protocol.ServeSliced) -> protocol.Rounds:
             nonlocal outside, calls
             after_rounds.enter_context(gc_disabled())
+            so_far = partial(used_time, children())
             if isinstance(order, protocol.ServeSliced):
-                used = time.process_time_ns()
+                outside -= so_far()
                 rounds = serve_slices(call, order, inbox, outboxes, seed)
-                outside = time.process_time_ns() - used - (sum(rounds.ended) - sum(rounds.began))
+                outside += so_far() - active_time() - (sum(rounds.ended) - sum(rounds.began))
                 calls = order.iterations * len(rounds.began)
                 return rounds
             injected = Injection(order.iterations, order.extra, order.slow, self.clock, seed)
 
             def turn() -> tuple[int, int]:
                 nonlocal outside
-                used = time.process_time_ns()
+                outside += so_far()
                 times = block(order.iterations, order.prime, *injected())
-                outside -= time.process_time_ns() - used
+                outside -= so_far()
                 return times
 
             block.restart()
@@ -530,9 +534,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                 clock.restart()
                 block.mark = clock.mark
             ready, before = ReadyTime(), block.calls
-            outside -= time.process_time_ns()
+            outside -= so_far()
             began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
-            outside += time.process_time_ns()
+            outside += so_far() - active_time()
             calls = block.calls - before
             used = ready.nanoseconds() if by_processor else 0
             preempted = block.preempted if by_processor else ()
@@ -552,14 +556,15 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _note_work_beside(self, outside: int, calls: int) -> None:
         """Wait until the process rests, and note the processor time per call that it has used outside of these calls.
 
-        ``outside`` is what it has used so far, in nanoseconds. Besides work that the step left to threads and processes, it
-        contains what the turns themselves cost, which is the same on both sides. The garbage of the calls is collected now.
+        ``outside`` is what it has used so far, in nanoseconds, less its `active_time` then. Besides work that the step left to
+        threads and processes, it contains what the turns themselves cost, which is the same on both sides. The garbage of the
+        calls is collected now.
         """
-        left, rests = rest(REST_LIMIT)
-        used = time.thread_time_ns()
+        rests = rest(REST_LIMIT)
+        outside += active_time() - time.thread_time_ns()
         gc.collect(0)
-        left += time.thread_time_ns() - used
-        self.late_facts[BESIDE] = (outside + left) * 1e-9 / calls
+        outside += time.thread_time_ns()
+        self.late_facts[BESIDE] = max(0, outside) * 1e-9 / calls
         if not rests:
             self.late_facts[RESTLESS] = True
 
@@ -632,7 +637,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         shared = self._meets()
         result, seconds, used = call_once(block, block.clock)
         if block.synchronise is None and self.clock is time.perf_counter_ns:
-            self._note_work_beside(0, 1)
+            self._note_work_beside(-active_time(), 1)
         self.check_result(result)
         self._note_peak()
         self._repeat(seconds, (seconds, used) if shared else None)

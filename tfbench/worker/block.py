@@ -377,34 +377,30 @@ def _scheduled() -> dict[str, tuple[int, int]]:
     return times
 
 
-def rest(limit: float = 0.0) -> tuple[int, bool]:
+def rest(limit: float = 0.0) -> bool:
     """Wait until this process rests: its threads, such as prefetching ones, and its child processes have done their work.
 
     Args:
         limit: Seconds to wait at most. The first look takes 2 ms in any case.
 
     Returns:
-        The processor time that they used meanwhile, in nanoseconds, and whether they rest now.
+        Whether they rest now.
     """
     until = time.monotonic() + limit
-    last, used = _active_time(), 0
+    last = active_time()
     while True:
         time.sleep(_REST)
-        last, before = _active_time(), last
-        used += max(0, last - before)
+        last, before = active_time(), last
         # Work may be left while another process has the processor.
-        if last - before <= _BUSY * _REST * 1e9 and not any(map(_is_ready, _processes())):
-            return used, True
+        if last - before <= _BUSY * _REST * 1e9 and not any(map(_is_ready, ["self", *children()])):
+            return True
         if time.monotonic() > until:
-            return used, False
+            return False
 
 
-def _active_time() -> int:
+def active_time() -> int:
     """Return how long the other threads of this process and its children have run, in nanoseconds."""
-    living = sum(map(_process_time, _processes()[1:]))  # this waits for those that have ended
-    ended = getrusage(RUSAGE_CHILDREN)
-    ran = living + round((ended.ru_utime + ended.ru_stime) * 1e9)
-    return time.process_time_ns() - time.thread_time_ns() + ran
+    return used_time(children()) - time.thread_time_ns()
 
 
 def _process_time(process: str) -> int:
@@ -414,10 +410,17 @@ def _process_time(process: str) -> int:
     return 0
 
 
-def _processes() -> list[str]:
-    """Return the names of this process and its living children of multiprocessing in the system's table of processes."""
+def used_time(processes: Sequence[str]) -> int:
+    """Return how long this process, these children and all that it has waited for have run, in nanoseconds."""
+    ended = getrusage(RUSAGE_CHILDREN)
+    waited_for = round((ended.ru_utime + ended.ru_stime) * 1e9)
+    return time.process_time_ns() + waited_for + sum(map(_process_time, processes))
+
+
+def children() -> list[str]:
+    """Return the ids of the living children of multiprocessing, and wait for those that have ended."""
     pool = sys.modules.get("multiprocessing")
-    return ["self", *(str(child.pid) for child in (pool.active_children() if pool else ()))]
+    return [str(child.pid) for child in (pool.active_children() if pool else ())]
 
 
 def _is_ready(process: str) -> bool:
