@@ -320,8 +320,8 @@ class ReasonCode(_Code):
     )
     RESTLESS = (
         "restless",
-        "not decided: threads or child processes of the contender still worked a second after the last call, and that work "
-        "is not part of its time; wait for it in the step, or stop them",
+        "not decided: threads or child processes of the contender alone still worked a second after the last call, and that "
+        "work is not part of its time; wait for it in the step, or stop them",
     )
     WITHIN_TOLERANCE = "within-tolerance", _unchanged
     """The change lies within the policy's tolerance."""
@@ -462,6 +462,10 @@ class Note(_Code):
     PER_ITEM = "per-item", "per item: a call had {before:g}, and has {now:g} now"
     TWO_SPEEDS = "two-speeds", _two_speeds
     CYCLES = "cycles", _cycles
+    RESTLESS = (
+        "restless",
+        "threads or child processes of both sides still worked a second after the last call; that work is not compared",
+    )
     OWN_THRESHOLDS = "own-thresholds", lambda **values: f"own thresholds: {thresholds(values)}"
     STRICTER_THRESHOLDS = (
         "stricter-thresholds",

@@ -52,7 +52,6 @@ from tfbench.stats.verdict import (
     launches_needed,
     of_tail,
     pooled,
-    restless,
     with_cycles,
     with_tail,
     with_work_beside,
@@ -379,8 +378,12 @@ class Race:
 
     def _plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:
         if not self._works_on and any(ready.works_on for ready in prepared.values()):
+            # Calls that found their results ready, and launches whose threads worked in the turns of others, are no measure.
             self._works_on = True
-            self._iteration.clear()  # calls that find their results ready are no measure
+            self._iteration.clear()
+            self.short_launches, self.launches = self.all_launches, []
+            self.decisions.clear()
+            self._proved.clear()
         for index, ready in prepared.items():
             self._iteration.setdefault(index, ready.iteration)
             if ready.untimed is not None:
@@ -499,8 +502,8 @@ class Race:
         decision = self._by_time(entrant, final)
         if (whole := self._second_opinion(entrant, Statistic.WHOLE)) is None:
             return decision
-        thresholds = self._thresholds(entrant, Statistic.MEDIAN)
-        return with_work_beside(decision, whole, thresholds, restless(self.runs(entrant)))
+        sides = self.runs(self.reference or 0), self.runs(entrant)
+        return with_work_beside(decision, whole, self._thresholds(entrant, Statistic.MEDIAN), sides, final)
 
     def _by_time(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))

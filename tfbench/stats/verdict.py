@@ -349,25 +349,37 @@ def with_cycles(decision: Decision, cycles: Ratio, thresholds: Thresholds) -> De
     return replace(decision, reason=decision.reason.noted(note))
 
 
-def with_work_beside(decision: Decision, whole: Comparison, thresholds: Thresholds, restless: bool) -> Decision:
-    """Return the decision, unless work that the calls leave to threads, child processes or the garbage collector may hide a slowdown.
+def with_work_beside(
+    decision: Decision,
+    whole: Comparison,
+    thresholds: Thresholds,
+    sides: tuple[Sequence[Run], Sequence[Run]],
+    final: bool,
+) -> Decision:
+    """Return the decision, unless work that calls leave to threads, child processes or the garbage collector may hide a slowdown.
 
-    That work is not part of the time of a call, and the processor has to do it all the same.
+    That work is not part of the time of a call, and the processor has to do it all the same. As in `balanced`, its plain
+    estimate must be no slowdown either.
 
     Args:
         whole: Of the calls with that work.
-        restless: Whether the contender's process did not rest after its last call, so that the amount is unknown.
+        sides: The runs of the baseline and of the contender.
+        final: Whether this was the last launch.
     """
     if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
         return decision
     ratio = whole.ratio
-    if classify(ratio.low, ratio.high, thresholds) is Outcome.REGRESSED:
+    proved = classify(ratio.low, ratio.high, thresholds) is Outcome.REGRESSED
+    if proved or ratio.center > 1 + thresholds.tolerance:
         calls = decision.comparison.ratio.center
         reason = because(ReasonCode.WORK_BESIDE, ratio=ratio, launches=whole.launches, calls=calls)
-        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
-    if restless:
+        if proved or final:
+            return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
+        return replace(decision, outcome=None, reason=because(ReasonCode.RACING, reason))
+    before, now = map(_restless, sides)
+    if now and not before:
         return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RESTLESS))
-    return decision
+    return replace(decision, reason=decision.reason.noted(because(Note.RESTLESS))) if now else decision
 
 
 def with_saved_work_beside(
@@ -377,10 +389,10 @@ def with_saved_work_beside(
     more = math.exp(median(map(_work_beside, now)) - median(map(_work_beside, before)))
     ratio = decision.comparison.ratio
     longer = replace(ratio, center=ratio.center * more, low=ratio.low * more, high=ratio.high * more)
-    return with_work_beside(decision, replace(decision.comparison, ratio=longer), thresholds, restless(now))
+    return with_work_beside(decision, replace(decision.comparison, ratio=longer), thresholds, (before, now), True)
 
 
-def restless(runs: Sequence[Run]) -> bool:
+def _restless(runs: Sequence[Run]) -> bool:
     """Return whether most launches ended before their threads and child processes did."""
     return 2 * sum(RESTLESS in run.facts for run in runs) > len(runs)
 

@@ -513,13 +513,14 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         def timed(order: protocol.Serve | protocol.ServeSliced) -> protocol.Rounds:
             nonlocal outside, calls
             after_rounds.enter_context(gc_disabled())
-            so_far = partial(used_time, children())
+            living = children()
             if isinstance(order, protocol.ServeSliced):
-                outside -= so_far()
+                outside -= used_time(living)
                 rounds = serve_slices(call, order, inbox, outboxes, seed)
-                outside += so_far() - active_time() - (sum(rounds.ended) - sum(rounds.began))
+                outside += used_time(living) - active_time() - (sum(rounds.ended) - sum(rounds.began))
                 calls = order.iterations * len(rounds.began)
                 return rounds
+            so_far = partial(active_time, living)
             injected = Injection(order.iterations, order.extra, order.slow, self.clock, seed)
 
             def turn() -> tuple[int, int]:
@@ -556,9 +557,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _note_work_beside(self, outside: int, calls: int) -> None:
         """Wait until the process rests, and note the processor time per call that it has used outside of these calls.
 
-        ``outside`` is what it has used so far, in nanoseconds, less its `active_time` then. Besides work that the step left to
-        threads and processes, it contains what the turns themselves cost, which is the same on both sides. The garbage of the
-        calls is collected now.
+        ``outside`` is what it has used so far, in nanoseconds, less its `active_time` then. The garbage of the calls is collected
+        now.
         """
         rests = rest(REST_LIMIT)
         outside += active_time() - time.thread_time_ns()

@@ -398,9 +398,9 @@ def rest(limit: float = 0.0) -> bool:
             return False
 
 
-def active_time() -> int:
-    """Return how long the other threads of this process and its children have run, in nanoseconds."""
-    return used_time(children()) - time.thread_time_ns()
+def active_time(processes: Sequence[str] | None = None) -> int:
+    """Return how long the other threads of this process and these or all children have run, in nanoseconds."""
+    return used_time(children() if processes is None else processes) - time.thread_time_ns()
 
 
 def _process_time(process: str) -> int:
