@@ -123,7 +123,7 @@ class Statistic(Word):
     CYCLES = "cycles"
     """The median log-ratio of its rounds, in cycles of the GPU's clock."""
     WHOLE = "whole"
-    """The median log-ratio of its rounds, with the work that the calls leave to threads, child processes and the garbage collector."""
+    """The ratio of the mean times, with the work that calls leave to threads, child processes and the garbage collector."""
 
 
 STATISTICS = {

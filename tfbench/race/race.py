@@ -50,6 +50,7 @@ from tfbench.stats.verdict import (
     decide,
     effect_of,
     launches_needed,
+    leaves_work,
     of_tail,
     pooled,
     with_cycles,
@@ -499,11 +500,10 @@ class Race:
         return next((statistic for statistic in judged if (entrant, statistic) not in self._proved), judged[-1])
 
     def _decide(self, entrant: int, final: bool) -> Decision:
-        decision = self._by_time(entrant, final)
-        if (whole := self._second_opinion(entrant, Statistic.WHOLE)) is None:
-            return decision
+        decision, thresholds = self._by_time(entrant, final), self._thresholds(entrant, Statistic.MEDIAN)
         sides = self.runs(self.reference or 0), self.runs(entrant)
-        return with_work_beside(decision, whole, self._thresholds(entrant, Statistic.MEDIAN), sides, final)
+        whole = self._second_opinion(entrant, Statistic.WHOLE) if leaves_work(sides[1], thresholds) else None
+        return decision if whole is None else with_work_beside(decision, whole, thresholds, sides, final)
 
     def _by_time(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))

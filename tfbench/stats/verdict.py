@@ -234,25 +234,29 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
         return launch_effect(baseline.seconds, contender.seconds, pair)
     if statistic is Statistic.CYCLES:
         return launch_effect(baseline.cycles, contender.cycles, pair)
-    if statistic is Statistic.WHOLE:
-        effect = launch_effect(baseline.seconds, contender.seconds, pair)
-        return replace(effect, value=effect.value + _work_beside(contender) - _work_beside(baseline))
     sides = _calm(baseline, contender)
     ratios = log_ratios(*sides)
     before, now = (np.asarray(side, float) for side in sides)
     if statistic is Statistic.TAIL:
         return Effect(float(ratios.mean()), pair, _standard_error(ratios))
-    if statistic is Statistic.MEAN:
+    if statistic in (Statistic.MEAN, Statistic.WHOLE):
         # The delta method for a ratio of paired means (Cochran 1977, Sampling Techniques, section 6.4).
         error = _standard_error(now / now.mean() - before / before.mean())
-        return Effect(math.log(now.mean() / before.mean()), pair, error)
+        more = 0.0 if statistic is Statistic.MEAN else _work_beside(contender) - _work_beside(baseline)
+        return Effect(math.log(now.mean() / before.mean()) + more, pair, error)
     (then, then_error), (later, later_error) = _quantile(before, _P90), _quantile(now, _P90)
     return Effect(later - then, pair, math.hypot(then_error, later_error))
 
 
 def _work_beside(run: Run) -> float:
-    """Return the logarithm of the factor by which the work beside the calls of a launch prolongs their median."""
-    return math.log1p(run.facts.get(BESIDE, 0.0) / median(run.seconds))
+    """Return the logarithm of the factor by which the work beside the calls of a launch prolongs them."""
+    return math.log1p(run.facts.get(BESIDE, 0.0) / fmean(run.calm_seconds))
+
+
+def leaves_work(runs: Sequence[Run], thresholds: Thresholds) -> bool:
+    """Return whether the calls of most launches leave work beside them that is long enough to matter."""
+    most = median([_work_beside(run) for run in runs])
+    return most >= math.log1p(thresholds.minimum_effect)
 
 
 def _calm(baseline: Run, contender: Run) -> tuple[Sequence[float], Sequence[float]]:
