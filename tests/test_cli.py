@@ -258,3 +258,21 @@ def test_one_file_for_two_reports_is_refused_before_it_is_written(tmp_path, caps
     assert cli.main(asked) == 2
     assert "--markdown and --html both write" in capsys.readouterr().err
     assert not page.exists()
+
+
+@pytest.mark.parametrize("command", ["gate", "report", "comment"])
+def test_a_reader_that_wants_no_more_ends_a_command_silently(tmp_path, command):
+    report = tmp_path / "report.json"
+    report.write_text(json_format.render(complete([row(f"b.py::test_{number}") for number in range(300)])))
+    program = [sys.executable, "-m", "tfbench", command, str(report)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 141
+
+
+def test_a_terminal_of_no_width_is_printed_to(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    (tmp_path / "report.json").write_text(json_format.render(complete([row("b.py::test_a")])))
+    cli.main(["report", str(tmp_path / "report.json")])
+    assert "1 unchanged" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import REPLACED, foreign_distribution
 from tfbench.fs import check_outputs
-from tfbench.report.screen import say
+from tfbench.report.screen import CUT_OFF, say
 from tfbench.untrusted import brief, harmless
 
 try:
@@ -92,7 +92,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"tfbench: {warning}", error=True)
     try:
         check_outputs({f"--{name.replace('_', '-')}": getattr(arguments, name, None) for name in _OUTPUTS})
-        return runs[arguments.command](arguments)
+        code = runs[arguments.command](arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, such as head, wants no more
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return CUT_OFF
     except TfbenchError as error:
         say(f"tfbench {arguments.command}: {error}", error=True)
         return USAGE if isinstance(error, UsageError) else ERROR

@@ -4,11 +4,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tfbench.errors import UsageError
-from tfbench.plugin.options import available_cpus, parse_cpus, parse_device_gate, parse_slowdown, parse_suite_limit
+from tfbench.plugin.options import (
+    available_cpus,
+    check_folder,
+    parse_cpus,
+    parse_device_gate,
+    parse_slowdown,
+    parse_suite_limit,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,6 +31,15 @@ def test_processors_are_parsed_from_lists_and_ranges():
 def test_an_invalid_list_of_processors_is_refused(text):
     with pytest.raises(UsageError, match="--cpus"):
         parse_cpus(text)
+
+
+def test_a_file_in_place_of_a_folder_is_refused(tmp_path):
+    (tmp_path / "times").write_text("")
+    config = SimpleNamespace(invocation_params=SimpleNamespace(dir=tmp_path, args=("--history=times",)))
+    with pytest.raises(UsageError, match="--history times: this is a file; name a folder"):
+        check_folder(config, "--history", "times")
+    for place in ("", "absent", ".", "postgresql://host/name"):
+        check_folder(config, "--history", place)
 
 
 def test_a_slowdown_is_a_fraction_from_0_to_10():

@@ -214,6 +214,13 @@ def given_history(config: pytest.Config, given: str | None) -> str | Path | None
     return place if is_url(place) else given_folder(config, place, HISTORY)
 
 
+def check_folder(config: pytest.Config, option: str, path: str) -> None:
+    """Refuse a file in place of a folder, and a path that pytest would take for a test. Raises `UsageError`."""
+    check_not_taken_for_test(config, option, path)
+    if path and not is_url(path) and (config.invocation_params.dir / path).is_file():
+        raise UsageError(f"{option} {path}: this is a file; name a folder")
+
+
 def check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> None:
     """Refuse a path that pytest would take for a test, and its folder for the root.
 

@@ -42,6 +42,7 @@ from tfbench.plugin.cases import (
 )  # fmt: skip
 from tfbench.plugin.collect import CASE, COMMAND, given, may_need_tensorflow, selection_of, with_real_tensorflow
 from tfbench.plugin.options import (
+    check_folder,
     check_not_taken_for_test,
     given_folder,
     given_history,
@@ -393,8 +394,8 @@ class Runner:
         if config.getoption("forked", False) and not only_lists(config):
             raise UsageError("each case is measured in processes of its own already; run it without --forked")
         self._profile = option("profile") or ""
-        check_not_taken_for_test(config, "--profile", self._profile)
-        check_not_taken_for_test(config, "--history", option("history"))
+        check_folder(config, "--profile", self._profile)
+        check_folder(config, "--history", option("history"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._job = job_options(config)
         self._adopting = adopts(config)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -59,11 +60,25 @@ def break_name(name: str, width: int) -> str:
 # The console
 
 
+CUT_OFF = 141
+"""Exit code of a command whose reader, such as head, wants no more: as a shell reports SIGPIPE."""
+_WIDTH = 80
+"""Columns of a console that states none."""
+
+
 class Screen(Console):
     """A console on which only the styles of this program act: every piece of text passes through `harmless`."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**{"highlight": False, "markup": False, "emoji": False, **how})
+        if self.width < 1:  # as COLUMNS=0 asks for
+            self.width = _WIDTH
+
+    def on_broken_pipe(self) -> NoReturn:
+        """End silently, with an exit code of its own."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise SystemExit(CUT_OFF)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as `rich` does, and replace the text of each piece; codes for the cursor come from `rich` alone."""
