@@ -13,7 +13,7 @@ from tfbench.cli import main
 from tfbench.errors import ReportError
 from tfbench.report import artifact, json_format, markdown
 from tfbench.report.artifact import load_artifact
-from tfbench.ruling import decided
+from tfbench.ruling import acceptances, decided
 
 GOOD = json_format.render(REPORT)
 
@@ -163,7 +163,7 @@ def test_a_good_report_is_read_from_a_folder_a_file_and_a_zip(tmp_path):
 
 def test_accepted_regressions_reach_the_comment(tmp_path):
     row = {"case": "b/test_x.py::test_x[a=1]", "reason": "agreed", "until": "2999-01-31", "up_to": 1.1}
-    agreed = artifact._of_json(json.dumps({"accept": [row]}))
+    agreed = list(acceptances({"accept": [row]}, "accepted.toml").accept)
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (artifact.ACCEPTED, artifact.as_json(agreed))))
     report, found = load_artifact(tmp_path / "report.zip")
     assert found == agreed
