@@ -418,7 +418,7 @@ def used_time(processes: Sequence[str]) -> int:
 
 
 def children() -> list[str]:
-    """Return the ids of the living children of multiprocessing, and wait for those that have ended."""
+    """Return the process ids of the living children of multiprocessing, and reap those that have ended."""
     pool = sys.modules.get("multiprocessing")
     return [str(child.pid) for child in (pool.active_children() if pool else ())]
 
