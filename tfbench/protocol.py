@@ -233,6 +233,9 @@ class Serve(Message):
     """Process group of each entrant, 0 for one that has left, stopped in the turns of others; empty if all go on."""
     slow: tuple[float, ...] = ()
     """Injected slow calls: their share, their factor, and the seconds that a call waits, 0 for real extra calls."""
+    drain: float = 0.0
+    """Before its first block, this entrant calls its step until a call takes so many seconds: threads that work ahead have
+    filled their buffers, and the blocks begin when these are used up. 0 for no such calls."""
 
 
 @dataclass(frozen=True)

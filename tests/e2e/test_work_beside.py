@@ -74,3 +74,32 @@ def test_less_work_left_to_others_is_an_improvement(project):
     done = project.run("--against", "env:WAITS=1")
     assert done.sound, done.output
     assert done.outcomes()["test_step"] in ("improved", "inconclusive"), done.output
+
+
+AHEAD = """
+    import os
+    import queue
+    import threading
+
+    import numpy as np
+
+    def test_step(bench):
+        made = queue.Queue(16)
+        values = np.arange(20_000.0)
+
+        def produce():
+            while True:
+                for _ in range(60 if "WAITS" in os.environ else 90):
+                    np.sin(values)
+                made.put(1)
+
+        threading.Thread(target=produce, daemon=True).start()
+        bench(made.get)
+"""
+
+
+@pytest.mark.slow
+def test_slower_elements_are_a_slowdown_though_a_launch_takes_no_more_than_the_buffer_holds(project):
+    project.write(AHEAD)
+    done = project.run("--against", "env:WAITS=1")
+    assert done.outcomes() == {"test_step": "regressed"}, done.output

@@ -34,7 +34,7 @@ EXAMPLES = [
     Ready(("a", "b"), {"c.py": "no"}, (), {"packages": {"numpy": "2"}}, None, False, ()),
     Ready((), {}, (), {}, 2.5, True, ("mine",)),
     Reap(7, 0.5, number=3),
-    Serve((1, 0, -1), 30, 40, 0.1, (0, 17), (0.05, 10.0, 0.0)),
+    Serve((1, 0, -1), 30, 40, 0.1, (0, 17), (0.05, 10.0, 0.0), 0.01),
     Stop(),
     Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
     Rounds((1, 3), (2, 4), ()),
@@ -69,7 +69,9 @@ def test_a_base_of_messages_is_no_message(base):
 
 
 def test_whole_numbers_are_fractions_where_fractions_are_wanted():
-    (message,) = [decode(b'{"kind":"Serve","follow":[],"iterations":1,"prime":1,"extra":0,"groups":[],"slow":[]}')]
+    (message,) = [
+        decode(b'{"kind":"Serve","follow":[],"iterations":1,"prime":1,"extra":0,"groups":[],"slow":[],"drain":0}')
+    ]
     assert message == Serve((), 1, 1, 0.0, ())
     assert isinstance(message.extra, float)
 

@@ -53,6 +53,7 @@ def test_a_synchronization_hides_little_of_a_slowdown():
 def test_steps_whose_threads_work_ahead_have_long_blocks_that_are_not_sliced():
     plan = make_plan(sides_of(CASE), {0: 1e-3, 1: 1e-3}, POLICY, works_on=True)
     assert plan.iterations == (20, 20)
+    assert plan.drain == (0.5e-3, 0.5e-3)
     assert plan.rounds == round(POLICY.ahead_launch_seconds / 0.04)
     assert not make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, sliceable=True, works_on=True).sliced
     waits = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, works_on=True, waits=True)

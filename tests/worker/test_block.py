@@ -18,6 +18,7 @@ from tfbench.worker import block as block_module
 from tfbench.worker.block import (
     Block,
     active_time,
+    drain,
     gc_disabled,
     gc_watched,
     pace,
@@ -105,6 +106,33 @@ def test_the_pace_of_a_step_counts_the_calls_that_wait_for_others():
 
     assert pace(Block(step, None, clock), 0.03) == pytest.approx(1e-3, rel=0.01)
     assert pace(Block(step, None, clock), 0.0) == pytest.approx(1e-6)  # short launches warm nothing up
+
+
+def with_full_buffer(clock, ready, seconds):
+    """Return a step that takes a microsecond while results are ready, and then as long as it takes to make one."""
+    left = iter(range(ready))
+
+    def step():
+        clock.now += 1000 if next(left, None) is not None else round(seconds * 1e9)
+
+    return step
+
+
+def test_the_pace_of_a_step_leaves_out_what_was_ready_before():
+    clock = Clock()
+    assert pace(Block(with_full_buffer(clock, 500, 0.004), None, clock), 0.03) == pytest.approx(0.004)
+
+
+def test_calls_use_up_what_threads_have_made_ahead():
+    clock = Clock()
+    block = Block(with_full_buffer(clock, 16, 0.02), None, clock)
+    assert drain(block, 0.01, 1.0) == (17, 16 * 1000 + 20_000_000)
+    assert drain(block, 0.01, 1.0) == (1, 20_000_000)
+
+
+def test_calls_that_never_take_long_use_up_no_more_than_a_limit():
+    clock = Clock()
+    assert drain(Block(clock.step(1_000_000), None, clock), 0.01, 0.1) == (100, 100_000_000)
 
 
 @pytest.mark.alone

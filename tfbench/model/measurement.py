@@ -67,8 +67,14 @@ class Plan:
     """Whether the scheduler alternates the processes and rounds have processor times. Otherwise they take turns."""
     slow: tuple[SlowCalls | None, ...] = ()
     """Injected slow calls of each entrant; empty without any."""
-    works_on: bool = False
-    """Whether threads of an entrant work on after its turn, so that it is stopped while another one has the turn."""
+    drain: tuple[float, ...] = ()
+    """For each entrant, seconds of a call that shows that what its threads have made ahead is used up; empty where no threads
+    work on after a turn."""
+
+    @property
+    def works_on(self) -> bool:
+        """Whether threads of an entrant work on after its turn, so that it is stopped while another one has the turn."""
+        return bool(self.drain)
 
 
 @dataclass(frozen=True, slots=True)

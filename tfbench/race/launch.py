@@ -113,7 +113,7 @@ def make_plan(
         extra=tuple(extra),
         sliced=sliced,
         slow=tuple(entrant.side.slow_calls for entrant in entrants),
-        works_on=works_on,
+        drain=tuple(policy.ahead_drained * iteration.get(i, 0.0) for i in range(len(entrants))) if works_on else (),
     )
 
 

@@ -247,9 +247,10 @@ class ProcessLaunch:
         else:
             groups = self._stopped_groups(plan.works_on)
             for entrant, turns in followers(orders).items():
+                drain = plan.drain[entrant] if plan.drain and groups else 0.0
                 request = protocol.Serve(
                     tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups,
-                    self._slow_calls(plan, entrant),
+                    self._slow_calls(plan, entrant), drain,
                 )  # fmt: skip
                 self._running[entrant].ask(request)
             os.write(self._pipes[orders[0][0]][1], TOKEN)

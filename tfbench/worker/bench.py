@@ -38,6 +38,7 @@ from tfbench.worker.block import (
     ReadyTime,
     active_time,
     children,
+    drain,
     gc_disabled,
     gc_watched,
     pace,
@@ -507,7 +508,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         clock, failure = sm_clock() if on_device else (None, "")
         inbox, *outboxes = self.pipes
         seed = self.request.seed + self.request.entrant
-        outside = calls = 0
+        outside = calls = spent = 0
         after_rounds = ExitStack()
 
         def timed(order: protocol.Serve | protocol.ServeSliced) -> protocol.Rounds:
@@ -524,8 +525,12 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             injected = Injection(order.iterations, order.extra, order.slow, self.clock, seed)
 
             def turn() -> tuple[int, int]:
-                nonlocal outside
+                nonlocal outside, spent
                 outside += so_far()
+                if order.drain and not spent:
+                    spent, seconds = drain(block, order.drain, REST_LIMIT)
+                    outside += seconds
+                    block.restart()
                 times = block(order.iterations, order.prime, *injected())
                 outside -= so_far()
                 return times
@@ -539,6 +544,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
             outside += so_far() - active_time()
             calls = block.calls - before
+            if spent:  # after the rounds, threads make ahead again what these calls have taken
+                outside -= spent * (sum(ended) - sum(began)) // (len(began) * order.iterations)
             used = ready.nanoseconds() if by_processor else 0
             preempted = block.preempted if by_processor else ()
             clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)

@@ -456,17 +456,32 @@ def waits_ahead(block: Block, seconds: float, iteration: float = 0.0) -> float |
 
 
 def pace(block: Block, seconds: float) -> float:
-    """Return the mean seconds of an iteration over at least ``seconds`` and one call.
+    """Return the mean seconds of an iteration over at least ``seconds`` and one call, less those of the first half.
 
     Where threads work ahead, many calls in succession may find their results ready and take a thousandth of the time of
-    the next one, so a median says nothing about how many calls fill a block.
+    the next one, so a median says nothing about how many calls fill a block. The first half uses up what a rest has left.
     """
     times: list[int] = []
-    began = block.clock()
-    while not times or block.clock() - began < seconds * 1e9:
+    now = block.clock()
+    half, until = now + seconds * 5e8, now + seconds * 1e9
+    while not times or block.clock() < until:
+        start, end = block(1)
+        if start >= half or end >= until:
+            times.append(end - start)
+    return fmean(times) * 1e-9
+
+
+def drain(block: Block, seconds: float, limit: float) -> tuple[int, int]:
+    """Call the step until a call takes at least so many seconds, or ``limit`` seconds are over.
+
+    Returns the number of calls, and the nanoseconds of all.
+    """
+    times = [0]
+    until = block.clock() + limit * 1e9
+    while times[-1] < seconds * 1e9 and block.clock() < until:
         start, end = block(1)
         times.append(end - start)
-    return fmean(times) * 1e-9
+    return len(times) - 1, sum(times)
 
 
 def _block_size(block: Block, limit: float) -> tuple[int, float]:
