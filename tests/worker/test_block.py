@@ -17,6 +17,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.worker import block as block_module
 from tfbench.worker.block import (
     Block,
+    WorkBeside,
     active_time,
     drain,
     gc_disabled,
@@ -379,6 +380,22 @@ def test_a_child_that_ends_meanwhile_has_used_what_it_used_since():
     child.join()
     assert rests
     assert used == pytest.approx(0.2e9, rel=0.2)
+
+
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, lambda size: ProcessPoolExecutor(size, get_context("fork"))])
+def test_work_of_others_counts_outside_of_blocks_alone(pool):
+    with pool(1) as others:
+        others.submit(work, 0.0).result()  # has begun to live
+        beside = WorkBeside()
+        others.submit(work, 0.1).result()
+        beside.pause()
+        others.submit(work, 0.3).result()  # inside of a block
+        beside.go_on()
+        beside.end_rounds()
+        others.submit(work, 0.2)
+        seconds, rests = beside.per_call(2)
+    assert rests
+    assert seconds == pytest.approx(0.15, rel=0.2)
 
 
 def test_rest_ends_at_its_limit_if_threads_never_rest():

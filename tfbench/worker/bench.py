@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import inspect
 import io
 import itertools
@@ -36,8 +35,7 @@ from tfbench.worker.block import (
     PreparedBlock,
     PreparedStep,
     ReadyTime,
-    active_time,
-    children,
+    WorkBeside,
     drain,
     gc_disabled,
     gc_watched,
@@ -47,13 +45,12 @@ from tfbench.worker.block import (
     serve_turns,
     spin,
     spins_for,
-    used_time,
     waits_ahead,
     warm_up,
 )
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak, open_files
-from tfbench.worker.profiler import sm_clock, tracer
+from tfbench.worker.profiler import SmClock, sm_clock, tracer
 
 # The keywords of ``bench``: the work of one call of the step, its contracts, and the qualities of a model
 
@@ -484,6 +481,12 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         call = self.in_cache(call, self.request.cold)
         block = self.block(call)
         isolation.keep_freed_memory()
+        prepared = self._warm_up(block, first)
+        self.channel.send(prepared)
+        self._serve_rounds(call, block, prepared)
+
+    def _warm_up(self, block: Block, first: tuple[float, float] | None) -> Prepared:
+        """Warm the step up, and find out how it uses its processor. ``first`` has the times of a shared first call."""
         waiting: float | None
         began, ready = time.perf_counter_ns(), ReadyTime()
         with gc_watched():
@@ -491,87 +494,106 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         waited = (time.perf_counter_ns() - began) / max(1, ready.nanoseconds()) - 1
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None
-        ahead = not on_device and not rest()
+        works_on = not on_device and not rest()
         may_wait = not on_device and by_system and waited > _WAITS
         paced = waits_ahead(block, self.request.warmup[0], iteration) if may_wait else None
-        if ahead or paced:
+        if works_on or paced:
             iteration = paced or pace(block, self.request.warmup[0])
             rest(REST_LIMIT)  # what the calls so far have left must not be taken for the work of the rounds
         by_processor = by_system and len(self.request.cpus) == 1 and not on_device
         # The median call may have lost its processor to others, and the mean includes waits of few calls.
         waiting = min(waiting, waited) if by_processor else None
-        self.channel.send(
-            Prepared(
-                iteration, self.facts, on_device, waiting, untimed, first, bool(ahead or paced), bool(paced), block.calls,
-            )
-        )  # fmt: skip
-        clock, failure = sm_clock() if on_device else (None, "")
+        return Prepared(
+            iteration, self.facts, on_device, waiting, untimed, first, works_on or bool(paced), bool(paced), block.calls
+        )
+
+    def _serve_rounds(self, call: Step, block: Block, prepared: Prepared) -> None:
+        """Serve requests until the launch stops. The garbage of the rounds is collected after them."""
+        cpus, calls = self.request.cpus, 0
+        clock = sm_clock() if prepared.on_device else (None, "")
+        with ExitStack() as uncollected:
+            while True:
+                order = self.channel.receive(protocol.Settle, protocol.Serve, protocol.ServeSliced, protocol.Stop)
+                if isinstance(order, protocol.Settle):
+                    cpus = order.cpus
+                    tf_runtime.pin(cpus)
+                    block(order.calls)
+                    if prepared.works_on:
+                        rest(REST_LIMIT)
+                    self.channel.send(protocol.Settled())
+                elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
+                    uncollected.enter_context(gc_disabled())
+                    beside, before = WorkBeside(), block.calls
+                    if isinstance(order, protocol.Serve):
+                        rounds = self._turns(order, block, beside, prepared.waiting is not None, *clock)
+                    else:
+                        rounds = self._slices(order, call, beside)
+                    beside.end_rounds()
+                    tf_runtime.check_pinned(cpus)
+                    tf_runtime.check_synchronous()
+                    self.channel.send(rounds)
+                    calls = block.calls - before or order.iterations * len(rounds.began)
+                    self.iterations = order.iterations
+                    times = zip(rounds.began, rounds.ended, strict=True)
+                    self.seconds = [(end - start) * 1e-9 / self.iterations for start, end in times]
+                else:
+                    break
+            if calls and not prepared.on_device and self.clock is time.perf_counter_ns:
+                self._note(beside, calls)
+
+    def _turns(
+        self,
+        order: protocol.Serve,
+        block: Block,
+        beside: WorkBeside,
+        by_processor: bool,
+        clock: SmClock | None,
+        failure: str,
+    ) -> protocol.Rounds:
+        """Time a block in each turn. ``by_processor``: its processor time tells what others took from it."""
         inbox, *outboxes = self.pipes
-        seed = self.request.seed + self.request.entrant
-        outside = calls = spent = 0
-        after_rounds = ExitStack()
+        injected = Injection(order.iterations, order.extra, order.slow, self.clock, self._seed)
+        spent = 0
 
-        def timed(order: protocol.Serve | protocol.ServeSliced) -> protocol.Rounds:
-            nonlocal outside, calls
-            after_rounds.enter_context(gc_disabled())
-            living = children()
-            if isinstance(order, protocol.ServeSliced):
-                outside -= used_time(living)
-                rounds = serve_slices(call, order, inbox, outboxes, seed)
-                outside += used_time(living) - active_time() - (sum(rounds.ended) - sum(rounds.began))
-                calls = order.iterations * len(rounds.began)
-                return rounds
-            so_far = partial(active_time, living)
-            injected = Injection(order.iterations, order.extra, order.slow, self.clock, seed)
+        def turn() -> tuple[int, int]:
+            nonlocal spent
+            beside.pause()
+            if order.drain and not spent:
+                spent, nanoseconds = drain(block, order.drain, REST_LIMIT)
+                beside.add(nanoseconds)
+                block.restart()
+            times = block(order.iterations, order.prime, *injected())
+            beside.go_on()
+            return times
 
-            def turn() -> tuple[int, int]:
-                nonlocal outside, spent
-                outside += so_far()
-                if order.drain and not spent:
-                    spent, seconds = drain(block, order.drain, REST_LIMIT)
-                    outside += seconds
-                    block.restart()
-                times = block(order.iterations, order.prime, *injected())
-                outside -= so_far()
-                return times
+        block.restart()
+        if clock is not None:
+            clock.restart()
+            block.mark = clock.mark
+        ready = ReadyTime()
+        began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
+        if spent:  # after the rounds, threads make ahead again what these calls have taken
+            beside.add(-spent * (sum(ended) - sum(began)) // (len(began) * order.iterations))
+        used = ready.nanoseconds() if by_processor else 0
+        preempted = block.preempted if by_processor else ()
+        clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
+        return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted, clocks, why)
 
-            block.restart()
-            if clock is not None:
-                clock.restart()
-                block.mark = clock.mark
-            ready, before = ReadyTime(), block.calls
-            outside -= so_far()
-            began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
-            outside += so_far() - active_time()
-            calls = block.calls - before
-            if spent:  # after the rounds, threads make ahead again what these calls have taken
-                outside -= spent * (sum(ended) - sum(began)) // (len(began) * order.iterations)
-            used = ready.nanoseconds() if by_processor else 0
-            preempted = block.preempted if by_processor else ()
-            clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
-            return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted, clocks, why)
+    def _slices(self, order: protocol.ServeSliced, call: Step, beside: WorkBeside) -> protocol.Rounds:
+        """Time blocks by processor time, which includes that of threads."""
+        inbox, *outboxes = self.pipes
+        used = time.thread_time_ns()
+        rounds = serve_slices(call, order, inbox, outboxes, self._seed)
+        beside.add(time.thread_time_ns() - used - (sum(rounds.ended) - sum(rounds.began)))
+        return rounds
 
-        def settle(order: protocol.Settle) -> None:
-            block(order.calls)
-            if ahead:
-                rest(REST_LIMIT)
+    @property
+    def _seed(self) -> int:
+        return self.request.seed + self.request.entrant
 
-        with after_rounds:
-            self._take_turns(timed, settle)
-            if calls and not on_device and self.clock is time.perf_counter_ns:
-                self._note_work_beside(outside, calls)
-
-    def _note_work_beside(self, outside: int, calls: int) -> None:
-        """Wait until the process rests, and note the processor time per call that it has used outside of these calls.
-
-        ``outside`` is what it has used so far, in nanoseconds, less its `active_time` then. The garbage of the calls is collected
-        now.
-        """
-        rests = rest(REST_LIMIT)
-        outside += active_time() - time.thread_time_ns()
-        gc.collect(0)
-        outside += time.thread_time_ns()
-        self.late_facts[BESIDE] = max(0, outside) * 1e-9 / calls
+    def _note(self, beside: WorkBeside, calls: int) -> None:
+        """Note the work beside so many calls, once the process rests."""
+        self.late_facts[BESIDE], rests = beside.per_call(calls)
         if not rests:
             self.late_facts[RESTLESS] = True
 
@@ -605,34 +627,6 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self.channel.send(protocol.Reached())
         self.channel.receive(protocol.Begin)
 
-    def _take_turns(
-        self,
-        timed: Callable[[protocol.Serve | protocol.ServeSliced], protocol.Rounds],
-        settle: Callable[[protocol.Settle], object],
-    ) -> None:
-        """Serve requests until the launch stops.
-
-        ``timed`` takes the turns of a request, and ``settle`` runs the step on other processors.
-        """
-        cpus = self.request.cpus
-        while True:
-            order = self.channel.receive(protocol.Settle, protocol.Serve, protocol.ServeSliced, protocol.Stop)
-            if isinstance(order, protocol.Settle):
-                cpus = order.cpus
-                tf_runtime.pin(cpus)
-                settle(order)
-                self.channel.send(protocol.Settled())
-            elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
-                rounds = timed(order)
-                tf_runtime.check_pinned(cpus)
-                tf_runtime.check_synchronous()
-                self.channel.send(rounds)
-                self.iterations = order.iterations
-                times = zip(rounds.began, rounds.ended, strict=True)
-                self.seconds = [(end - start) * 1e-9 / self.iterations for start, end in times]
-            else:
-                return
-
     def _note_peak(self) -> None:
         self._peak.mark()
         if (peak := self._peak.bytes) is not None:
@@ -644,7 +638,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         shared = self._meets()
         result, seconds, used = call_once(block, block.clock)
         if block.synchronise is None and self.clock is time.perf_counter_ns:
-            self._note_work_beside(-active_time(), 1)
+            self._note(WorkBeside(), 1)
         self.check_result(result)
         self._note_peak()
         self._repeat(seconds, (seconds, used) if shared else None)

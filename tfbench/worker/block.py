@@ -403,6 +403,49 @@ def active_time(processes: Sequence[str] | None = None) -> int:
     return used_time(children() if processes is None else processes) - time.thread_time_ns()
 
 
+class WorkBeside:
+    """Sum the processor time that other threads and child processes use outside of timed blocks, from now on.
+
+    While it counts, only the children that live now do, since a look for new ones takes long.
+    """
+
+    def __init__(self) -> None:
+        self._children = children()
+        self._nanoseconds = 0
+        self.go_on()
+
+    def pause(self) -> None:
+        """Count nothing until `go_on`."""
+        self._nanoseconds += active_time(self._children)
+
+    def go_on(self) -> None:
+        """Count again."""
+        self._nanoseconds -= active_time(self._children)
+
+    def add(self, nanoseconds: int) -> None:
+        """Add a time that is known otherwise."""
+        self._nanoseconds += nanoseconds
+
+    def end_rounds(self) -> None:
+        """Count all children from now on, since no block follows."""
+        self.pause()
+        self._children = children()
+        self.go_on()
+
+    def per_call(self, calls: int) -> tuple[float, bool]:
+        """Wait until the process rests, `REST_LIMIT` at most, and collect the youngest garbage, which counts as well.
+
+        Returns the seconds per call of so many, and whether the process rests.
+        """
+        rests = rest(REST_LIMIT)
+        self._children = children()
+        self.pause()
+        began = time.thread_time_ns()
+        gc.collect(0)
+        self._nanoseconds += time.thread_time_ns() - began
+        return max(0, self._nanoseconds) * 1e-9 / calls, rests
+
+
 def _process_time(process: str) -> int:
     """Return how long the threads of another process have run, the ended ones included, in nanoseconds; 0 if it is gone."""
     with suppress(OSError, ValueError):
