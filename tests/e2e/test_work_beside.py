@@ -29,6 +29,7 @@ BENCHMARK = """
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("pool", ["ThreadPoolExecutor", "ProcessPoolExecutor"])
 def test_more_work_left_to_others_is_no_improvement(project, pool):
     project.write(BENCHMARK.format(pool=pool, more=14))
