@@ -68,6 +68,19 @@ def test_a_faster_median_does_not_hide_slow_calls():
     assert raced(Policy(), 1, {}, scripts=scripts).decision.outcome is Outcome.IMPROVED
 
 
+@pytest.mark.parametrize(("slow", "contender"), [
+    ({1: SlowCalls(0.05, 10)}, 0.85e-4),
+    ({0: SlowCalls(0.04, 50), 1: SlowCalls(0.04, 80)}, 1e-4),
+])  # fmt: skip
+def test_slow_calls_that_raise_the_mean_alone_do_not_pass(slow, contender):
+    """The geometric mean is 5% lower and 2% higher, and the mean 23% and 41% higher."""
+    scripts = steady(1e-4), steady(contender)
+    found = [raced(preset("quick"), seed, slow, scripts=scripts).decision for seed in range(20)]
+    passed = [one for one in found if one.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED)]
+    assert len(passed) <= 1
+    assert any("but with slow calls the mean is" in one.reason.message for one in found)
+
+
 def test_half_of_the_calls_twice_as_fast_are_an_improvement():
     """The slower half is slow beside the new median, but no slower than before."""
     scripts = steady(1e-4), steady(0.5e-4)

@@ -311,6 +311,14 @@ class ReasonCode(_Code):
     """The median is not faster, but the contender has fewer slow calls, which lowers the geometric mean as much."""
     TAIL_NOT_DECIDED = "tail-not-decided", _tail_undecided
     """The median is proved to be unchanged or faster, and slow calls could still cost more than `tail_tolerance`."""
+    MEAN_SLOWER = (
+        "mean-slower",
+        lambda ratio, launches, median: (
+            f"not decided: the median is {_typical(median)}, but with slow calls the mean is {_changed(ratio, launches)}; "
+            "--statistic mean decides by the mean"
+        ),
+    )
+    """The median and the tail are proved to be unchanged or better, and the mean of the calls is slower."""
     WORK_BESIDE = (
         "work-beside",
         lambda ratio, launches, calls: (

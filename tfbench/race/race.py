@@ -54,6 +54,7 @@ from tfbench.stats.verdict import (
     of_tail,
     pooled,
     with_cycles,
+    with_mean,
     with_tail,
     with_work_beside,
 )
@@ -501,6 +502,9 @@ class Race:
 
     def _decide(self, entrant: int, final: bool) -> Decision:
         decision, thresholds = self._by_time(entrant, final), self._thresholds(entrant, Statistic.MEDIAN)
+        if Statistic.TAIL in self._judged(entrant):
+            mean = self._compare(entrant, pooled(self.effects(entrant, statistic=Statistic.MEAN)), Statistic.TAIL)
+            decision = with_mean(decision, mean, self._thresholds(entrant, Statistic.TAIL), final)
         sides = self.runs(self.reference or 0), self.runs(entrant)
         whole = self._second_opinion(entrant, Statistic.WHOLE) if leaves_work(sides[1], thresholds) else None
         return decision if whole is None else with_work_beside(decision, whole, thresholds, sides, final)
@@ -520,10 +524,14 @@ class Race:
         runs = [*self.runs(entrant), *self.runs(self.reference or 0)]
         if not all(run.clocks if statistic is Statistic.CYCLES else BESIDE in run.facts for run in runs):
             return None
+        return self._compare(entrant, self.effects(entrant, statistic=statistic), Statistic.MEDIAN)
+
+    def _compare(self, entrant: int, effects: Sequence[Effect], noise: Statistic) -> Comparison:
+        """Compare by these effects, whose noise is that of a statistic."""
         return compare(
-            self.effects(entrant, statistic=statistic), self.rounds(entrant), self.policy,
+            effects, self.rounds(entrant), self.policy,
             cases=self.config.cases, shared_zygote=self.share_zygote(entrant, self.reference),
-            thresholds=self._thresholds(entrant, Statistic.MEDIAN),
+            thresholds=self._thresholds(entrant, noise),
         )  # fmt: skip
 
     def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:

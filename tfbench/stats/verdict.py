@@ -339,6 +339,28 @@ def unseen_share(rounds: int) -> float:
     return float(1 - 0.05 ** (1 / rounds))
 
 
+def with_mean(decision: Decision, mean: Comparison, thresholds: Thresholds, final: bool) -> Decision:
+    """Return the decision, unless the mean of the calls, which users pay, is slower where median and tail are not.
+
+    The geometric mean counts a call that is ten times as slow as 2.3. So a faster median may outweigh slow calls that cost
+    more, and slow calls that get slower hardly move it. As in `balanced`, the plain estimate must be no slowdown either.
+
+    Args:
+        thresholds: Those of the tail.
+        final: Whether this was the last launch.
+    """
+    ratio = mean.ratio
+    proved = classify(ratio.low, ratio.high, thresholds) is Outcome.REGRESSED
+    fits = not proved and ratio.center <= 1 + thresholds.tolerance
+    if fits or decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+        return decision
+    typical = None if decision.outcome is Outcome.UNCHANGED else decision.comparison.ratio.center
+    reason = because(ReasonCode.MEAN_SLOWER, ratio=ratio, launches=mean.launches, median=typical)
+    if proved or final:
+        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    return replace(decision, outcome=None, reason=because(ReasonCode.RACING, reason))
+
+
 def with_cycles(decision: Decision, cycles: Ratio, thresholds: Thresholds) -> Decision:
     """Return the decision with a note, if the ratio in cycles of the GPU's clock tells something else about a slowdown.
 
