@@ -191,6 +191,10 @@ class LaunchBudgets:
     may take so long, and steps above 0.3 s have fewer, at least `rounds_least`."""
     rounds_least: int = 4
     """The range of four rounds still tells the error of their median, and that of three a third too little."""
+    misjudged: float = 8.0
+    """If a call takes longer than this many calls of the launches so far, by what the warm-up of the first one found, later launches
+    are planned by those. A warm-up that ends in slow first calls, such as compilation, finds a step of 1 ms to take 0.5 s. A busy
+    machine alone lengthens its calls by less."""
     rounds_allocated: tuple[float, float] = (0.5, 2.0)
     """Fewest and most rounds of later launches, as factors of the usual number. Within them, a launch has the number that
     lowers the error most per second by what the launches so far show. More only after the first look, which decides most

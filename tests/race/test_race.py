@@ -11,6 +11,7 @@ from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.model import Case, Launch, Outcome, Run
 from tfbench.policy import Policy, preset
+from tfbench.protocol import Prepared
 from tfbench.race.launch import make_plan
 from tfbench.race.race import Race, RaceConfig
 
@@ -85,6 +86,18 @@ def test_once_threads_have_worked_on_after_a_turn_all_launches_stop_them():
     first, *others = [launch.plan for launch in launcher.launches]
     assert not first.works_on
     assert all(plan.works_on and plan.iterations[0] == 20e-3 / 1e-4 for plan in others)
+
+
+def test_a_warm_up_that_ends_in_slow_first_calls_shortens_the_first_launch_alone():
+    """The step compiles in its first calls, so that its calls of 2 ms seem to take 0.4 s."""
+
+    def prepare(launcher):
+        launcher.step = Prepared(0.4, {})
+
+    _, launcher = raced(sides_of(CASE), [steady(2e-3), steady(2e-3)], prepare=prepare)
+    first, *others = [launch.plan.rounds for launch in launcher.launches]
+    assert first < 10
+    assert all(rounds >= 50 for rounds in others)
 
 
 def test_a_large_difference_stops_at_the_first_look():

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
@@ -390,6 +391,10 @@ class Race:
             self._iteration.setdefault(index, ready.iteration)
             if ready.untimed is not None:
                 self._untimed.setdefault(index, ready.untimed)
+            if not self._works_on and (runs := self.runs(index)):
+                found = median(median(run.seconds) for run in runs)
+                if self._iteration[index] > self.policy.misjudged * found:
+                    self._iteration[index] = found
         iteration = {index: self._iteration[index] for index in sorted(prepared)}
         self._once = any(ready.facts.get(ONCE) for ready in prepared.values())
         if self._once:
