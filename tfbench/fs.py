@@ -41,6 +41,14 @@ def require_linux() -> None:
         )
 
 
+def too_many_files(error: BaseException) -> str:
+    """Return what to do about an error of a process that may not open another file, ``""`` for another error."""
+    if not (isinstance(error, OSError) and error.errno == errno.EMFILE):
+        return ""
+    limit = os.sysconf("SC_OPEN_MAX")  # the module resource is a file, which could not be opened now
+    return f"the limit of {limit} open files is too low; raise it with ulimit -n {max(1024, 2 * limit)}"
+
+
 @contextmanager
 def atomic_dir(place: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a folder to fill, which becomes ``place`` on success. On failure it is removed, and ``place`` unchanged.

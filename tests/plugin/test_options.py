@@ -101,6 +101,16 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize("limit", [12, 16])
+def test_a_limit_of_too_few_open_files_is_one_line_with_the_fix(folder, limit):
+    (folder / "other.py").write_text(
+        f"import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))\n"
+    )
+    code, text = run_pytest(folder, "--benchmark", "--against", "self")
+    assert code == pytest.ExitCode.USAGE_ERROR, text
+    assert f"ERROR: the limit of {limit} open files is too low; raise it with ulimit -n 1024" in text
+
+
 def owner(folder, option, file):
     (folder / file).write_text(
         f"def pytest_addoption(parser):\n    parser.addoption({option!r}, dest='theirs', default='none')\n"

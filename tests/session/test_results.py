@@ -187,7 +187,7 @@ def test_what_could_not_be_measured_is_an_error_of_one_line(error, code, message
 @pytest.mark.parametrize("through_a_side", [False, True])
 @pytest.mark.parametrize(("limit", "enough"), [(24, 1024), (1024, 2048)])
 def test_too_few_open_files_are_one_line_with_the_fix(monkeypatch, through_a_side, limit, enough):
-    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": limit}.get)
     error = OSError(errno.EMFILE, "Too many open files")
     if through_a_side:
         cause, error = error, SideError("no temporary file can be written")

@@ -9,6 +9,7 @@ import re
 import signal
 import threading
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
@@ -17,6 +18,7 @@ import pytest
 
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import foreign_distribution
+from tfbench.fs import too_many_files
 from tfbench.policy import PRESETS
 from tfbench.storage.baselines import HISTORY, HISTORY_VARIABLE, PROFILES
 from tfbench.suite.axes import SCALES, SMALL, VARIABLE, Variant, add_scale, set_scale
@@ -147,6 +149,19 @@ def in_use(config: pytest.Config, text: str) -> str:
     return re.sub(rf"(?<![\w-])--({'|'.join(name[2:] for name in taken)})(?![\w-])", rf"{PREFIX}\1", text)
 
 
+@contextmanager
+def _refused(config: pytest.Config) -> Iterator[None]:
+    """Turn errors that are meant for the user into those that pytest prints as a line."""
+    try:
+        yield
+    except TfbenchError as error:
+        raise pytest.UsageError(in_use(config, str(error))) from None
+    except OSError as error:
+        if not (why := too_many_files(error)):
+            raise
+        raise pytest.UsageError(why) from None
+
+
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     # This is before any conftest.py is imported. Neither tests nor benchmarks see the variable.
     HISTORY_PLACES[pluginmanager] = os.environ.pop(HISTORY_VARIABLE, "")
@@ -268,17 +283,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     if not config.getoption("benchmark"):
         return
-    from tfbench.plugin.runner import Runner
-    from tfbench.suite.functions import listed
+    with _refused(config):
+        from tfbench.plugin.runner import Runner
+        from tfbench.suite.functions import listed
 
-    try:
         set_scale(setting(config, "scale") or os.environ.get(VARIABLE, SMALL))
         if whole_suite(config) and (paths := present_folders(config)):
             config.args = [str(Path(config.rootpath, path)) for path in paths]
             config.args += [str(path) for path in listed(config) if str(path) not in config.args]
         config.stash[RUNNER] = Runner(config)
-    except UsageError as error:
-        raise pytest.UsageError(in_use(config, str(error))) from None
     if config.getoption("setuponly"):  # fixtures of benchmarks run in the measuring processes only
         config.option.setupplan = True
     config.pluginmanager.register(_Selecting(config.stash[RUNNER]), "tfbench-selecting")
@@ -402,10 +415,8 @@ class _Selecting:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
         self._runner.seen(items)
         result = yield
-        try:
+        with _refused(config):
             self._runner.selected(items)
-        except TfbenchError as error:
-            raise pytest.UsageError(in_use(config, str(error))) from None
         return result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isclose
@@ -11,6 +10,7 @@ from traceback import format_exception
 from typing import Any
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
+from tfbench.fs import too_many_files
 from tfbench.metrics import contracts, exact, parity
 from tfbench.metrics.catalog import (
     ALGORITHMS,
@@ -311,13 +311,8 @@ def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResul
 
 def reason_of(error: Exception) -> tuple[Reason, str]:
     """Return a one-line reason for a failure, and the output that explains it."""
-    cause = error.__cause__ or error
-    if isinstance(cause, OSError) and cause.errno == errno.EMFILE:
-        import resource  # Windows has none, and lists cases
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        text = f"the limit of {limit} open files is too low; raise it with ulimit -n {max(1024, 2 * limit)}"
-        return because(ReasonCode.BROKEN, error=text), ""
+    if why := too_many_files(error.__cause__ or error):
+        return because(ReasonCode.BROKEN, error=why), ""
     if isinstance(error, TfbenchError):
         output = getattr(error, "output", "") or error.rest
         code = ReasonCode.SIDE if isinstance(error, SideError) else ReasonCode.BROKEN
