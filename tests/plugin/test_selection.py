@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfbench.plugin.cases import constructor_of, places
+from tfbench.errors import DeclarationError
+from tfbench.plugin.cases import case_of, constructor_of, places
 from tfbench.plugin.collect import misnamed
 from tfbench.untrusted import is_case
 
@@ -52,6 +53,16 @@ def test_the_place_of_a_case_counts_the_cases_of_its_function():
     names = ["t.py::test_a[x]", "t.py::test_b", "t.py::test_a[y]"]
     found = places([SimpleNamespace(nodeid=name) for name in names])
     assert found == {"t.py::test_a[x]": (0, 2), "t.py::test_b": (0, 1), "t.py::test_a[y]": (1, 2)}
+
+
+@pytest.mark.parametrize("level", ["y" * 2000, "a\nb", "a\tb"])
+def test_a_name_that_no_file_can_have_is_refused_with_the_fix(level):
+    name = f"t.py::test_a[{level}]"
+    with pytest.raises(
+        DeclarationError, match=r"at most 2,000 characters, .*; give its parameters shorter ids"
+    ) as caught:
+        case_of(SimpleNamespace(nodeid=name, originalname="test_a", callspec=None))
+    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize(

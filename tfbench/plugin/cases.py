@@ -24,6 +24,7 @@ from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.fs import file_digest
 from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import STATISTICS, THRESHOLDS, Case
+from tfbench.model.formats import Name, convert
 from tfbench.plugin import only_lists, setting, takes_bench
 from tfbench.plugin.collect import ListedFile, collected_tree
 from tfbench.plugin.options import read_number
@@ -34,6 +35,7 @@ from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
 from tfbench.suite.functions import DIGEST, digest, dump
 from tfbench.suite.shards import Shard
+from tfbench.untrusted import brief
 
 # Tell which items are cases, benchmarks of ours and plain tests of pytest-benchmark, and take these over
 
@@ -119,8 +121,14 @@ def case_of(
 ) -> Case:
     """Turn a benchmark's item into its case.
 
-    Raises `DeclarationError` if the ``tfbench`` mark has unknown arguments, or a contract names no variant.
+    Raises `DeclarationError` if no file can have its name, the ``tfbench`` mark has unknown arguments, or a contract
+    names no variant.
     """
+    try:
+        convert(Name, item.nodeid)
+    except ValueError:
+        fix = "a name has at most 2,000 characters, none of them a line break or a tab; give its parameters shorter ids"
+        raise DeclarationError(f"{brief(item.nodeid)}: {fix}") from None
     variant, others = Variant(), ""
     callspec = getattr(item, "callspec", None)
     if callspec is not None:
