@@ -134,7 +134,7 @@ def run_envs(arguments: argparse.Namespace) -> int:
     environments = Environments(kept())
     console = Screen(soft_wrap=True)
     if arguments.action == "prune":
-        if arguments.days < 0:
+        if not arguments.days >= 0:
             raise UsageError(f"--days {arguments.days:g}: write a number of days, 0 for all environments")
         sizes = {environment.folder: environment.bytes for environment in environments.every()}
         removed = environments.prune(arguments.days)
