@@ -127,7 +127,7 @@ def test_a_checkout_and_a_submodule_may_have_such_names_as_well(checkout, tmp_pa
         tree_of(odd, os.fsdecode(b"v\xff"))
 
 
-def test_code_of_an_extracted_tree_that_asks_git_for_its_checkout_finds_that_tree(checkout):
+def test_code_of_an_extracted_tree_that_looks_for_its_checkout_finds_that_tree(checkout):
     before = git(checkout, "rev-parse", "HEAD^{tree}")
     (checkout / "sub" / "a.py").write_text("two")
     git(checkout, "add", "-A")
@@ -138,6 +138,10 @@ def test_code_of_an_extracted_tree_that_asks_git_for_its_checkout_finds_that_tre
     shutil.rmtree(Path(place, ".git"))  # as earlier versions of tfbench have left it
     materialise(checkout / "sub", before, checkout / DATA_FOLDER / "trees")
     assert git(root, "rev-parse", "--show-toplevel") == place
+    assert next(folder for folder in root.parents if (folder / ".git").exists()) == root.parent
+    inode = root.parent.stat().st_ino
+    materialise(checkout / "sub", before, checkout / DATA_FOLDER / "trees")
+    assert root.parent.stat().st_ino == inode
 
 
 def test_a_snapshot_leaves_the_repository_unchanged(checkout):
@@ -337,14 +341,6 @@ def test_a_tree_has_its_own_attributes_and_not_those_of_the_working_tree(checkou
     assert before[0] == b"1\r\n"
     materialise(checkout, old, tmp_path / "cache")
     assert (data.read_bytes(), data.stat().st_ino) == before, "the tree was extracted again"
-
-
-def test_code_that_looks_for_the_top_of_its_checkout_finds_the_extracted_tree(checkout):
-    tree = tree_of(checkout, "HEAD")
-    place, _ = materialise(checkout, tree, checkout / DATA_FOLDER)
-    assert next(folder for folder in (place / "sub").parents if (folder / ".git").exists()) == place
-    before = place.stat().st_ino
-    assert materialise(checkout, tree, checkout / DATA_FOLDER)[0].stat().st_ino == before
 
 
 def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path):
