@@ -9,11 +9,14 @@ import sysconfig
 import tempfile
 import types
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers it nowhere else
+import pytest
+from _pytest.config import ConftestImportFailure
+from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers these nowhere else
 
 from tfbench.fs import scratch_dir
 
@@ -186,3 +189,19 @@ def ini_file(root: Path, top: Path) -> str:
             if file.is_file() and load_config_dict_from_file(file) is not None:
                 return str(file)
     return os.devnull
+
+
+class FolderByFolder:
+    """Hooks of pytest by which a conftest.py that cannot be imported fails its own folder, and no other folder."""
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_load_initial_conftests(self) -> Iterator[None]:
+        with suppress(ConftestImportFailure):  # collecting the folder imports it again, and fails
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+        report = yield
+        if isinstance(collector, pytest.Session):
+            collector._notfound.clear()  # files of such a folder, for which pytest would end
+        return report

@@ -185,7 +185,7 @@ class Ready(Message):
     cases: tuple[str, ...]
     """In the order of their declaration."""
     broken: dict[str, str]
-    """Benchmark file -> error of its import."""
+    """Benchmark file, or folder of a ``conftest.py`` -> error of its import."""
     offenders: tuple[str, ...]
     environment: JSON
     import_seconds: float | None

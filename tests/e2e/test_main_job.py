@@ -250,14 +250,20 @@ def test_a_commit_is_raced_from_its_own_tree(project):
     assert done.outcomes() == {"test_mine": "improved"}, done.output
 
 
-def test_a_file_that_cannot_be_imported_in_the_commit_makes_its_cases_alone_incomparable(project):
+@pytest.mark.parametrize("named", [(), ("benchmarks/sub", "benchmarks/test_mended.py", "benchmarks/test_mine.py")])
+def test_a_file_that_cannot_be_imported_in_the_commit_makes_its_cases_alone_incomparable(project, named):
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.write(ALONE)
     project.write("import not_yet\n" + benchmark("test_mended", 5e-5), "benchmarks/test_mended.py")
+    (project.root / "benchmarks/sub").mkdir()
+    project.write("import not_yet\n", "benchmarks/sub/conftest.py")
+    project.write(benchmark("test_below", 5e-5), "benchmarks/sub/test_below.py")
     project.commit("broken")
     project.write("", "not_yet.py")
-    done = project.run("--against", "git:HEAD")
-    assert done.outcomes() == {"test_mine": "unchanged", "test_mended": "incomparable"}, done.output
+    done = project.run("--against", "git:HEAD", *named)
+    apart = {"test_mended": "incomparable", "test_below": "incomparable"}
+    assert done.outcomes() == {"test_mine": "unchanged"} | apart, done.output
+    assert "conftest.py cannot be imported on the side baseline" in done.reason("test_below")
     assert "test_mended.py cannot be imported on the side baseline" in done.reason("test_mended")
 
 

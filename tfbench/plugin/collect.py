@@ -25,7 +25,7 @@ from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks  # pytest
 from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
-from tfbench.imports import enter, ini_file, redirect_imports
+from tfbench.imports import FolderByFolder, enter, ini_file, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case
 from tfbench.model.formats import convert
 from tfbench.plugin import RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
@@ -332,7 +332,7 @@ def collect(
 
     Args:
         arguments: Files, folders and selections for pytest; empty for its configured ones.
-        tolerant: Go on without files that cannot be imported.
+        tolerant: Go on without files, and folders of a ``conftest.py``, that cannot be imported.
         values: Of options that conftest.py files define, by their names in Python.
     """
     catcher = _Catcher(values or {})
@@ -347,7 +347,7 @@ def collect(
         options += ["--continue-on-collection-errors"] if tolerant else []
         history = os.environ.get(HISTORY_VARIABLE)
         try:
-            code = pytest.main([*options, *arguments], plugins=[catcher])
+            code = pytest.main([*options, *arguments], plugins=[catcher, *([FolderByFolder()] if tolerant else [])])
         finally:
             if history is not None:  # the plugin took it out of the environment, and the jobs of a fleet need it
                 os.environ[HISTORY_VARIABLE] = history

@@ -413,9 +413,12 @@ class Zygote(_Forker):
                 f"{Path(file).name} runs a TensorFlow op while it is imported, so its process cannot be forked; "
                 "move the op into the benchmark or a fixture"
             )
-        if error := self.collected.broken.get(file):
+        if place := next(
+            (place for place in (file, *map(str, Path(file).parents)) if place in self.collected.broken), ""
+        ):
+            error, name = self.collected.broken[place], Path(file if place == file else "conftest.py").name
             fix = fix_of(error, self.side.root)
-            headline = f"{Path(file).name} cannot be imported on the side {self.side.name}{'; ' if fix else ''}{fix}"
+            headline = f"{name} cannot be imported on the side {self.side.name}{'; ' if fix else ''}{fix}"
             return f"{headline}\n{error}"
         if not name_among(self.collected.cases, case):
             return (

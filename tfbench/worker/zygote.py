@@ -26,7 +26,7 @@ from _pytest.runner import runtestprotocol
 
 from tfbench import errors, protocol
 from tfbench.facts import describe, library_variables
-from tfbench.imports import OWN, enter, ini_file, installed_modules, leaked_packages, redirect_imports
+from tfbench.imports import OWN, FolderByFolder, enter, ini_file, installed_modules, leaked_packages, redirect_imports
 from tfbench.model import MODULES, NATIVE, PLAIN
 from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
@@ -237,7 +237,7 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
         own_files.watch()
     channel = Channel(socket.socket(fileno=start.channel))
     zygote = Zygote(channel, start, timer, home, inheritance, own_files)
-    code = pytest.main(_pytest_arguments(start), plugins=[zygote])
+    code = pytest.main(_pytest_arguments(start), plugins=[zygote, FolderByFolder()])
     if not zygote.served:
         channel.send(protocol.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
 
@@ -314,11 +314,10 @@ class Zygote:
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
         started = tf_runtime.has_run_an_op()
         report: Any = yield
-        if isinstance(collector, pytest.Module):
-            if tf_runtime.has_run_an_op():
-                self._restart_without(str(collector.path), started)
-            if report.failed:
-                self._broken[str(collector.path)] = str(report.longrepr)[-_TAIL:]
+        if isinstance(collector, pytest.Module) and tf_runtime.has_run_an_op():
+            self._restart_without(str(collector.path), started)
+        if report.failed and isinstance(collector, (pytest.Module, pytest.Directory, pytest.Session)):
+            self._broken[str(collector.path)] = str(report.longrepr)[-_TAIL:]
         return report  # type: ignore[no-any-return]
 
     def _restart_without(self, file: str, started: bool) -> NoReturn:
