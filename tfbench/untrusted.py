@@ -80,6 +80,10 @@ _SHARED_SPEC = re.compile(
 )  # fmt: skip
 
 
+NO_CASE = "which is no name of a benchmark: give its parameters ids without backticks and HTML tags"
+"""What a message says of another name, and the fix."""
+
+
 def is_case(name: str) -> bool:
     """Whether pytest can give this name to a benchmark below its root; it is then no option, ``@file`` or other path.
 

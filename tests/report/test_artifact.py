@@ -94,7 +94,7 @@ def test_invalid_accepted_regressions_of_an_artifact_are_refused(tmp_path, text,
 
 
 def test_names_of_an_artifact_are_checked(tmp_path):
-    with pytest.raises(ReportError, match=f"^{tmp_path} has a case named 'x y'"):
+    with pytest.raises(ReportError, match=f"^{tmp_path} has a case named 'x y', .*: give its parameters ids without"):
         artifact(tmp_path, report=complete([row("x y")]))
 
 

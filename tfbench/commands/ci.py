@@ -51,7 +51,7 @@ from tfbench.sides.source_tree import (
     working_code,
 )
 from tfbench.suite.functions import line_of
-from tfbench.untrusted import brief, described, is_case
+from tfbench.untrusted import NO_CASE, brief, described, is_case
 
 SHARD, FIRST, REGRESSED, SECOND, REPORT = "shard-{}.json", "first.json", "regressed.txt", "second.json", "report.json"
 _WRITTEN = {"race": (SHARD.format("*"),), "merge": (FIRST, REGRESSED), "confirm": (SECOND,), "gate": (REPORT, ACCEPTED)}
@@ -398,7 +398,7 @@ def regressed(report: Report, name: Path) -> str:
     cases = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
     lines = [f"{_root_from_here(report)}{case}" for case in dict.fromkeys(cases)]
     if strange := next((line for line in lines if not is_case(line)), ""):
-        text = f"has a case named {brief(repr(strange))}, which is no name of a benchmark"
+        text = f"has a case named {brief(repr(strange))}, {NO_CASE}"
         raise ReportError(f"{brief(name)} {text}")
     return "".join(f"{line}\n" for line in lines)
 

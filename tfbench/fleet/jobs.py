@@ -42,7 +42,7 @@ from tfbench.model.report import PolicyContent
 from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
 from tfbench.sides.spec import of_version
 from tfbench.suite.shards import SuitePart, digest
-from tfbench.untrusted import brief, is_case, parse_json, plural, render_json
+from tfbench.untrusted import NO_CASE, brief, is_case, parse_json, plural, render_json
 
 # Describe both sides of a plan such that each machine can check them, with revisions replaced by commits
 
@@ -178,7 +178,7 @@ def parse_job(text: str, name: str) -> Job:
             f"{brief(name)} contradicts itself: job {job.index} of {job.of}, {plural(len(job.cases), 'case')}"
         )
     if strange := next((case for case in job.cases if not is_case(case)), ""):  # pytest reads them as arguments
-        raise JobError(f"{brief(name)} has a case named {brief(repr(strange))}, which is no name of a benchmark")
+        raise JobError(f"{brief(name)} has a case named {brief(repr(strange))}, {NO_CASE}")
     return job
 
 

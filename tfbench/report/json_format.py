@@ -14,7 +14,7 @@ from typing import Any
 from tfbench.errors import ReportError
 from tfbench.model import JSON, Reason, Report, VariantResult, Verdict, formats
 from tfbench.model.formats import FORMS, Record
-from tfbench.untrusted import brief, is_case, parse_json
+from tfbench.untrusted import NO_CASE, brief, is_case, parse_json
 
 SCHEMA = "tfbench-report/1"
 LARGEST = 64 << 20
@@ -138,7 +138,7 @@ def check_names(report: Report, name: str) -> None:
     cases = [row.case.name for rows in (report.verdicts, report.variant_results, report.skips) for row in rows]
     for case in (*report.due, *report.seconds_by_case, *cases, *(profile["case"] for profile in report.profiles)):
         if not is_case(case):
-            raise ReportError(f"{brief(name)} has a case named {brief(repr(case))}, which is no name of a benchmark")
+            raise ReportError(f"{brief(name)} has a case named {brief(repr(case))}, {NO_CASE}")
 
 
 def schema() -> JSON:
