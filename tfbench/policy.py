@@ -218,10 +218,16 @@ class LaunchBudgets:
     """If launches differ by more than this factor of what is usual and what their rounds explain, both sides make equally many
     calls before the rounds of later launches. Both then have the same batches in the same rounds, where batches differ in
     size. Not from the first launch on, because on a busy machine one side catches up with 27 ms of calls in the median."""
+    equal_calls_error: float = 0.5
+    """Or if the rounds of a launch leave an error of more than this share of the tolerance, as where every tenth call takes
+    longer: out of step, the sides then differ in most rounds."""
     equal_calls_seconds: float = 0.3
     """Not if one side takes longer than this to catch up."""
     warmup_limit_seconds: float = 0.5
     """The race starts after this time even if the step is not steady."""
+    warmup_tracing_seconds: float = 3.0
+    """The same while its calls trace functions, as those of a step with batches of many shapes do, one after the other. A step
+    that always traces takes so long in each launch."""
     warmup_steady: float = 0.02
     """Largest difference between the floors of two successive intervals of a steady step."""
 
@@ -573,10 +579,10 @@ class Policy(
         alive = self.zygotes_alive if pools <= 2 else self.zygotes_variants
         return min(self.zygotes, max(_FEWEST_PAIRS, alive // pools))
 
-    def warmup(self, brief: bool = False) -> tuple[float, float, float]:
-        """Seconds, limit and steadiness of the warm-up, as messages have them; nearly none for a ``brief`` launch."""
-        full = self.warmup_seconds, self.warmup_limit_seconds, self.warmup_steady
-        return (0.0, self.warmup_seconds, 1.0) if brief else full
+    def warmup(self, brief: bool = False) -> tuple[float, float, float, float]:
+        """Seconds, limits and steadiness of the warm-up, as messages have them; nearly none for a ``brief`` launch."""
+        full = self.warmup_seconds, self.warmup_limit_seconds, self.warmup_steady, self.warmup_tracing_seconds
+        return (0.0, self.warmup_seconds, 1.0, 0.0) if brief else full
 
     @property
     def cold(self) -> tuple[float, int]:

@@ -106,8 +106,8 @@ class TimeCase(CaseRequest):
     """Time blocks in turns. The inbox of this entrant and all outboxes are sent along."""
 
     entrant: int
-    warmup: tuple[float, float, float]
-    """Seconds, limit in seconds and relative steadiness, see `worker.block.warm_up`."""
+    warmup: tuple[float, float, float, float]
+    """Seconds, limit in seconds, relative steadiness and limit while calls trace, see `worker.block.warm_up`."""
     seed: int
     """Start of the generators of random numbers, the same for all entrants of the launch."""
     cold: tuple[float, int]
@@ -145,7 +145,7 @@ class ProfileCase(CaseRequest):
     """Fewest and most steps."""
     seconds: float
     """Between the two, as many steps as fit into this time."""
-    warmup: tuple[float, float, float]
+    warmup: tuple[float, float, float, float]
     cold: tuple[float, int]
     """As in `TimeCase`."""
     energy: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,8 +58,8 @@ class ScriptedLauncher:
         """Entrant -> its slow calls."""
         self.step = Prepared(1e-4, {})
         """What each process is ready with, besides its facts."""
-        self.works_on: Sequence[int] = ()
-        """Launches whose processes work on after a step."""
+        self.works_on: Mapping[int, Sequence[int]] = {}
+        """Launch -> entrants whose processes work on after a step."""
         self.waits: dict[int, float] = {}
         """Entrant -> share that it waits in launches whose entrants take turns."""
         self.beside: dict[int, float] = {}
@@ -122,7 +122,7 @@ class ScriptedLaunch:
         if self.launcher.memory:
             facts["peak_host_memory"] = self.launcher.memory[entrant](self.number, self.pair, self.launcher.rng)
         self.facts[entrant] = facts
-        return replace(self.launcher.step, facts=facts, works_on=self.number in self.launcher.works_on)
+        return replace(self.launcher.step, facts=facts, works_on=entrant in self.launcher.works_on.get(self.number, ()))
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         self.launcher.clock.now += self.launcher.launch_seconds

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
-from tfbench.model import Case, Launch, Outcome, Run
+from tfbench.model import Case, Launch, Outcome, Run, SlowCalls
 from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
 from tfbench.race.launch import make_plan
@@ -80,12 +80,31 @@ def test_threads_of_the_contender_alone_that_never_rest_leave_a_race_undecided(r
 
 def test_once_threads_have_worked_on_after_a_turn_all_launches_stop_them():
     def prepare(launcher):
-        launcher.works_on = (1,)
+        launcher.works_on = {1: (1,)}
 
-    _, launcher = raced(sides_of(CASE), [steady(1e-4, 0.02), steady(1e-4, 0.02)], prepare=prepare)
+    race, launcher = raced(sides_of(CASE), [steady(1e-4, 0.02), steady(1e-4, 0.02)], prepare=prepare)
     first, *others = [launch.plan for launch in launcher.launches]
     assert not first.works_on
     assert all(plan.works_on and plan.iterations[0] == 20e-3 / 1e-4 for plan in others)
+
+    launcher.step = Prepared(1e-6, {})  # calls find their results ready
+    second = Race(race.entrants, launcher, POLICY, race.config, launcher.clock, random.Random(0))
+    second.follow(race)
+    second.run()
+    assert all(launch.plan.iterations == others[0].iterations for launch in launcher.launches[-len(second.launches) :])
+
+
+@pytest.mark.parametrize(
+    ("seen", "believed"),
+    [({4: (1,)}, False), ({4: (0,), 5: (1,)}, False), ({4: (1,), 5: (1,)}, True), ({4: (0, 1)}, True)],
+)
+def test_threads_that_work_ahead_in_a_late_launch_of_one_side_may_be_about_to_rest(seen, believed):
+    def prepare(launcher):
+        launcher.works_on = seen
+
+    _, launcher = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], prepare=prepare)
+    assert len(launcher.launches) >= 6
+    assert launcher.launches[-1].plan.works_on is believed
 
 
 def test_a_warm_up_that_ends_in_slow_first_calls_shortens_the_first_launch_alone():
@@ -168,6 +187,17 @@ def test_no_launch_is_cut_short_whose_ratio_changes_as_it_goes_on(shift):
     plan = make_plan(race.entrants, {0: 1e-4, 1: 1e-4}, POLICY)
     rounds = race._allocated(replace(plan, rounds=100), 1e-3).rounds
     assert rounds == 100 if shift else rounds < 70
+
+
+def test_sides_with_a_large_error_in_each_launch_make_equally_many_calls():
+    """Every second call takes twice as long, so that rounds differ and launches hardly do."""
+
+    def prepare(launcher):
+        launcher.slow = dict.fromkeys((0, 1), SlowCalls(0.5, 3))
+        launcher.step = Prepared(0.02, {})
+
+    _, launcher = raced(sides_of(CASE), [steady(0.02), steady(0.02)], prepare=prepare)
+    assert [launch.equal for launch in launcher.launches][:3] == [False, False, True]
 
 
 def test_a_renamed_case_has_equal_numbers_of_calls_as_well():

@@ -98,6 +98,19 @@ def test_warm_up_runs_until_two_windows_agree():
     assert seconds == pytest.approx(1e-3)
 
 
+@pytest.mark.parametrize(("limit", "seconds"), [(3.0, 2e-3), (0.8, 0.05)])
+def test_warm_up_goes_on_while_calls_trace_functions_up_to_a_limit(limit, seconds):
+    """The step traces a function for each of 24 shapes, which takes longer than its later calls."""
+    clock, calls = Clock(), []
+
+    def step():
+        calls.append(1)
+        clock.now += 50_000_000 if len(calls) <= 24 else 2_000_000
+
+    found, _ = warm_up(Block(step, None, clock), 0.02, 0.5, 0.02, limit, lambda: min(24, len(calls)))
+    assert found == pytest.approx(seconds)
+
+
 def test_the_pace_of_a_step_counts_the_calls_that_wait_for_others():
     clock, calls = Clock(), []
 

@@ -121,7 +121,7 @@ class ProcessLaunch:
         """Whether processes have started to prepare whose results `prepare` has not returned."""
         return bool(self._waiting or self._results)
 
-    def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float], meeting: tuple[int, ...]) -> None:
+    def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float, float], meeting: tuple[int, ...]) -> None:
         """Start the processes of these entrants, each on a place of its own; first calls are made at once on ``meeting``."""
         self._since = time.monotonic()
         for entrant, place in zip(batch, self.places, strict=False):
@@ -132,7 +132,7 @@ class ProcessLaunch:
                 self._results[entrant] = error
 
     def _start(
-        self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
+        self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float, float], meeting: tuple[int, ...]
     ) -> None:
         who, own, seed = self.entrants[entrant], self._pipes[entrant][0], self.seed
         cold, compiling = self.policy.cold, self.compiling

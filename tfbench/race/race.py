@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
@@ -197,6 +197,8 @@ class Race:
     _once: bool = field(default=False, init=False)
     _works_on: bool = field(default=False, init=False)
     """Whether threads have worked on after a turn in a launch so far. In another launch they may rest, with full buffers."""
+    _worked_on: set[int] = field(default_factory=set, init=False)
+    """The entrants whose threads have."""
     _proved: dict[tuple[int, Statistic], Decision] = field(default_factory=dict, init=False)
     """The first look that proved an entrant unchanged or improved by a statistic, while another one is open."""
 
@@ -294,6 +296,12 @@ class Race:
                 self._ahead.kill()
                 self._ahead = None
 
+    def follow(self, first: Race) -> None:
+        """Plan blocks as another race of the same entrants has done, if their threads work ahead."""
+        self._works_on = first._works_on
+        if self._works_on:
+            self._iteration = dict(first._iteration)
+
     def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race short launches until there are ``launches`` of all kinds, an entrant fails or disturbances are too many.
 
@@ -380,7 +388,7 @@ class Race:
         return not self.undecided
 
     def _plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:
-        if not self._works_on and any(ready.works_on for ready in prepared.values()):
+        if not self._works_on and self._is_seen_to_work_on(prepared):
             # Calls that found their results ready, and launches whose threads worked in the turns of others, are no measure.
             self._works_on = True
             self._iteration.clear()
@@ -391,8 +399,9 @@ class Race:
             self._iteration.setdefault(index, ready.iteration)
             if ready.untimed is not None:
                 self._untimed.setdefault(index, ready.untimed)
-            if not self._works_on and (runs := self.runs(index)):
-                found = median(median(run.seconds) for run in runs)
+            if runs := self.runs(index):
+                typical = fmean if self._works_on else median  # most calls may find their results ready
+                found = median(typical(run.seconds) for run in runs)
                 if self._iteration[index] > self.policy.misjudged * found:
                     self._iteration[index] = found
         iteration = {index: self._iteration[index] for index in sorted(prepared)}
@@ -417,6 +426,16 @@ class Race:
         if self.launches:
             plan = self._allocated(plan, round_seconds)
         return with_even_slices(plan)
+
+    def _is_seen_to_work_on(self, prepared: Mapping[int, Prepared]) -> bool:
+        """Return whether threads of an entrant work ahead. On a busy machine, threads that are about to rest may look so.
+
+        So later launches, which would all be lost, count if all entrants show it, or one of them has shown it before.
+        """
+        seen = {index for index, ready in prepared.items() if ready.works_on}
+        again = seen & self._worked_on
+        self._worked_on |= seen
+        return bool(again or (seen and (len(self.launches) < self.policy.looks[0] or len(seen) == len(prepared))))
 
     def _with_rare_calls(self, plan: Plan, round_seconds: float) -> Plan:
         """Return the plan with enough rounds, if they take no more than `tail_launch_seconds`, to see calls that are rarely slow."""
@@ -463,12 +482,15 @@ class Race:
 
     @property
     def _scatters(self) -> bool:
-        """Return whether the launches of two sides differ by much more than is usual and their rounds explain."""
+        """Return whether the launches of two sides differ by much more than is usual and their rounds explain, or rounds do."""
         if len({entrant.case.variant for entrant in self.entrants}) > 1:
             return False
         effects = [self.effects(entrant) for entrant in self.undecided]
-        usual = self.usual.launch_deviation
-        return any(len(some) > 1 and scatter(some, usual) > self.policy.equal_calls_scatter for some in effects)
+        usual, most = self.usual.launch_deviation, self.policy.equal_calls_error * self.usual.tolerance
+        return any(
+            len(some) > 1 and (scatter(some, usual) > self.policy.equal_calls_scatter or pooled(some)[0].error > most)
+            for some in effects
+        )
 
     def _shifts(self, entrant: int) -> bool:
         """Return whether the ratio changes within launches, so that later ones must not be shorter."""

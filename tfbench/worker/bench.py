@@ -489,8 +489,11 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         """Warm the step up, and find out how it uses its processor. ``first`` has the times of a shared first call."""
         waiting: float | None
         began, ready = time.perf_counter_ns(), ReadyTime()
-        with gc_watched():
-            iteration, waiting = warm_up(block, *self.request.warmup)
+        traced: list[str] = []
+        with ExitStack() as watch:
+            watch.enter_context(gc_watched())
+            watch.callback(tf_runtime.on_trace(lambda name, graph, seconds: traced.append(name)))
+            iteration, waiting = warm_up(block, *self.request.warmup, traced.__len__)
         waited = (time.perf_counter_ns() - began) / max(1, ready.nanoseconds()) - 1
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None

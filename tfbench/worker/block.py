@@ -312,10 +312,18 @@ def _unfreeze(phase: str, info: Mapping[str, int]) -> None:
         gc.unfreeze()
 
 
-def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[float, float]:
+def warm_up(
+    block: Block,
+    seconds: float,
+    limit: float,
+    steady: float,
+    tracing: float = 0.0,
+    traces: Callable[[], int] = lambda: 0,
+) -> tuple[float, float]:
     """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
 
-    Two windows take ``seconds``. A step that takes longer than ``limit`` runs once. Returns the median seconds of an iteration
+    Two windows take ``seconds``. A step that takes longer than ``limit`` runs once. As long as the number of ``traces`` grows,
+    the step is not steady, for at most ``tracing`` seconds. Returns the median seconds of an iteration
     in the last window, and the median of the time in which the process did not run, as a fraction of its processor time.
     Raises `BenchmarkError` if the clock stands still or goes back.
     """
@@ -324,10 +332,10 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[
     size, taken = _block_size(block, limit)
     if taken > limit * 1e9:
         return taken * 1e-9, taken / max(1, time.process_time_ns() - used) - 1
-    previous = math.inf
+    previous, traced = math.inf, 0
     waiting: list[float] = []
     while True:
-        window = clock()
+        window, before = clock(), traced
         times: list[float] = []
         while not times or (len(times) < 2 and clock() - window < limit * 1e9) or clock() - window < seconds * 5e8:
             used = time.process_time_ns()
@@ -337,8 +345,11 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[
                 raise BenchmarkError(_NO_CLOCK)
             times.append((end - start) / size)
             waiting.append((end - start) / max(1, used) - 1)
-        floor = min(times)
-        if abs(floor - previous) <= steady * floor or (clock() - began) * 1e-9 > limit:
+        floor, traced = min(times), traces()
+        grows, passed = traced > before, (clock() - began) * 1e-9
+        if (abs(floor - previous) <= steady * floor and not grows) or passed > (
+            max(limit, tracing) if grows else limit
+        ):
             return median(times) * 1e-9, median(waiting)
         previous = floor
 
