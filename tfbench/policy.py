@@ -226,7 +226,7 @@ class LaunchBudgets:
     warmup_limit_seconds: float = 0.5
     """The race starts after this time even if the step is not steady."""
     warmup_tracing_seconds: float = 3.0
-    """The same while its calls trace functions, as those of a step with batches of many shapes do, one after the other. A step
+    """The same while its calls trace functions again, as those of a step with batches of many shapes do, one after the other. A step
     that always traces takes so long in each launch."""
     warmup_steady: float = 0.02
     """Largest difference between the floors of two successive intervals of a steady step."""

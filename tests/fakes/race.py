@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.model import BESIDE, JSON, RESTLESS, WAITED, Case, Plan, SlowCalls
+from tfbench.model import BESIDE, JSON, RESTLESS, RETRACED, WAITED, Case, Plan, SlowCalls
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.race.launch import Entrant, EntrantFailed, Failure
@@ -66,6 +66,8 @@ class ScriptedLauncher:
         """Entrant -> processor seconds per call that it leaves to threads."""
         self.restless: Sequence[int] = ()
         """Entrants whose threads never rest."""
+        self.traces: Sequence[int] = ()
+        """Entrants whose calls trace functions again."""
         self.gpu_clocks: dict[int, float] = {}
         """Entrant -> clock of the GPU in its rounds."""
         self.preparation_seconds = 0.0
@@ -141,6 +143,8 @@ class ScriptedLaunch:
             self.facts[entrant][BESIDE] = seconds
         for entrant in self.launcher.restless:
             self.facts[entrant][RESTLESS] = True
+        for entrant in self.launcher.traces:
+            self.facts[entrant][RETRACED] = True
         self.clocks = {entrant: (clock,) * len(orders) for entrant, clock in self.launcher.gpu_clocks.items()}
         return {
             entrant: [seconds * (1 + rng.expovariate(200)) * self._slowness(entrant) for _ in orders]

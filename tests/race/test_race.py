@@ -78,6 +78,26 @@ def test_threads_of_the_contender_alone_that_never_rest_leave_a_race_undecided(r
     assert ("still worked a second" in race.decisions[1].reason.message) is (1 in restless)
 
 
+@pytest.mark.parametrize(
+    ("traces", "seconds", "outcome"),
+    [
+        ((0, 1), 1e-4, Outcome.INCONCLUSIVE),
+        ((1,), 1e-4, Outcome.INCONCLUSIVE),
+        ((0,), 0.5e-4, Outcome.IMPROVED),
+        ((0, 1), 1.5e-4, Outcome.REGRESSED),
+    ],
+)
+def test_calls_that_trace_a_function_again_say_nothing_about_later_ones(traces, seconds, outcome):
+    def prepare(launcher):
+        launcher.traces = traces
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(seconds)], prepare=prepare)
+    assert race.decisions[1].outcome is outcome
+    assert ("most calls trace a function again" in race.decisions[1].reason.message) is (
+        outcome is Outcome.INCONCLUSIVE
+    )
+
+
 def test_once_threads_have_worked_on_after_a_turn_all_launches_stop_them():
     def prepare(launcher):
         launcher.works_on = {1: (1,)}

@@ -28,7 +28,7 @@ def tensor(*shape, dtype="float32"):
 def traced(*signatures):
     traces = Traces()
     for signature in signatures:
-        traces._traced("f", SimpleNamespace(structured_input_signature=(signature, {})), 0.1)
+        traces._traced("f", SimpleNamespace(structured_input_signature=(signature, {})), 0.1, None)
         traces._in_first = False
     return traces.found()
 

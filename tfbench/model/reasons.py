@@ -319,6 +319,11 @@ class ReasonCode(_Code):
         ),
     )
     """The median and the tail are proved to be unchanged or better, and the mean of the calls is slower."""
+    RETRACED = (
+        "retraced",
+        "not decided: most calls trace a function again, such as for a tensor of another shape, so calls that find it traced "
+        "are not compared; call the step with each shape before bench, or pass tensors instead of Python numbers",
+    )
     WORK_BESIDE = (
         "work-beside",
         lambda ratio, launches, calls: (

@@ -56,6 +56,7 @@ from tfbench.stats.verdict import (
     pooled,
     with_cycles,
     with_mean,
+    with_retraces,
     with_tail,
     with_work_beside,
 )
@@ -534,7 +535,8 @@ class Race:
             decision = with_mean(decision, mean, self._thresholds(entrant, Statistic.TAIL), final)
         sides = self.runs(self.reference or 0), self.runs(entrant)
         whole = self._second_opinion(entrant, Statistic.WHOLE) if leaves_work(sides[1], thresholds) else None
-        return decision if whole is None else with_work_beside(decision, whole, thresholds, sides, final)
+        decision = decision if whole is None else with_work_beside(decision, whole, thresholds, sides, final)
+        return with_retraces(decision, sides[1])
 
     def _by_time(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))

@@ -26,6 +26,7 @@ from scipy import special
 from tfbench.model import (
     BESIDE,
     RESTLESS,
+    RETRACED,
     Calls,
     Comparison,
     Effect,
@@ -402,7 +403,7 @@ def with_work_beside(
         if proved or final:
             return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
         return replace(decision, outcome=None, reason=because(ReasonCode.RACING, reason))
-    before, now = map(_restless, sides)
+    before, now = (_mostly(RESTLESS, runs) for runs in sides)
     if now and not before:
         return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RESTLESS))
     return replace(decision, reason=decision.reason.noted(because(Note.RESTLESS))) if now else decision
@@ -418,9 +419,19 @@ def with_saved_work_beside(
     return with_work_beside(decision, replace(decision.comparison, ratio=longer), thresholds, (before, now), True)
 
 
-def _restless(runs: Sequence[Run]) -> bool:
-    """Return whether most launches ended before their threads and child processes did."""
-    return 2 * sum(RESTLESS in run.facts for run in runs) > len(runs)
+def with_retraces(decision: Decision, contender: Sequence[Run]) -> Decision:
+    """Return the decision, unless most calls of the contender trace a function again, which takes far longer than a call.
+
+    A step with many shapes traces for each of them once, and its later calls may be slower. As long as a race takes, it looks
+    like a step that always traces.
+    """
+    if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED) and _mostly(RETRACED, contender):
+        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RETRACED))
+    return decision
+
+
+def _mostly(fact: str, runs: Sequence[Run]) -> bool:
+    return 2 * sum(fact in run.facts for run in runs) > len(runs)
 
 
 def of_tail(tail: Decision, median: Decision | None = None) -> Decision:

@@ -10,9 +10,10 @@ import math
 import threading
 import time
 import types
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar
@@ -22,7 +23,7 @@ import pytest
 
 from tfbench import protocol
 from tfbench.errors import BenchmarkError
-from tfbench.model import BESIDE, CACHE, COLD, JSON, ONCE, QUALITIES, REPORTED, RESTLESS, UNKNOWN, WARM
+from tfbench.model import BESIDE, CACHE, COLD, JSON, ONCE, QUALITIES, REPORTED, RESTLESS, RETRACED, UNKNOWN, WARM
 from tfbench.protocol import CaseRequest, Channel, Prepared
 from tfbench.untrusted import brief
 from tfbench.worker import isolation, tf_runtime
@@ -146,7 +147,7 @@ def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, flo
     """
     traces: list[float] = []
     with ExitStack() as watch:
-        watch.callback(tf_runtime.on_trace(lambda name, graph, seconds: traces.append(seconds)))
+        watch.callback(tf_runtime.on_trace(lambda name, graph, seconds, function: traces.append(seconds)))
         result, whole, used = call_once(block, time.perf_counter_ns)
     check(result)
     del result
@@ -456,11 +457,32 @@ class Bench(ABC, Generic[Request]):
         return Block(call, tf_runtime.synchroniser(), self.clock)
 
 
+class Retraces:
+    """Counts, while it is entered, the traces of Python functions that it has seen traced before."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._watch = ExitStack()
+
+    def __enter__(self) -> None:
+        self._watch.callback(tf_runtime.on_trace(self._traced))
+
+    def __exit__(self, *error: object) -> None:
+        self._watch.close()
+
+    def _traced(self, name: str, graph: object, seconds: float, function: object) -> None:
+        with suppress(TypeError):  # an object without weak references
+            self.count += function in self._seen
+            self._seen.add(function)
+
+
 @dataclass(repr=False)
 class TimingLaunch(Bench[protocol.TimeCase]):
     """Times blocks of the step in turn with the other processes of the launch."""
 
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
+    _retraces: Retraces = field(default_factory=Retraces, init=False)
 
     def __post_init__(self) -> None:
         isolation.map_large_blocks()  # until the peak of memory is known
@@ -489,11 +511,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         """Warm the step up, and find out how it uses its processor. ``first`` has the times of a shared first call."""
         waiting: float | None
         began, ready = time.perf_counter_ns(), ReadyTime()
-        traced: list[str] = []
-        with ExitStack() as watch:
-            watch.enter_context(gc_watched())
-            watch.callback(tf_runtime.on_trace(lambda name, graph, seconds: traced.append(name)))
-            iteration, waiting = warm_up(block, *self.request.warmup, traced.__len__)
+        with gc_watched(), self._retraces:
+            iteration, waiting = warm_up(block, *self.request.warmup, lambda: self._retraces.count)
         waited = (time.perf_counter_ns() - began) / max(1, ready.nanoseconds()) - 1
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None
@@ -514,7 +533,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         """Serve requests until the launch stops. The garbage of the rounds is collected after them."""
         cpus, calls = self.request.cpus, 0
         clock = sm_clock() if prepared.on_device else (None, "")
-        with ExitStack() as uncollected:
+        with ExitStack() as rounds_alone:
             while True:
                 order = self.channel.receive(protocol.Settle, protocol.Serve, protocol.ServeSliced, protocol.Stop)
                 if isinstance(order, protocol.Settle):
@@ -525,7 +544,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                         rest(REST_LIMIT)
                     self.channel.send(protocol.Settled())
                 elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
-                    uncollected.enter_context(gc_disabled())
+                    rounds_alone.enter_context(gc_disabled())
+                    rounds_alone.enter_context(self._retraces)
+                    retraced = self._retraces.count
                     beside, before = WorkBeside(), block.calls
                     if isinstance(order, protocol.Serve):
                         rounds = self._turns(order, block, beside, prepared.waiting is not None, *clock)
@@ -541,6 +562,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                     self.seconds = [(end - start) * 1e-9 / self.iterations for start, end in times]
                 else:
                     break
+            if calls and 2 * (self._retraces.count - retraced) > calls:
+                self.late_facts[RETRACED] = True
             if calls and not prepared.on_device and self.clock is time.perf_counter_ns:
                 self._note(beside, calls)
 

@@ -289,7 +289,7 @@ class Leaks(Probe):
             self._found["sites"] = self._sites(call, min(calls, _TEN), request.seconds[1])
         self._found["calls"] = calls * windows
 
-    def _traced(self, name: str, graph: object, seconds: float) -> None:
+    def _traced(self, name: str, graph: object, seconds: float, function: object) -> None:
         self._traces += 1
 
     def _mark(self, row: np.ndarray[Any, Any]) -> None:
@@ -471,7 +471,7 @@ class Traces(Probe):
     def after(self, calls: int) -> None:
         self._stop()
 
-    def _traced(self, name: str, graph: Any, seconds: float) -> None:
+    def _traced(self, name: str, graph: Any, seconds: float, function: object) -> None:
         signature = _signature(graph)
         before, self._signatures[name] = self._signatures.get(name), signature
         if self._in_first:

@@ -42,7 +42,7 @@ _LONGEST = 120
 """Characters of the place of an output in a result."""
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 """An address in memory, which differs from process to process."""
-Traced = Callable[[str, Any, float], None]
+Traced = Callable[[str, Any, float, object], None]
 """Called with the name of a function, its graph, and the seconds of its tracing."""
 
 
@@ -178,7 +178,7 @@ def on_trace(callback: Traced) -> Callable[[], None]:
         finally:
             depth -= 1
         if depth == 0:
-            callback(str(name), graph, time.perf_counter() - began)
+            callback(str(name), graph, time.perf_counter() - began, args[0] if args else None)
         return graph
 
     func_graph.func_graph_from_py_func = timed
