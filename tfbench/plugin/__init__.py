@@ -151,7 +151,7 @@ def in_use(config: pytest.Config, text: str) -> str:
 
 @contextmanager
 def _refused(config: pytest.Config) -> Iterator[None]:
-    """Turn errors that are meant for the user into those that pytest prints as a line."""
+    """Raise the user's errors as `pytest.UsageError`, which pytest prints in one line without a traceback."""
     try:
         yield
     except TfbenchError as error:

@@ -198,8 +198,8 @@ class Race:
     _once: bool = field(default=False, init=False)
     _works_on: bool = field(default=False, init=False)
     """Whether threads have worked on after a turn in a launch so far. In another launch they may rest, with full buffers."""
-    _worked_on: set[int] = field(default_factory=set, init=False)
-    """The entrants whose threads have."""
+    _seen_working_on: set[int] = field(default_factory=set, init=False)
+    """Entrants whose threads have worked on after a turn in at least one launch."""
     _proved: dict[tuple[int, Statistic], Decision] = field(default_factory=dict, init=False)
     """The first look that proved an entrant unchanged or improved by a statistic, while another one is open."""
 
@@ -434,8 +434,8 @@ class Race:
         So later launches, which would all be lost, count if all entrants show it, or one of them has shown it before.
         """
         seen = {index for index, ready in prepared.items() if ready.works_on}
-        again = seen & self._worked_on
-        self._worked_on |= seen
+        again = seen & self._seen_working_on
+        self._seen_working_on |= seen
         return bool(again or (seen and (len(self.launches) < self.policy.looks[0] or len(seen) == len(prepared))))
 
     def _with_rare_calls(self, plan: Plan, round_seconds: float) -> Plan:

@@ -533,7 +533,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         """Serve requests until the launch stops. The garbage of the rounds is collected after them."""
         cpus, calls = self.request.cpus, 0
         clock = sm_clock() if prepared.on_device else (None, "")
-        with ExitStack() as rounds_alone:
+        with self._retraces, ExitStack() as uncollected:
             while True:
                 order = self.channel.receive(protocol.Settle, protocol.Serve, protocol.ServeSliced, protocol.Stop)
                 if isinstance(order, protocol.Settle):
@@ -544,8 +544,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                         rest(REST_LIMIT)
                     self.channel.send(protocol.Settled())
                 elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
-                    rounds_alone.enter_context(gc_disabled())
-                    rounds_alone.enter_context(self._retraces)
+                    uncollected.enter_context(gc_disabled())
                     retraced = self._retraces.count
                     beside, before = WorkBeside(), block.calls
                     if isinstance(order, protocol.Serve):

@@ -346,10 +346,8 @@ def warm_up(
             times.append((end - start) / size)
             waiting.append((end - start) / max(1, used) - 1)
         floor, traced = min(times), traces()
-        grows, passed = traced > before, (clock() - began) * 1e-9
-        if (abs(floor - previous) <= steady * floor and not grows) or passed > (
-            max(limit, tracing) if grows else limit
-        ):
+        is_steady = traced == before and abs(floor - previous) <= steady * floor
+        if is_steady or (clock() - began) * 1e-9 > (limit if traced == before else max(limit, tracing)):
             return median(times) * 1e-9, median(waiting)
         previous = floor
 
@@ -472,7 +470,7 @@ def used_time(processes: Sequence[str]) -> int:
 
 
 def children() -> list[str]:
-    """Return the process ids of the living children of multiprocessing, and reap those that have ended."""
+    """Return the process IDs of the running `multiprocessing` children, after reaping those that have exited."""
     pool = sys.modules.get("multiprocessing")
     return [str(child.pid) for child in (pool.active_children() if pool else ())]
 
