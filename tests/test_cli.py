@@ -196,6 +196,14 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
     assert "file" in error
 
 
+@pytest.mark.parametrize("amount", ["nan", "-1", "long"])
+@pytest.mark.parametrize("words", [("envs", "prune", "--days"), ("calibrate", "--budget"), ("job", "run", "j", "--wait")])
+def test_an_amount_that_is_none_is_refused(capsys, words, amount):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([*words[:-1], f"{words[-1]}={amount}"])
+    assert f"argument {words[-1]}: {amount!r}: write a number of at least 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("share", ["nan", "-1", "2", "inf"])
 def test_a_share_that_is_none_does_not_pass(tmp_path, capsys, share):
     (tmp_path / "r.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))

@@ -9,12 +9,6 @@ from tfbench.commands import kept
 from tfbench.sides.environments import Environments
 
 
-@pytest.mark.parametrize("days", ["-1", "nan"])
-def test_an_age_that_is_no_number_of_days_is_refused(days, capsys):
-    assert main(["envs", "prune", f"--days={days}"]) == 2
-    assert f"--days {days}: write a number of days, 0 for all environments" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_environments_are_listed_and_pruned(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(kept, "kept", lambda: tmp_path)

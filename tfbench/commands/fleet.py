@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from tfbench.commands import PYTEST
+from tfbench.commands import PYTEST, amount
 from tfbench.commands.setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import jobs
@@ -204,7 +204,7 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     option("--root", type=Path, metavar="PATH", help="pytest's root (default: that of the plan, else this folder)")
     option("--cpus", metavar="LIST", help="processors for the workers, such as 0,2-3")
     text = "wait so long for another service that measures on this host (default: a day)"
-    option("--wait", type=float, default=WAIT, metavar="SECONDS", help=text)
+    option("--wait", type=amount, default=WAIT, metavar="SECONDS", help=text)
 
 
 def run_job(arguments: argparse.Namespace) -> int:

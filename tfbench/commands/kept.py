@@ -10,8 +10,8 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from tfbench.commands import asked_reason
-from tfbench.errors import BaselineError, UsageError
+from tfbench.commands import amount, asked_reason
+from tfbench.errors import BaselineError
 from tfbench.model.words import duration, size
 from tfbench.report.screen import Screen, add_columns, add_row, break_name, table
 from tfbench.session.record import BaselineStore
@@ -123,7 +123,7 @@ def add_envs(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("list", help="list the environments with size and last use")
     prune = actions.add_parser("prune", help="remove unused environments; environments in use stay")
     text = "remove environments unused for N days (default: %(default)g; 0 for all)"
-    prune.add_argument("--days", type=float, default=30.0, help=text, metavar="N")
+    prune.add_argument("--days", type=amount, default=30.0, help=text, metavar="N")
 
 
 def run_envs(arguments: argparse.Namespace) -> int:
@@ -134,8 +134,6 @@ def run_envs(arguments: argparse.Namespace) -> int:
     environments = Environments(kept())
     console = Screen(soft_wrap=True)
     if arguments.action == "prune":
-        if not arguments.days >= 0:
-            raise UsageError(f"--days {arguments.days:g}: write a number of days, 0 for all environments")
         sizes = {environment.folder: environment.bytes for environment in environments.every()}
         removed = environments.prune(arguments.days)
         freed = size(sum(sizes[environment.folder] for environment in removed))

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench import __version__
+from tfbench.commands import amount
 from tfbench.commands.setup import progress_bar
 from tfbench.doctor import calibration, checks, machine, noise
 from tfbench.doctor.calibration import SLOWDOWNS, Journal, Plan, Selection
@@ -116,7 +117,7 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(intermixed="paths")
     option("paths", nargs="*", help="your benchmark files or folders (default: the fixed workloads)")
     option("-k", dest="chosen", default="", metavar="EXPRESSION", help="select cases by name, as in pytest")
-    option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default %(default)s)")
+    option("--budget", type=amount, default=600, metavar="SECONDS", help="time for this call (default %(default)s)")
     option("--policy", default="standard", help="the measured policy (default %(default)s)")
     option("--cases", type=int, default=30, help="size of the suite that shares alpha (default %(default)s)")
     option("--cpus", default="", metavar="LIST", help="processors for the workers")
