@@ -193,11 +193,13 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path / "r.json"), "--markdown", str(tmp_path / "file/x")]) == 5
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1
-    assert "file" in error
+    assert "File exists; it is no folder; name one" in error
 
 
 @pytest.mark.parametrize("amount", ["nan", "-1", "long"])
-@pytest.mark.parametrize("words", [("envs", "prune", "--days"), ("calibrate", "--budget"), ("job", "run", "j", "--wait")])
+@pytest.mark.parametrize(
+    "words", [("envs", "prune", "--days"), ("calibrate", "--budget"), ("job", "run", "j", "--wait")]
+)
 def test_an_amount_that_is_none_is_refused(capsys, words, amount):
     with pytest.raises(SystemExit, match="2"):
         cli.main([*words[:-1], f"{words[-1]}={amount}"])

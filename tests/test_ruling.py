@@ -197,6 +197,13 @@ def ended(result, strict):
     return "passed"
 
 
+def test_the_text_of_a_failed_test_holds_no_sequence_for_the_terminal():
+    case = row("f.py::t", Outcome.ERROR)
+    with pytest.raises(pytest.fail.Exception) as caught:
+        end_test(CaseResult(case.case, case, output="\x1b[2J of the step"), strict=False)
+    assert "\N{REPLACEMENT CHARACTER}[2J of the step" in str(caught.value)
+
+
 @st.composite
 def runs(draw):
     """Draw a gated run: the outcomes of its cases, each with the outcome of another metric, and missing cases."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import inspect
 import os
@@ -48,6 +49,12 @@ COMMANDS = {
 """Command -> its module, which has ``add_COMMAND`` for the options and ``run_COMMAND``."""
 _OUTPUTS = "report_json", "report_markdown", "markdown", "html", "comment"
 """Settings of commands with the file of an output."""
+_FIXES = {
+    errno.ENOTDIR: "name a folder", errno.EEXIST: "it is no folder; name one", errno.EISDIR: "name a file in it",
+    errno.EACCES: "name another place, or change its permissions", errno.EROFS: "name another place",
+    errno.ENOSPC: "free some space, and try again",
+}  # fmt: skip
+"""What helps against an error of a file that the user named."""
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -103,7 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"tfbench {arguments.command}: {error}", error=True)
         return USAGE if isinstance(error, UsageError) else ERROR
     except OSError as error:  # a file that the user named for an output
-        say(f"tfbench {arguments.command}: {brief(error.filename or 'a file')}: {error.strerror or error}", error=True)
+        fix = f"; {_FIXES[error.errno]}" if error.errno in _FIXES else ""
+        text = f"{brief(error.filename or 'a file')}: {error.strerror or error}{fix}"
+        say(f"tfbench {arguments.command}: {text}", error=True)
         return ERROR
     except KeyboardInterrupt:
         say(f"tfbench {arguments.command}: interrupted", error=True)

@@ -138,6 +138,15 @@ def test_a_regression_counts_even_if_the_run_or_its_confirmation_breaks(job, cap
     assert "the regressions stay: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("content", "fault"), [(None, "Is a directory"), ("x", "is not TOML")])
+def test_accepted_regressions_that_cannot_be_read_end_the_job_before_the_race(job, capsys, content, fault):
+    accepted = Path("accepted.toml")
+    accepted.mkdir() if content is None else accepted.write_text(content)
+    assert job("--accepted", "accepted.toml") in (2, 5)
+    assert fault in capsys.readouterr().err
+    assert not Path("calls.txt").exists()
+
+
 def test_accepted_regressions_count_and_go_into_the_folder(job):
     entry = f'[[accept]]\ncase = "{CASE}"\nreason = "agreed"\nuntil = 9999-01-01\nup_to = 2\nmetric = "graph_ops"\n'
     Path("accepted.toml").write_text(entry)

@@ -192,6 +192,11 @@ def test_narrow_tables_break_no_date_and_no_name_inside_a_word(project, capsys, 
     assert "test_matmul[compiler=none," in cells
 
 
+def test_a_root_that_is_no_folder_is_refused(tmp_path, capsys):
+    assert baseline(tmp_path / "nowhere", "list") == 2
+    assert "nowhere is no folder" in capsys.readouterr().err
+
+
 def test_a_missing_baseline_is_reported_before_a_missing_reason(project, capsys):
     assert baseline(project, "accept", "nope") == 5
     assert "no baseline named 'nope'" in capsys.readouterr().err

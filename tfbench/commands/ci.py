@@ -109,6 +109,8 @@ def run_ci(arguments: argparse.Namespace) -> int:
         text = "a shard is not gated alone; use --steps race, and --steps merge,confirm,gate where all shards are"
         raise UsageError(f"--shard {brief(arguments.shard)}: {text}")
     folder, code, share = arguments.output, 0, _min_compared(arguments)
+    if arguments.accepted.exists():
+        load_accepted(arguments.accepted)  # what is wrong in it is known before the race
     later = STEPS[STEPS.index(steps[0]) :]
     for file in [file for step in later for name in _WRITTEN[step] for file in folder.glob(name)]:
         file.unlink()  # of an earlier run, or of the branch
@@ -198,7 +200,7 @@ def _gate(arguments: argparse.Namespace, min_compared: float, handed_on: bool) -
     write_whole(folder / REPORT, json_format.render(report))
     for name in (FIRST, REGRESSED, SECOND):
         folder.joinpath(name).unlink(missing_ok=True)
-    agreed = _agreed(report, arguments.accepted if arguments.accepted.is_file() else None)
+    agreed = _agreed(report, arguments.accepted if arguments.accepted.exists() else None)
     write_whole(folder / ACCEPTED, as_json(agreed))
     decision = decided(report, agreed, min_compared=min_compared)
     if arguments.comment:

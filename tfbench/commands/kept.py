@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.commands import amount, asked_reason
-from tfbench.errors import BaselineError
+from tfbench.errors import BaselineError, UsageError
 from tfbench.model.words import duration, size
 from tfbench.report.screen import Screen, add_columns, add_row, break_name, table
 from tfbench.session.record import BaselineStore
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import TENSORFLOWS
-from tfbench.untrusted import plural
+from tfbench.untrusted import brief, plural
 
 _COMMIT, _MINUTES, _REASON, _NUMBERS = 10, len("2026-01-01T00:00"), 8, 52
 """Characters of a commit and of a date, least width of the reasons, and width of the columns of numbers."""
@@ -44,6 +44,8 @@ def run_baseline(arguments: argparse.Namespace) -> int:
     A run with `pytest --benchmark --baseline NAME` keeps its measurements as a candidate. If its change is intended,
     `accept NAME --reason ...` makes the candidate the baseline. The file keeps the reasons of all acceptances.
     """
+    if not arguments.root.is_dir():
+        raise UsageError(f"--root {brief(arguments.root)} is no folder; name pytest's root directory")
     store = BaselineStore(arguments.root)
     console = Screen()
     if arguments.action == "list":
