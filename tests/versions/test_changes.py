@@ -145,3 +145,14 @@ def test_one_table_lists_what_changed_by_case_and_kind():
     assert "<h1>Versions since 2.20</h1>" in shown
     assert '<td class="text ">op: SelectV2</td>' in shown
     assert '<td class="n regressed">1.500 (1.400 to 1.600)</td>' in shown
+
+
+def test_sides_without_an_environment_are_made_first_so_that_a_misspelt_one_is_known_at_once():
+    labels, made = ["2.20.0", "git:main", "self", "2.21.0"], []
+
+    def make(spec, name):
+        made.append(spec)
+        return Side(name, "python", Path("/"), spec)
+
+    assert [side.name for side in matrix.sides_of(labels, make)] == labels
+    assert made == ["git:main", "2.20.0", "2.21.0"]

@@ -27,7 +27,7 @@ from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.report.summary import differences
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
-from tfbench.sides.spec import Side, of_version
+from tfbench.sides.spec import Side, of_version, packages_of
 from tfbench.untrusted import plural, some
 from tfbench.versions.changes import CaseChange, ChangeFinder
 
@@ -142,11 +142,13 @@ def ordered(labels: Sequence[str], reference: str = "") -> list[str]:
 def sides_of(labels: Sequence[str], make: Callable[[str, str], Side]) -> list[Side]:
     """Make a side of each label, the reference first. `self` is the reference again, in separate processes.
 
-    ``make`` gets a specification and a name, and raises `SideError` if the side cannot be created.
+    ``make`` gets a specification and a name, and raises `SideError` if the side cannot be created. Sides that need an
+    environment come last, because a misspelt specification among the others is then known before minutes of building.
     """
-    first = make(labels[0], labels[0])
-    others = [replace(first, name=label) if label == "self" else make(label, label) for label in labels[1:]]
-    return [first, *others]
+    first, *others = labels
+    own = [first, *(label for label in others if label != "self")]
+    made = {label: make(label, label) for label in sorted(own, key=lambda label: bool(packages_of(label)))}
+    return [made.get(label) or replace(made[first], name=label) for label in labels]
 
 
 def race(
