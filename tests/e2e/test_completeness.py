@@ -259,12 +259,20 @@ def test_a_run_whose_code_is_edited_meanwhile_fails_and_saves_no_baseline(projec
     assert "the baseline 'mine' was not saved: the run failed" in done.output
 
 
-def test_cases_that_ask_for_more_processors_than_there_are_get_a_note(project):
-    project.write("import pytest\n\n@pytest.mark.tfbench(cpus=64)\ndef test_wide(bench):\n    bench(sum, [1] * 1000)\n")
+def test_notes_name_cases_with_too_few_processors_and_names_that_no_comment_can_show(project):
+    project.write("""
+        import pytest
+
+        @pytest.mark.tfbench(cpus=64)
+        @pytest.mark.parametrize("size", [pytest.param(1000, id="`1000`")])
+        def test_wide(bench, size):
+            bench(sum, [1] * size)
+        """)
     project.forked = False  # the run has the processors of this process
     done = project.run("--against", "self", "--cpus", str(min(os.sched_getaffinity(0))))
-    assert "more processors are asked for than the 1 of this run: test_wide" in done.output
-    assert done.outcomes() == {"test_wide": "unchanged"}
+    assert "more processors are asked for than the 1 of this run: test_wide[`1000`]" in done.output
+    assert "no comment can show benchmarks/test_mine.py::test_wide[`1000`], which is no name of" in done.output
+    assert done.outcomes() == {"test_wide[`1000`]": "unchanged"}
 
 
 def test_a_misspelt_fixture_is_an_error_and_a_plain_test_is_named(project):
@@ -272,7 +280,7 @@ def test_a_misspelt_fixture_is_an_error_and_a_plain_test_is_named(project):
     done = project.run("--against", "self")
     assert done.code == 1
     assert "fixture 'benhc' not found" in done.output
-    assert "left out, because they do not name the fixture bench or benchmark: test_plain" in done.output
+    assert "left out, because they take neither bench of tfbench nor benchmark: test_plain" in done.output
     assert done.outcomes() == {"test_good": "unchanged", "test_typo": "error"}
     assert gate(project)[0] == 5
 

@@ -76,7 +76,7 @@ from tfbench.suite.claims import STATS
 from tfbench.suite.functions import TF_TEST_FILES
 from tfbench.suite.shards import parse_shard
 from tfbench.suite.tensorflow_stub import fix_of, tf_test_classes
-from tfbench.untrusted import brief, harmless, some
+from tfbench.untrusted import NO_CASE, brief, harmless, is_case, some
 
 # Turn the result of a case into the outcome of its pytest test, and into a row of pytest-benchmark
 
@@ -480,10 +480,12 @@ class Runner:
                 "pytest-benchmark's own numbers are not kept in the history; add --against or --baseline"
             )
         if unused:
-            self._notes.append(f"left out, because they do not name the fixture bench or benchmark: {some(unused, 3)}")
+            self._notes.append(f"left out, because they take neither bench of tfbench nor benchmark: {some(unused, 3)}")
         have = len(self._processors.every)
         if wanting := [case.short_name for case in self.cases.values() if case.cpus > have]:
             self._notes.append(f"more processors are asked for than the {have} of this run: {some(wanting, 3)}")
+        if unnamed := [case.name for case in self.cases.values() if not is_case(case.name)]:
+            self._notes.append(f"no comment can show {some([brief(name) for name in unnamed], 3)}, {NO_CASE}")
         if not only_lists(self._config):
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
             self._session = Session.assemble(self._request(), list(self.cases.values()), self._display)
