@@ -343,7 +343,9 @@ class Record:
 
     def field(self, value: Any, name: str) -> Any:
         """Return a field in its form of the file."""
-        return self.forms[name].to_file(getattr(value, name))
+        made = self.forms[name].to_file(getattr(value, name))
+        # An empty field is left out by identity, and Python 3.10 makes empty tuples that are not the one of its constant.
+        return () if made == () else made
 
     def of_file(self, row: Any) -> Any:
         """Return the typed object of an object of the file."""

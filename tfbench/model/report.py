@@ -429,7 +429,7 @@ class _Reason(Struct, frozen=True, omit_defaults=True):
 
 
 def _written(reason: Reason) -> _Reason:
-    return _Reason(str(reason.code), reason.message, dict(reason.facts), tuple(map(_written, reason.notes)))
+    return _Reason(str(reason.code), reason.message, dict(reason.facts), tuple(map(_written, reason.notes)) or ())
 
 
 def _read(row: _Reason) -> Reason:
