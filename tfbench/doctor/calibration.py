@@ -36,7 +36,7 @@ from tfbench.gpus.selection import has_driver
 from tfbench.metrics.catalog import PROBED, read
 from tfbench.metrics.exact import differing
 from tfbench.metrics.parity import ProbeOutput
-from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Rate, RateRow, Ratio, SlowCalls
+from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Rate, RateRow, Ratio, SlowCalls, short_name
 from tfbench.model.formats import Count, Seconds, convert, plain
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
@@ -546,6 +546,8 @@ def measured_false_alarms(folder: Path, policy: str, way: str) -> Rate | None:
 
 WIDE = 100
 """On lines with fewer characters, headings are broken, so that all columns fit into 80."""
+_NAME = 25
+"""Characters of a name on a line, which then fits into 80 with the other columns."""
 ROOMY = 130
 """The same with a column of coverage, which then has its interval."""
 _HEADINGS = ("false positives", "inconclusive", "min. detectable", "coverage of ")
@@ -569,9 +571,13 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     coverage = [] if nominal is None else [f"{covering}{nominal:.1%}".replace(".0%", "%")]
     for name in (false_positives, inconclusive, *coverage, *injected, *headings, detectable, "s"):
         made.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        made.add_row(
-            row.name,
+    names = [short_name(row.name) for row in rows]
+    if len(set(names)) < len(rows):
+        names = [row.name for row in rows]
+    for name, row in zip(names, rows, strict=True):
+        screen.add_row(
+            made,
+            screen.break_name(name, _NAME),
             of(row.false_alarms, " ≤"),
             percent(row.inconclusive),
             *([_coverage(row.coverage, wide)] if coverage else []),
