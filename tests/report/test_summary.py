@@ -1,6 +1,7 @@
 """What a summary counts, and the command that it gives for a case."""
 
 import math
+import random
 import shlex
 from dataclasses import replace
 
@@ -25,6 +26,25 @@ def test_the_mean_is_geometric_and_over_compared_cases():
     assert (found.mean.center, found.compared) == (pytest.approx(1.0), 3)
     broken = replace(verdict("c", Outcome.NEW), ratio=Ratio(math.nan, 0.0, math.inf, 0.9))
     assert summarize(made(broken)).mean is None
+
+
+def of_workloads(*means, rng):
+    """Return a report of workloads with four cases each, whose ratios scatter by 1%."""
+    rows = []
+    for number, mean in enumerate(means):
+        for at in range(4):
+            center = math.exp(rng.gauss(math.log(mean), 0.01))
+            ratio = Ratio(center, center / 1.02, center * 1.02, 0.95)
+            one = verdict(f"{number}-{at}", Outcome.UNCHANGED)
+            rows.append(replace(one, case=replace(one.case, workload=f"w{number}"), ratio=ratio))
+    return summarize(made(*rows)).families
+
+
+def test_unchanged_workloads_rarely_have_a_mean_that_differs_and_slower_ones_do():
+    rng = random.Random(1)
+    listed = sum(bool(of_workloads(*[1.0] * 50, rng=rng)) for _ in range(40))
+    assert listed <= 6  # 5% of 40, and two standard deviations of a binomial number
+    assert list(of_workloads(*[1.0] * 49, 1.5, rng=rng)) == ["w49"]
 
 
 def test_an_inconclusive_case_without_a_bound_can_hide_anything():
