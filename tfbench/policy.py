@@ -504,6 +504,11 @@ class Policy(
         return Thresholds(self.minimum_effect, self.tolerance, self.launch_deviation, self.zygote_deviation)
 
     @property
+    def saved_time(self) -> Thresholds:
+        """Those of a case that saved times may call unchanged."""
+        return self.step_time._replace(tolerance=self.screen_tolerance)
+
+    @property
     def tail_time(self) -> Thresholds:
         """Thresholds of the geometric mean of calls. A case with looser thresholds of its own has looser ones here, too."""
         effect = max(self.tail_effect, self.minimum_effect)

@@ -293,7 +293,7 @@ class SavedTimeFilter:
                 (own if same_code else others).append(floors)
         policy = policy_of(self._policy, case, before.case)
         decision = decide_on_saved(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)
-        decision = with_saved_work_beside(decision, before.runs, sample.runs, policy.step_time)
+        decision = with_saved_work_beside(decision, before.runs, sample.runs, policy)
         assert decision.outcome is not None
         return Verdict(
             case=judged(case, self._policy.step_time, policy.step_time),

@@ -409,10 +409,9 @@ def with_work_beside(
     return replace(decision, reason=decision.reason.noted(because(Note.RESTLESS))) if now else decision
 
 
-def with_saved_work_beside(
-    decision: Decision, before: Sequence[Run], now: Sequence[Run], thresholds: Thresholds
-) -> Decision:
+def with_saved_work_beside(decision: Decision, before: Sequence[Run], now: Sequence[Run], policy: Policy) -> Decision:
     """Do the same to a decision on saved times: the work beside the calls prolongs the ratio as in the median launch."""
+    thresholds = policy.saved_time if decision.outcome is Outcome.UNCHANGED else policy.step_time
     more = math.exp(median(map(_work_beside, now)) - median(map(_work_beside, before)))
     ratio = decision.comparison.ratio
     longer = replace(ratio, center=ratio.center * more, low=ratio.low * more, high=ratio.high * more)
@@ -542,7 +541,7 @@ def decide_on_saved(
     if changed in (Outcome.REGRESSED, Outcome.IMPROVED):
         return saved(changed, because(Note.BEYOND_SPREAD, ratio=strict, launches=len(now), **spread), strict)
     lax = predict(floor, of_own, known, policy.alpha_case)
-    within = policy.step_time._replace(tolerance=policy.screen_tolerance)
+    within = policy.saved_time
     if classify(lax.low, lax.high, within) is Outcome.UNCHANGED:
         means = fmean(calls[1]) / fmean(calls[0])
         if means > 1 + within.tolerance:
