@@ -293,7 +293,7 @@ def pooled(effects: Sequence[Effect]) -> list[Effect]:
     return [replace(effect, error=error) for effect in effects]
 
 
-def with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool, rounds: int = 0) -> Decision:
+def with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool, rounds: int) -> Decision:
     """Decide on a case from what its median and its tail prove at a look.
 
     Either one alone proves `regressed`. The others need both: the median to be faster or unchanged, and the tail not to be
