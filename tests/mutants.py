@@ -56,6 +56,7 @@ def main() -> None:
     settings.load_profile("mutants")
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # a third of a second for each mutant
     with tempfile.TemporaryDirectory(prefix="tfbench-mutants-") as folder:
+        os.chmod(folder, 0o755)  # root starts a database as another user
         tempfile.tempdir = os.environ["TMPDIR"] = folder
         mutmut._run(options.names, options.jobs)
     _report()
