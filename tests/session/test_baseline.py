@@ -73,12 +73,21 @@ def test_work_beside_the_calls_hides_no_slowdown_from_saved_times(before, now, c
     assert found.outcome is (Outcome.UNCHANGED if code == "saved-times" else Outcome.INCONCLUSIVE)
 
 
-def test_a_slower_time_within_the_spread_is_not_blamed_on_work_beside_the_calls():
-    noisy = [record(number, 1e-5 * (1 + 0.008 * (number % 3 - 1))) for number in range(2, 20)]
+@pytest.mark.parametrize(
+    ("scatter", "now", "beside", "code"),
+    [
+        (0.008, 1.025e-5, 1.025e-6, "saved-times"),
+        (0.008, 1.025e-5, 1.6e-6, "work-beside"),
+        (0.018, 1e-5, 1.6e-6, "saved-times"),  # 5.0% more with the work
+        (0.018, 1e-5, 1.63e-6, "work-beside"),
+    ],
+)
+def test_a_slower_time_within_the_spread_is_not_blamed_on_work_beside_the_calls(scatter, now, beside, code):
+    sessions = [record(number, 1e-5 * (1 + scatter * (number % 3 - 1))) for number in range(2, 20)]
     saved = replace(SAVED, samples={CODED.name: sample(1e-5, beside=1e-6)})
-    found = judged(1.025e-5, noisy, saved, beside=1.025e-6)
-    assert (found.outcome, found.reason.code) == (Outcome.UNCHANGED, "saved-times")
-    assert judged(1.025e-5, noisy, saved, beside=1.6e-6).reason.code == "work-beside"
+    found = judged(now, sessions, saved, beside=beside)
+    assert found.reason.code == code
+    assert found.outcome is (Outcome.UNCHANGED if code == "saved-times" else Outcome.INCONCLUSIVE)
 
 
 def test_a_slower_time_outside_the_spread_has_regressed():

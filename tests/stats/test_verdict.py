@@ -5,15 +5,28 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason
+from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason, Run, Statistic
 from tfbench.model.words import change, evidence, hidden
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, unchanged_alpha
 from tfbench.stats.interval import interval
-from tfbench.stats.verdict import _lopsided, _reason, balanced, classify, compare, decide, launches_needed
+from tfbench.stats.verdict import (
+    Decision,
+    _lopsided,
+    _reason,
+    balanced,
+    classify,
+    compare,
+    decide,
+    launches_needed,
+    with_mean,
+    with_retraces,
+    with_tail,
+    with_work_beside,
+)
 
 POLICY = Policy()
 
@@ -78,6 +91,7 @@ def mirrored(evidence):
     return [Effect(-one.value, one.pair) for one in evidence]
 
 
+@settings(deadline=None)
 @given(st.floats(-0.06, 0.06), st.floats(0, 0.01), st.sampled_from(POLICY.looks), st.sampled_from([1, 320]))
 def test_swapping_the_sides_mirrors_the_decision(center, spread, launches, cases):
     here = effects(center, spread, launches)
@@ -280,3 +294,118 @@ def test_the_estimated_launches_decide_most_races():
         mean = rng.normal(0, 0.02, max(6, 2 * needed)).mean()
         decided += abs(mean) + 2 * 0.02 / math.sqrt(max(6, 2 * needed)) < math.log1p(POLICY.tolerance)
     assert decided >= 80
+
+
+REGRESSED, IMPROVED, UNCHANGED = Outcome.REGRESSED, Outcome.IMPROVED, Outcome.UNCHANGED
+INCONCLUSIVE, OPEN = Outcome.INCONCLUSIVE, None
+MEDIAN, TAIL = Statistic.MEDIAN, Statistic.TAIL
+STATED = Reason("stated", "as the median says")
+LIMIT = 1 + POLICY.tail_tolerance
+
+
+def proof(outcome, statistic=MEDIAN, high=1.0):
+    comparison = Comparison(Ratio(1.0, 0.5, high, 0.94), 6, 6, 60)
+    return Decision(outcome, STATED, comparison, statistic)
+
+
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize(
+    ("median", "tail", "high", "expected"),
+    [
+        (REGRESSED, REGRESSED, 2.0, (REGRESSED, MEDIAN)),
+        (REGRESSED, IMPROVED, 0.9, (REGRESSED, MEDIAN)),
+        (UNCHANGED, REGRESSED, 2.0, (REGRESSED, TAIL)),
+        (IMPROVED, REGRESSED, 2.0, (REGRESSED, TAIL)),
+        (OPEN, REGRESSED, 2.0, (REGRESSED, TAIL)),
+        (OPEN, IMPROVED, 0.9, (OPEN, MEDIAN)),
+        (INCONCLUSIVE, IMPROVED, 0.9, (INCONCLUSIVE, MEDIAN)),
+        (UNCHANGED, IMPROVED, 0.9, (IMPROVED, TAIL)),
+        (IMPROVED, IMPROVED, 0.9, (IMPROVED, MEDIAN)),
+        (UNCHANGED, UNCHANGED, 1.0, (UNCHANGED, MEDIAN)),
+        (IMPROVED, UNCHANGED, 1.0, (IMPROVED, MEDIAN)),
+        (IMPROVED, OPEN, LIMIT, (IMPROVED, MEDIAN)),
+        (IMPROVED, OPEN, LIMIT + 1e-9, (OPEN, MEDIAN)),
+        (UNCHANGED, OPEN, LIMIT + 1e-9, (OPEN, MEDIAN)),
+    ],
+)
+def test_a_case_is_not_slower_only_if_median_and_tail_are_not(median, tail, high, expected, final):
+    both = proof(median), proof(tail, TAIL, high)
+    found = with_tail(*both, POLICY.tail_time, final, 1)
+    unproved = expected[0] is OPEN and final and median is not OPEN
+    assert (found.outcome, found.statistic) == (INCONCLUSIVE if unproved else expected[0], expected[1])
+    assert found.tail == both[1].comparison.ratio
+    if median is not OPEN:
+        assert ("slow calls could cost" in found.reason.message) is (expected[0] is OPEN)
+    if expected[1] is TAIL:
+        assert found.reason.facts["median"] == (None if median is UNCHANGED else 1.0)
+
+
+def test_a_tail_that_is_bounded_decides_an_unchanged_median_at_the_last_look_alone():
+    both = proof(UNCHANGED), proof(OPEN, TAIL, LIMIT)
+    assert [with_tail(*both, POLICY.tail_time, final, 1).outcome for final in (False, True)] == [OPEN, UNCHANGED]
+
+
+@pytest.mark.parametrize(("rounds", "said"), [(60, False), (61, True)])
+def test_unchanged_says_which_slow_calls_few_rounds_may_not_contain(rounds, said):
+    found = with_tail(proof(UNCHANGED), proof(UNCHANGED, TAIL), POLICY.tail_time, False, rounds)
+    assert ("60 rounds may miss calls that are slow more rarely than 5%" in found.reason.message) is said
+    faster = with_tail(proof(IMPROVED), proof(UNCHANGED, TAIL), POLICY.tail_time, False, rounds)
+    assert faster.reason == STATED
+
+
+def by_mean(decision, ratio, final):
+    return with_mean(decision, Comparison(ratio, 6, 6, 600), POLICY.tail_time, final)
+
+
+def by_work(decision, ratio, final):
+    return with_work_beside(decision, Comparison(ratio, 6, 6, 600), POLICY.tail_time, ((), ()), final)
+
+
+@pytest.mark.parametrize(("opinion", "code"), [(by_mean, "mean-slower"), (by_work, "work-beside")])
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize(
+    ("center", "low", "refused"),
+    [(LIMIT, 0.9, "nothing"), (1.5, 0.9, OPEN), (LIMIT + 1e-9, 0.9, OPEN), (1.5, 1.4, INCONCLUSIVE), (LIMIT, 1.06, INCONCLUSIVE)],
+)  # fmt: skip
+def test_a_second_opinion_refuses_a_pass_and_nothing_else(opinion, code, center, low, refused, final):
+    ratio = Ratio(center, low, 2.0, 0.99)
+    for outcome in (REGRESSED, INCONCLUSIVE, OPEN):
+        decision = proof(outcome)
+        assert opinion(decision, ratio, final) is decision
+    for outcome in (UNCHANGED, IMPROVED):
+        decision = proof(outcome)
+        found = opinion(decision, ratio, final)
+        if (center, low) == (LIMIT, 0.9):
+            assert found is decision
+        else:
+            assert found.outcome is (INCONCLUSIVE if final else refused)
+            assert found.reason.code == ("racing" if found.outcome is OPEN else code)
+            (reason,) = found.reason.notes or [found.reason]
+            assert reason.code == code
+            typical = None if opinion is by_mean and outcome is UNCHANGED else 1.0
+            assert reason.facts == {"ratio": ratio, "launches": 6, "median" if opinion is by_mean else "calls": typical}
+            assert found.comparison == decision.comparison
+
+
+def launches(fact, *having):
+    return [Run((1.0,), 1, {fact: True} if one else {}) for one in having]
+
+
+@pytest.mark.parametrize("outcome", [*Outcome])
+def test_only_a_fact_of_most_launches_of_the_contender_refuses_a_pass(outcome):
+    decision = Decision(outcome, STATED, proof(REGRESSED).comparison)
+    passes = outcome in (UNCHANGED, IMPROVED)
+    assert with_retraces(decision, launches("retraced", True, False)) is decision
+    assert with_retraces(decision, launches("retraced", True, True, False)).outcome is (
+        INCONCLUSIVE if passes else outcome
+    )
+    half, most = launches("restless", True, False), launches("restless", True, True, False)
+    whole = Comparison(Ratio(1.0, 0.9, 1.1, 0.99), 6, 6, 600)
+
+    def found(*sides):
+        return with_work_beside(decision, whole, POLICY.step_time, sides, False)
+
+    assert found(half, half) is found(most, half) is decision
+    assert found(half, most).outcome is (INCONCLUSIVE if passes else outcome)
+    assert found(most, most).outcome is outcome
+    assert (found(most, most).reason != decision.reason) is passes
