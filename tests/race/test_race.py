@@ -14,6 +14,7 @@ from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
 from tfbench.race.launch import make_plan
 from tfbench.race.race import Race, RaceConfig
+from tfbench.stats.verdict import P90_ROUNDS
 
 CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy()
@@ -137,6 +138,20 @@ def test_a_warm_up_that_ends_in_slow_first_calls_shortens_the_first_launch_alone
     first, *others = [launch.plan.rounds for launch in launcher.launches]
     assert first < 10
     assert all(rounds >= 50 for rounds in others)
+
+
+def test_p90_of_a_few_rounds_is_not_judged():
+    def prepare(launcher):
+        launcher.step = Prepared(0.06, {})
+
+    found = []
+    for looks in ((2, 3), POLICY.looks):
+        policy = replace(POLICY, statistic="p90", looks=looks)
+        race, _ = raced(sides_of(CASE), [steady(0.06), steady(0.06)], policy=policy, prepare=prepare)
+        found.append((race.decisions[1].outcome, race.rounds(1) >= P90_ROUNDS))
+        said = f"p90 needs at least 64 rounds, and the race has {race.rounds(1)}"
+        assert (said in race.decisions[1].reason.message) is (looks == (2, 3))
+    assert found == [(Outcome.INCONCLUSIVE, False), (Outcome.UNCHANGED, True)]
 
 
 def test_a_large_difference_stops_at_the_first_look():

@@ -36,8 +36,15 @@ def test_slow_calls_of_one_side_are_a_regression_although_the_median_is_unchange
     if kind != "33% x2":  # every third call moves the median a little
         assert regressed.statistic is Statistic.TAIL
         assert regressed.reason.code == "slow-calls"
+        assert regressed.tail == regressed.comparison.ratio
         assert "the geometric mean of the calls is" in regressed.reason.message
         assert "found twice" in regressed.reason.message
+
+
+def test_slow_calls_that_cost_less_than_their_tolerance_are_unchanged():
+    """The mean is 4% higher, which is more than the tolerance of the median."""
+    found = [raced(Policy(), seed, {1: SlowCalls(0.01, 5)}).decision.outcome for seed in range(6)]
+    assert set(found) == {Outcome.UNCHANGED}
 
 
 def test_slow_calls_of_both_sides_are_unchanged():
