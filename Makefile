@@ -10,7 +10,7 @@
 # make docs    create the environment and build the documentation into build/site; fails on a broken link
 # make schemas write tfbench/schemas from the classes of the file formats
 # make fuzz    create the environment and give all readers of files 100,000 mutated files, five minutes
-# make mutants  change the deciding and storing code in 4,500 ways, and list the changes that no test notices; half an hour
+# make mutants  change the deciding and storing code in 10,400 ways, and list the changes that no test notices; hours
 # make harness create the environment and measure the overhead of the harness
 # make gate-demo create the environment and run the gate's steps on a scratch repository with five pull requests
 # make gpu-check create the environment and check that tfbench works on the GPU of this machine
