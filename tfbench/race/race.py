@@ -553,7 +553,8 @@ class Race:
         runs = [*self.runs(entrant), *self.runs(self.reference or 0)]
         if not all(run.clocks if statistic is Statistic.CYCLES else BESIDE in run.facts for run in runs):
             return None
-        return self._compare(entrant, self.effects(entrant, statistic=statistic), Statistic.MEDIAN)
+        effects = self.effects(entrant, statistic=statistic)
+        return self._compare(entrant, pooled(effects) if statistic is Statistic.WHOLE else effects, Statistic.MEDIAN)
 
     def _compare(self, entrant: int, effects: Sequence[Effect], noise: Statistic) -> Comparison:
         """Compare by these effects, whose noise is that of a statistic."""
