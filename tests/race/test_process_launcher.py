@@ -54,7 +54,7 @@ def launcher(tmp_path):
         one.close()
 
 
-def raced(launcher, entrants):
+def raced(launcher, entrants, policy=POLICY):
     """Returns the seconds of one launch."""
     launch = launcher.open(entrants, 0)
     try:
@@ -62,7 +62,7 @@ def raced(launcher, entrants):
         if failures := [one for one in prepared.values() if isinstance(one, Exception)]:
             raise failures[0]
         ready = {index: one.iteration for index, one in prepared.items()}
-        plan = make_plan(entrants, ready, POLICY, False)
+        plan = make_plan(entrants, ready, policy, False)
         return launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1)))
     finally:
         launch.kill()
@@ -277,6 +277,37 @@ def test_both_sides_of_a_launch_draw_the_same_random_numbers(tmp_path):
     assert first[0] == first[1]
     assert second[0] == second[1]
     assert all(one != other for one, other in zip(first[0], second[0], strict=True))
+
+
+BY_TURN = """
+now = calls = 0
+
+def step():
+    global now, calls
+    calls += 1
+    now += 100_000 * (3 if calls % {inputs} else 4)
+    return 1
+
+def test_fine(bench):
+    bench.clock = lambda: now
+    bench(step)
+"""
+
+
+@pytest.mark.parametrize("inputs", [2, 4])
+def test_all_inputs_of_a_step_that_takes_them_by_turn_are_timed(tmp_path, inputs):
+    """A turn has one timed call and one before it."""
+    (tmp_path / "t.py").write_text(BY_TURN.format(inputs=inputs))
+    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
+    policy = preset("quick")
+    opened = ProcessLauncher(one_file(tmp_path), policy, Processors((0,), (0,)))
+    try:
+        times = raced(opened, [Entrant(case(FINE), side) for side in sides], policy)
+    finally:
+        opened.close()
+    for side in times.values():
+        longer = [seconds > 0.35e-3 for seconds in side]
+        assert sum(longer) / len(longer) == pytest.approx(1 / inputs, abs=0.15)
 
 
 def test_processors_that_are_gone_are_an_error_with_their_numbers(tmp_path):

@@ -7,6 +7,7 @@ import inspect
 import io
 import itertools
 import math
+import random
 import threading
 import time
 import types
@@ -578,6 +579,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         """Time a block in each turn. ``by_processor``: its processor time tells what others took from it."""
         inbox, *outboxes = self.pipes
         injected = Injection(order.iterations, order.extra, order.slow, self.clock, self._seed)
+        drawn = random.Random(self.request.seed)  # the same on all sides, which then make equally many calls
         spent = 0
 
         def turn() -> tuple[int, int]:
@@ -587,7 +589,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                 spent, nanoseconds = drain(block, order.drain, REST_LIMIT)
                 beside.add(nanoseconds)
                 block.restart()
-            times = block(order.iterations, order.prime, *injected())
+            # A step may take its inputs by turn. Equally many calls in each turn would time the same ones again and again.
+            prime = order.prime + (order.prime > 0 and drawn.random() < 0.5)
+            times = block(order.iterations, prime, *injected())
             beside.go_on()
             return times
 
