@@ -62,6 +62,8 @@ class ScriptedLauncher:
         """Launch -> entrants whose processes work on after a step."""
         self.waits: dict[int, float] = {}
         """Entrant -> share that it waits in launches whose entrants take turns."""
+        self.late_waits: dict[int, float] = {}
+        """The same in the others."""
         self.beside: dict[int, float] = {}
         """Entrant -> processor seconds per call that it leaves to threads."""
         self.restless: Sequence[int] = ()
@@ -136,9 +138,8 @@ class ScriptedLaunch:
         typical = {entrant: self._seconds(entrant) for entrant in orders[0]}
         rng = self.launcher.rng
         self.plan = plan
-        if not plan.sliced:
-            for entrant, share in self.launcher.waits.items():
-                self.facts[entrant][WAITED] = share
+        for entrant, share in (self.launcher.late_waits if plan.sliced else self.launcher.waits).items():
+            self.facts[entrant][WAITED] = share
         for entrant, seconds in self.launcher.beside.items():
             self.facts[entrant][BESIDE] = seconds
         for entrant in self.launcher.restless:

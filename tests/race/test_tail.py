@@ -145,3 +145,15 @@ def test_a_long_step_takes_turns_first_and_in_every_launch_if_it_waits_in_some_c
     race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(0))
     race.run()
     assert [launch.plan.sliced for launch in launcher.launches] == [False] + [sliced] * (len(launcher.launches) - 1)
+
+
+def test_a_long_step_that_waits_in_a_later_launch_takes_turns_from_then_on_and_that_launch_does_not_count():
+    """Few calls wait, and none of the first launch."""
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(0.06), steady(0.06)])
+    launcher.step, launcher.waits, launcher.late_waits = Prepared(0.06, {}, waiting=0.0), {0: 0.0, 1: 0.0}, {1: 0.15}
+    race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(0))
+    race.run()
+    sliced = [launch.plan.sliced for launch in launcher.launches]
+    assert sliced == [False, True] + [False] * (len(sliced) - 2)
+    assert len(race.launches) == len(sliced) - 1

@@ -58,9 +58,15 @@ def test_a_block_has_the_time_of_the_process_with_its_injected_slowdown(pipes):
         time.sleep(0.01)  # the other side's slice
         busy(0.01)
 
-    rounds = serve(pipes[:1], 0, step, extra=0.25)
+    rounds, waited = serve(pipes[:1], 0, step, extra=0.25)
     times = [end - start for start, end in zip(rounds.began, rounds.ended, strict=True)]
     assert min(times) == pytest.approx(1.25e7, rel=0.1)
+    assert waited > 0.9 * 6 * 1e7
+
+
+def test_a_block_that_works_does_not_wait_even_if_it_queues_for_its_processor(pipes):
+    rounds, waited = serve(pipes[:1], 0, lambda: busy(0.03))
+    assert waited < 0.01 * sum(end - start for start, end in zip(rounds.began, rounds.ended, strict=True))
 
 
 def test_the_entrants_of_a_round_start_at_their_places(pipes, monkeypatch):

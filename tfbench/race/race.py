@@ -166,6 +166,11 @@ def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) 
     return range(first, first + policy.pairs(pools))
 
 
+def _waits(launch: Launch) -> list[float]:
+    """Return what share of their processor time the steps of a launch have waited, where that is known."""
+    return [run.facts[WAITED] for run in launch.runs if run and WAITED in run.facts]
+
+
 @dataclass(eq=False)
 class Race:
     """A race of several entrants against a reference. Its state is readable at any time, also after an interruption.
@@ -196,6 +201,8 @@ class Race:
     _preparing: float = field(default=0.0, init=False)
     """Seconds that all launches took to prepare."""
     _once: bool = field(default=False, init=False)
+    _sliced: bool = field(default=False, init=False)
+    """Whether the rounds of the newest plan are sliced."""
     _works_on: bool = field(default=False, init=False)
     """Whether threads have worked on after a turn in a launch so far. In another launch they may rest, with full buffers."""
     _seen_working_on: set[int] = field(default_factory=set, init=False)
@@ -338,6 +345,9 @@ class Race:
             self.decisions.clear()  # they compared with another reference
             self._proved.clear()
         self.failures.update(failures)
+        if launch and self._sliced and max(_waits(launch), default=0.0) > self.policy.sliced_mean_waiting:
+            self.short_launches.append(launch)  # its times lack what it has waited
+            return None
         return launch
 
     def _open(self) -> ProcessLaunch:
@@ -426,6 +436,7 @@ class Race:
             plan = self._with_rare_calls(plan, round_seconds)
         if self.launches:
             plan = self._allocated(plan, round_seconds)
+        self._sliced = plan.sliced
         return with_even_slices(plan)
 
     def _is_seen_to_work_on(self, prepared: Mapping[int, Prepared]) -> bool:
@@ -451,13 +462,12 @@ class Race:
 
     @property
     def _rarely_waits(self) -> bool:
-        """Whether the launches so far have taken turns in which no entrant waited in some of its calls.
+        """Whether there have been launches, in none of which an entrant waited in some of its calls.
 
         A step may wait in few of its calls, which the median of the warm-up does not show, and processor time lacks what it
-        waits. So the first launch of a long step takes turns, and all of them do where it waits.
+        waits. So the first launch of a long step takes turns, and all of them do once it has waited.
         """
-        shares = [run.facts.get(WAITED) for launch in self.launches for run in launch.runs if run]
-        known = [share for share in shares if share is not None]
+        known = [share for launch in self.all_launches for share in _waits(launch)]
         return bool(known) and max(known) <= self.policy.sliced_mean_waiting
 
     def _allocated(self, plan: Plan, round_seconds: float) -> Plan:

@@ -24,7 +24,20 @@ import pytest
 
 from tfbench import protocol
 from tfbench.errors import BenchmarkError
-from tfbench.model import BESIDE, CACHE, COLD, JSON, ONCE, QUALITIES, REPORTED, RESTLESS, RETRACED, UNKNOWN, WARM
+from tfbench.model import (
+    BESIDE,
+    CACHE,
+    COLD,
+    JSON,
+    ONCE,
+    QUALITIES,
+    REPORTED,
+    RESTLESS,
+    RETRACED,
+    UNKNOWN,
+    WAITED,
+    WARM,
+)
 from tfbench.protocol import CaseRequest, Channel, Prepared
 from tfbench.untrusted import brief
 from tfbench.worker import isolation, tf_runtime
@@ -612,8 +625,10 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         """Time blocks by processor time, which includes that of threads."""
         inbox, *outboxes = self.pipes
         used = time.thread_time_ns()
-        rounds = serve_slices(call, order, inbox, outboxes, self._seed)
-        beside.add(time.thread_time_ns() - used - (sum(rounds.ended) - sum(rounds.began)))
+        rounds, waited = serve_slices(call, order, inbox, outboxes, self._seed)
+        timed = sum(rounds.ended) - sum(rounds.began)
+        beside.add(time.thread_time_ns() - used - timed)
+        self.late_facts[WAITED] = waited / max(1, timed)
         return rounds
 
     @property

@@ -616,8 +616,10 @@ waited for the other would start first in every round, and would take 1% more pr
 
 def serve_slices(
     call: Callable[[], object], order: ServeSliced, inbox: int, outboxes: Sequence[int], seed: int = 0
-) -> Rounds:
+) -> tuple[Rounds, int]:
     """Time blocks by the processor time of this process. The entrants start each round one shortly after the other.
+
+    Also returns for how many nanoseconds the blocks have waited, which their times lack.
 
     Args:
         inbox: Descriptor from which this entrant reads one byte per round and other entrant.
@@ -627,12 +629,14 @@ def serve_slices(
     block = Block(call, None, time.process_time_ns)
     injected = Injection(order.iterations, order.extra, order.slow, block.clock, seed)
     others = [outboxes[entrant] for entrant in order.others]
-    blocks = []
+    blocks, waited = [], 0
     for place in order.places:
         for outbox in others:
             os.write(outbox, TOKEN)
         for _ in others:
             os.read(inbox, 1)
         time.sleep(place * HEAD_START)
+        began, ready = time.perf_counter_ns(), ReadyTime()
         blocks.append(block(order.iterations, 0, *injected()))
-    return Rounds(tuple(start for start, _ in blocks), tuple(end for _, end in blocks), ())
+        waited += max(0, time.perf_counter_ns() - began - ready.nanoseconds())
+    return Rounds(tuple(start for start, _ in blocks), tuple(end for _, end in blocks), ()), waited
