@@ -168,11 +168,25 @@ def test_a_timeout_of_tests_does_not_end_the_races_of_what_is_written(tmp_path, 
     assert steps[3]["run"].startswith("tfbench ci --arguments=--timeout=0")
 
 
-def test_other_settings_of_a_timeout_change_nothing(tmp_path):
-    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --timeout-method=thread\n")
+@pytest.mark.parametrize("number", ["-n auto", "-nauto", "-n4", "--numprocesses=2", "-q --numprocesses logical"])
+def test_what_is_written_runs_beside_the_plugins_of_the_tests(tmp_path, capsys, number):
+    settings = f"timeout = 60\naddopts = --cov=mine --cov-report term {number}"
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{settings}\n")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "to do: pytest.ini: addopts has -n, and benchmarks need one process; run them with -n0" in out
+    assert "  pytest --benchmark -n0 --timeout=0 --no-cov --against git:HEAD " in out
+    steps = yaml.safe_load((tmp_path / WORKFLOW).read_text())["jobs"]["gate"]["steps"]
+    assert " tensorflow pytest-xdist pytest-timeout pytest-cov " in steps[2]["run"]
+    assert steps[3]["run"].startswith(r"tfbench ci --arguments=$'-n0\n--timeout=0\n--no-cov'")
+
+
+@pytest.mark.parametrize("options", ["--timeout-method=thread", "-n 0", "-n0 --cov-report term", "--no-cov", "--new"])
+def test_other_settings_of_these_plugins_change_nothing(tmp_path, options):
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = .\naddopts = {options}\n")
     found = plan(tmp_path, "3.12")
     assert (found.options, found.advice) == ("", [])
-    assert "timeout=0" not in found.files[WORKFLOW]
+    assert "--arguments" not in found.files[WORKFLOW]
 
 
 def test_tests_of_pytest_benchmark_in_other_folders_are_among_the_benchmarks(tmp_path):

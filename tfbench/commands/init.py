@@ -68,6 +68,13 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _TAKES = re.compile(r"^[ \t]*def test\w*\([^)]*\bbenchmark\b", re.MULTILINE)
 """A test that takes the fixture of pytest-benchmark."""
 
+_FOR_TESTS = {
+    "-n0": ("pytest-xdist", r"(?:-n|--numprocesses)[= ]?(?!0\b)\w", "addopts has -n, and benchmarks need one process"),
+    "--timeout=0": ("pytest-timeout", r"--timeout[= ]", "the timeout is one for tests, and races take longer"),
+    "--no-cov": ("pytest-cov", r"--cov(?!\S)|--cov=", "addopts has --cov, and benchmarks run in other processes"),
+}
+"""Option that benchmarks need where addopts matches a pattern -> plugin that has the option, pattern and reason."""
+
 
 @dataclass
 class FirstFiles:
@@ -80,7 +87,9 @@ class FirstFiles:
     advice: list[str] = field(default_factory=list)
     """Changes of existing files, which are left to the user."""
     options: str = ""
-    """What pytest needs besides ``--benchmark`` here, with a blank before it."""
+    """What pytest needs besides ``--benchmark`` here, with a blank before each option."""
+    plugins: list[str] = field(default_factory=list)
+    """The plugins of pytest that have these options."""
 
 
 def plan(root: Path, python: str) -> FirstFiles:
@@ -148,12 +157,12 @@ def _ini(first: FirstFiles, root: Path, settings: Mapping[str, object] | None, w
         add("pythonpath", imports, f"benchmarks can import the project's modules {installed}")
     if "tfbench_paths" not in settings and len(paths) > 1 and "/" not in where:
         add("tfbench_paths", paths, "the tests of pytest-benchmark race as well")
-    options = _words(settings.get("addopts"))
-    if any(re.fullmatch(r"-n\d*", option) for option in options):
-        first.advice.append(f"{where}: addopts has -n, and benchmarks need one process; run them with -n 0")
-    if "timeout" in settings or any(re.match(r"--timeout\b(?!-)", option) for option in options):
-        first.options = " --timeout=0"
-        first.advice.append(f"{where}: the timeout is one for tests, and races take longer; run them with --timeout=0")
+    options = " ".join(_words(settings.get("addopts")))
+    for option, (package, pattern, why) in _FOR_TESTS.items():
+        if re.search(rf"(?<!\S){pattern}", options) or (option == "--timeout=0" and "timeout" in settings):
+            first.options += f" {option}"
+            first.plugins.append(package)
+            first.advice.append(f"{where}: {why}; run them with {option}")
 
 
 def _adopted(root: Path, settings: Mapping[str, object]) -> list[str]:
@@ -188,8 +197,10 @@ def _workflow(first: FirstFiles, root: Path, python: str) -> None:
         first.advice.append(f"{WORKFLOW}: install {DISTRIBUTION} from where a runner finds it; yours is from {named}")
     workflow = read_text(_TEMPLATES / "workflow.yml")
     if first.options:  # an unknown option otherwise, where the requirements lack the plugin
-        wanted += " pytest-timeout"
-        workflow = workflow.replace("tfbench ci", f"tfbench ci --arguments={first.options.strip()}", 1)
+        wanted += f" {' '.join(first.plugins)}"
+        words = first.options.split()
+        lines = words[0] if len(words) == 1 else "$'" + r"\n".join(words) + "'"  # bash's line breaks
+        workflow = workflow.replace("tfbench ci", f"tfbench ci --arguments={lines}", 1)
     filled = {"PYTHON": python, "REQUIREMENTS": wanted, "DISTRIBUTION": source}
     for word, value in filled.items():
         workflow = workflow.replace(word, value, 1)
