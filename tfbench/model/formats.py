@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -223,6 +224,9 @@ def json_schema(schema: str, description: str, *kinds: Any) -> JSON:
         return {"type": "object", **next(iter(definitions.values()), {})}
 
     roots, definitions = msgspec.json.schema_components(kinds, schema_hook=custom, ref_template="#/$defs/{name}")
+    for definition in definitions.values():
+        if "description" in definition:  # a docstring, which Python keeps with its indentation before 3.13
+            definition["description"] = cleandoc(definition["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:{schema.replace('/', ':')}",
