@@ -30,6 +30,18 @@ def test_a_library_of_the_working_tree_in_the_other_tree_is_named_with_the_fix()
     assert "outside of the checkout" in found
 
 
+def test_an_extension_that_an_import_compiled_outside_of_both_trees_is_named_with_the_fix():
+    compiled = {"compiled": ["/home/me/.pyxbld/fast.so"]}
+    found = unlike(compiled, compiled)
+    assert found.startswith(
+        "on the baseline side, an import has compiled /home/me/.pyxbld/fast.so outside of the source"
+    )
+    assert "pyximport.install(build_dir=" in found
+    assert unlike({}, compiled).startswith("on the contender side, an import has compiled")
+    other = replace(HERE, name="baseline", executable="python3.10", spec="python:3.10")
+    assert unlike(compiled, compiled, other) == ""  # both sides have the same source tree
+
+
 @pytest.mark.parametrize(
     ("before", "now", "side"), [((), ("x/_fast.so",), "contender"), (("x/_fast.so",), (), "baseline")]
 )

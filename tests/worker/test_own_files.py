@@ -131,6 +131,25 @@ def test_a_library_of_the_side_and_one_of_the_working_tree_are_told_apart(trees)
     assert loaded(NATIVE, here, there, there / "ops" / "fast.so") == "{}"  # the side has the same one
 
 
+COMPILED = """
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+kind = ExtensionFileLoader if sys.argv[4:] else type("PyxImportLoader", (ExtensionFileLoader,), {})
+module = sys.modules["fast"] = type(json)("fast")
+module.__file__, module.__spec__ = sys.argv[3], ModuleSpec("fast", kind("fast", sys.argv[3]))
+print(json.dumps(OwnFiles(sys.argv[1], sys.argv[2]).native()))
+"""
+
+
+def test_an_extension_that_an_import_compiled_outside_of_the_tree_is_told(trees, tmp_path):
+    there, here = trees
+    cached = tmp_path / "home" / ".pyxbld" / "fast.so"
+    for tree, replaced in ((there, ""), (here, there)):
+        assert loaded(COMPILED, tree, replaced, cached) == f'{{"compiled": ["{cached}"]}}'
+        assert loaded(COMPILED, tree, replaced, cached, "usual loader") == "{}"
+        assert loaded(COMPILED, tree, replaced, tree / "build" / "fast.so") == '{"own": ["build/fast.so"]}'
+        assert loaded(COMPILED, tree, replaced, Path("/x/site-packages/fast.so")) == "{}"
+
+
 def test_a_module_of_the_working_tree_that_git_ignores_is_told_to_be_its_own(trees):
     text = "sys.path.insert(0, sys.argv[1]); import late, pack.early, usual; print(json.dumps("
     for tree in trees:

@@ -102,6 +102,14 @@ def _shared_library(side: str, spec: str, libraries: Sequence[str]) -> str:
     )
 
 
+def _compiled_library(side: str, libraries: Sequence[str]) -> str:
+    return (
+        f"on the {side} side, an import has compiled {some(libraries, _SHOWN)} outside of the source tree, where both sides "
+        "use the same copy; compile it below the code, such as by pyximport.install(build_dir=str(Path(__file__).parent / "
+        "'build'))"
+    )
+
+
 def _one_sided_library(side: str, other: str, libraries: Sequence[str]) -> str:
     return (
         f"only the {side} side has loaded {some(libraries, _SHOWN)}, so the other side ({other or 'working tree'}) may "
@@ -494,6 +502,7 @@ class Note(_Code):
     OTHER_WORK = "other-work", "a {unit} needs {now:.4g} FLOPs, and {before:.4g} on the other side"
     BENCHMARK_CHANGED = "benchmark-changed", "the benchmark's own code has changed since the baseline was saved"
     SHARED_LIBRARY = "shared-library", _shared_library
+    COMPILED_LIBRARY = "compiled-library", _compiled_library
     ONE_SIDED_LIBRARY = "one-sided-library", _one_sided_library
     ONE_SIDED_MODULE = "one-sided-module", _one_sided_module
 

@@ -50,13 +50,16 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
 
     A library of the working tree that another tree has loaded is the same on both sides. One that only one side has
     loaded, such as an extension built in place that git ignores, leaves the other side to a slower substitute. So does a
-    module that git ignores.
+    module that git ignores. An extension that an import compiles into a place of its own may be that of the other tree.
     """
     if sides[0].tree_redirect == sides[1].tree_redirect and sides[0].executable == sides[1].executable:
         return None  # a setting may select other libraries
     for side, own in zip(sides, runs, strict=True):
         if foreign := _named(own, "foreign"):
             note = because(Note.SHARED_LIBRARY, side=side.name, spec=side.spec, libraries=foreign)
+            return because(ReasonCode.OTHER_NATIVE_CODE, note)
+        if sides[0].tree_redirect != sides[1].tree_redirect and (compiled := _named(own, "compiled")):
+            note = because(Note.COMPILED_LIBRARY, side=side.name, libraries=compiled)
             return because(ReasonCode.OTHER_NATIVE_CODE, note)
     before, now = ({_stem(name): name for name in _named(own, "own")} for own in runs)
     for number, names in enumerate((now.keys() - before.keys(), before.keys() - now.keys())):

@@ -13,7 +13,8 @@ import hashlib
 import os
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib.machinery import ExtensionFileLoader
 
 from tfbench.fs import DATA_FOLDER, file_digest
 from tfbench.imports import PACKAGE, is_below, is_installed, module_files
@@ -172,6 +173,7 @@ class OwnFiles:
         ``own``: native code of the tree that this process runs, and modules of the working tree that git ignores.
         ``foreign``: native code and modules of the working tree that it has loaded although ``tree`` replaces that,
         unless the tree has the same file. And each file that Python has opened there, if the tree has another content of it.
+        ``compiled``: extensions from elsewhere that an import has compiled, as pyximport does in the user's home.
         """
         own, foreign = set(), set()
         code = _mapped()
@@ -188,8 +190,16 @@ class OwnFiles:
             counterpart = os.path.join(self.tree, there)
             if not _is_apart(path, self._replaced) and os.path.isfile(counterpart) and not _same(path, counterpart):
                 foreign.add(there)
-        names_by_kind = {"own": sorted(own), "foreign": sorted(foreign)}
+        names_by_kind = {"own": sorted(own), "foreign": sorted(foreign), "compiled": sorted(self._compiled())}
         return {key: names for key, names in names_by_kind.items() if names}
+
+    def _compiled(self) -> Iterator[str]:
+        for name, file in module_files():
+            spec = vars(sys.modules[name]).get("__spec__") if file.endswith(_EXTENSIONS) else None
+            if spec is None or spec.loader is None or type(spec.loader) is ExtensionFileLoader:
+                continue  # pyximport's loader is derived from it
+            if not is_below(os.path.realpath(file), self.tree) and not is_installed(file, self.tree):
+                yield file
 
     def _is_ignored(self, name: str) -> bool:
         folders = (name[:place] for place, character in enumerate(name) if character == os.sep)
