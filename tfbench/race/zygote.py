@@ -418,7 +418,8 @@ class Zygote(_Forker):
         ):
             error, name = self.collected.broken[place], Path(file if place == file else "conftest.py").name
             fix = fix_of(error, self.side.root)
-            headline = f"{name} cannot be imported on the side {self.side.name}{'; ' if fix else ''}{fix}"
+            causes = ["", *(f": {line[1:].strip()}" for line in error.splitlines() if line.startswith("E "))]
+            headline = f"{name} cannot be imported on the side {self.side.name}{causes[-1]}{'; ' if fix else ''}{fix}"
             return f"{headline}\n{error}"
         if not name_among(self.collected.cases, case):
             return (
