@@ -45,6 +45,7 @@ def test_unchanged_workloads_rarely_have_a_mean_that_differs_and_slower_ones_do(
     listed = sum(bool(of_workloads(*[1.0] * 50, rng=rng)) for _ in range(40))
     assert listed <= 6  # 5% of 40, and two standard deviations of a binomial number
     assert list(of_workloads(*[1.0] * 49, 1.5, rng=rng)) == ["w49"]
+    assert of_workloads(1.5, rng=rng) == {}  # the mean of all cases says the same
 
 
 def test_an_inconclusive_case_without_a_bound_can_hide_anything():

@@ -381,6 +381,8 @@ def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:
     for verdict in timed:
         if verdict.ratio is not None:
             ratios.setdefault(verdict.case.workload, []).append(verdict.ratio)
+    if len(ratios) == 1:
+        return {}  # the mean of all cases
     several = {name: some for name, some in ratios.items() if len(some) >= FEWEST_CASES}
     confidence = 1 - 0.05 / max(1, len(several))
     means = {name: mean for name, some in several.items() if (mean := mean_ratio(some, confidence)) is not None}
