@@ -69,27 +69,28 @@ def test_other_systems_have_none(fresh, monkeypatch):
 
 
 def pauses(nanoseconds):
-    """Returns when a loop that does nothing stood still for more than a microsecond, an array of moments."""
+    """Returns when a loop that does nothing stood still for more than a microsecond, and for how long; shape (pauses, 2)."""
     found, last = [], time.perf_counter_ns()
     end = last + nanoseconds
     while last < end:
         now = time.perf_counter_ns()
         if now - last > 1_000:
-            found.append(last)
+            found.append((last, now - last))
         last = now
     return np.array(found)
 
 
 def pauses_at_interrupts():
-    """Returns how many more of 100 periods have a pause at the timer's interrupt than at another time, on average."""
+    """Returns how many more of 100 periods have their longest pause at the timer's interrupt than at another time, on average."""
     timer.cache_clear()
     found = timer()
     assert found is not None
     # Other users of the machine cause more and longer pauses, but at any time. So divide the period into ten parts, the
-    # first one centered on the interrupt, and count for each part the periods that have a pause in it.
-    periods, tenth = divmod(pauses(100 * found.period) - found.phase + found.period // 20, found.period)
-    tenth //= found.period // 10
-    at_interrupt, *elsewhere = (len(set(periods[tenth == number])) for number in range(10))
+    # first one centered on the interrupt, and count for each part the periods whose longest pause lies in it.
+    moments, lengths = pauses(100 * found.period).T
+    periods, tenth = divmod(moments - found.phase + found.period // 20, found.period)
+    longest = [np.where(periods == period, lengths, 0).argmax() for period in set(periods)]
+    at_interrupt, *elsewhere = np.bincount(tenth[longest] // (found.period // 10), minlength=10)
     return at_interrupt - np.mean(elsewhere)
 
 
