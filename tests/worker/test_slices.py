@@ -9,7 +9,7 @@ import pytest
 
 from tfbench.protocol import ServeSliced
 from tfbench.worker import block
-from tfbench.worker.block import serve_slices
+from tfbench.worker.block import ReadyTime, WorkBeside, serve_slices
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def busy(seconds):
     return 1
 
 
-def serve(pipes, own, call, pairs=3, extra=0.0):
+def serve(pipes, own, call, pairs=3, extra=0.0, beside=None):
     others = tuple(index for index in range(len(pipes)) if index != own)
     order = ServeSliced((own, len(others) - own) * pairs, others, 1, extra)
-    return serve_slices(call, order, pipes[own][0], [outbox for _, outbox in pipes])
+    return serve_slices(call, order, pipes[own][0], [outbox for _, outbox in pipes], beside or WorkBeside())
 
 
 def test_all_are_in_each_round_together(pipes):
@@ -67,6 +67,19 @@ def test_a_block_has_the_time_of_the_process_with_its_injected_slowdown(pipes):
 def test_a_block_that_works_does_not_wait_even_if_it_queues_for_its_processor(pipes):
     rounds, waited = serve(pipes[:1], 0, lambda: busy(0.03))
     assert waited < 0.01 * sum(end - start for start, end in zip(rounds.began, rounds.ended, strict=True))
+
+
+def test_a_look_for_waits_is_no_work_beside_calls(pipes, monkeypatch):
+    class Slow(ReadyTime):
+        def __init__(self):
+            super().__init__()
+            busy(0.01)
+
+    monkeypatch.setattr(block, "ReadyTime", Slow)
+    beside = WorkBeside()
+    serve(pipes[:1], 0, lambda: busy(0.02), beside=beside)
+    seconds, _ = beside.per_call(6)
+    assert seconds < 0.002
 
 
 def test_the_entrants_of_a_round_start_at_their_places(pipes, monkeypatch):

@@ -624,11 +624,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _slices(self, order: protocol.ServeSliced, call: Step, beside: WorkBeside) -> protocol.Rounds:
         """Time blocks by processor time, which includes that of threads."""
         inbox, *outboxes = self.pipes
-        used = time.thread_time_ns()
-        rounds, waited = serve_slices(call, order, inbox, outboxes, self._seed)
-        timed = sum(rounds.ended) - sum(rounds.began)
-        beside.add(time.thread_time_ns() - used - timed)
-        self.late_facts[WAITED] = waited / max(1, timed)
+        rounds, waited = serve_slices(call, order, inbox, outboxes, beside, self._seed)
+        self.late_facts[WAITED] = waited / max(1, sum(rounds.ended) - sum(rounds.began))
         return rounds
 
     @property

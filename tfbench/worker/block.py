@@ -615,7 +615,12 @@ waited for the other would start first in every round, and would take 1% more pr
 
 
 def serve_slices(
-    call: Callable[[], object], order: ServeSliced, inbox: int, outboxes: Sequence[int], seed: int = 0
+    call: Callable[[], object],
+    order: ServeSliced,
+    inbox: int,
+    outboxes: Sequence[int],
+    beside: WorkBeside,
+    seed: int = 0,
 ) -> tuple[Rounds, int]:
     """Time blocks by the processor time of this process. The entrants start each round one shortly after the other.
 
@@ -624,6 +629,7 @@ def serve_slices(
     Args:
         inbox: Descriptor from which this entrant reads one byte per round and other entrant.
         outboxes: For each entrant, the descriptor that writes to its inbox.
+        beside: Is told what threads used in blocks, whose times include it.
         seed: Of injected slow calls.
     """
     block = Block(call, None, time.process_time_ns)
@@ -636,7 +642,9 @@ def serve_slices(
         for _ in others:
             os.read(inbox, 1)
         time.sleep(place * HEAD_START)
-        began, ready = time.perf_counter_ns(), ReadyTime()
-        blocks.append(block(order.iterations, 0, *injected()))
+        began, ready, own = time.perf_counter_ns(), ReadyTime(), time.thread_time_ns()
+        start, end = block(order.iterations, 0, *injected())
+        beside.add(time.thread_time_ns() - own - (end - start))
+        blocks.append((start, end))
         waited += max(0, time.perf_counter_ns() - began - ready.nanoseconds())
     return Rounds(tuple(start for start, _ in blocks), tuple(end for _, end in blocks), ()), waited
