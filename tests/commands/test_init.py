@@ -156,14 +156,18 @@ def test_the_workflow_installs_what_is_installed_here(tmp_path, monkeypatch, con
     assert found.advice == advice
 
 
+def initialised(root, capsys, settings):
+    """Returns what init prints in a project with these settings of pytest, and the steps of the gate's job."""
+    (root / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{settings}\n")
+    assert cli.main(["init", str(root)]) == 0
+    return capsys.readouterr().out, yaml.safe_load((root / WORKFLOW).read_text())["jobs"]["gate"]["steps"]
+
+
 @pytest.mark.parametrize("setting", ["timeout = 60", "addopts = -q --timeout=60", "addopts = --timeout 60"])
 def test_a_timeout_of_tests_does_not_end_the_races_of_what_is_written(tmp_path, capsys, setting):
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{setting}\n")
-    assert cli.main(["init", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
+    out, steps = initialised(tmp_path, capsys, setting)
     assert "to do: pytest.ini: the timeout is one for tests, and races take longer; run them with --timeout=0" in out
     assert "  pytest --benchmark --timeout=0 --against git:HEAD " in out
-    steps = yaml.safe_load((tmp_path / WORKFLOW).read_text())["jobs"]["gate"]["steps"]
     assert steps[2]["run"].startswith("python -m pip install --quiet tensorflow pytest-timeout ")
     assert steps[3]["run"].startswith("tfbench ci --arguments=--timeout=0")
 
@@ -171,12 +175,9 @@ def test_a_timeout_of_tests_does_not_end_the_races_of_what_is_written(tmp_path, 
 @pytest.mark.parametrize("number", ["-n auto", "-nauto", "-n4", "--numprocesses=2", "-q --numprocesses logical"])
 def test_what_is_written_runs_beside_the_plugins_of_the_tests(tmp_path, capsys, number):
     settings = f"timeout = 60\naddopts = --cov=mine --cov-report term {number}"
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{settings}\n")
-    assert cli.main(["init", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
+    out, steps = initialised(tmp_path, capsys, settings)
     assert "to do: pytest.ini: addopts has -n, and benchmarks need one process; run them with -n0" in out
     assert "  pytest --benchmark -n0 --timeout=0 --no-cov --against git:HEAD " in out
-    steps = yaml.safe_load((tmp_path / WORKFLOW).read_text())["jobs"]["gate"]["steps"]
     assert " tensorflow pytest-xdist pytest-timeout pytest-cov " in steps[2]["run"]
     assert steps[3]["run"].startswith(r"tfbench ci --arguments=$'-n0\n--timeout=0\n--no-cov'")
 

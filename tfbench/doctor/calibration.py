@@ -546,10 +546,10 @@ def measured_false_alarms(folder: Path, policy: str, way: str) -> Rate | None:
 
 WIDE = 100
 """On lines with fewer characters, headings are broken, so that all columns fit into 80."""
-_NAME = 25
-"""Characters of a name on a line, which then fits into 80 with the other columns."""
 ROOMY = 130
 """The same with a column of coverage, which then has its interval."""
+_NAME = 25
+"""Characters of a name on a line, which then fits into 80 with the other columns."""
 _HEADINGS = ("false positives", "inconclusive", "min. detectable", "coverage of ")
 _BROKEN_HEADINGS = ("false\npositives", "in-\nconclu-\nsive", "min.\nde-\ntect-\nable", "cov-\nerage\nof\n")
 
