@@ -470,7 +470,7 @@ def used_time(processes: Sequence[str]) -> int:
 
 
 def children() -> list[str]:
-    """Return the process IDs of the running `multiprocessing` children, after reaping those that have exited."""
+    """Reap exited `multiprocessing` children, and return the process IDs of the running ones."""
     pool = sys.modules.get("multiprocessing")
     return [str(child.pid) for child in (pool.active_children() if pool else ())]
 
