@@ -149,19 +149,21 @@ def test_calls_that_never_take_long_use_up_no_more_than_a_limit():
     assert drain(Block(clock.step(1_000_000), None, clock), 0.01, 0.1) == (100, 100_000_000)
 
 
-@pytest.mark.alone
-def test_warm_up_sees_how_long_a_step_waits():
-    def waiting(sleep):
-        def step():
-            time.sleep(sleep)
-            end = time.process_time() + 0.01
-            while time.process_time() < end:
-                pass
+@pytest.mark.parametrize(("sleep", "fraction"), [(0, 0), (100_000_000, 10)])
+def test_warm_up_tells_the_share_of_time_that_a_step_waits(monkeypatch, sleep, fraction):
+    clock, processor = Clock(), Clock()
+    monkeypatch.setattr(time, "process_time_ns", processor)
 
-        return warm_up(Block(step, None), 0.05, 0.3, 0.02)[1]
+    def step():
+        clock.now += sleep + 10_000_000
+        processor.now += 10_000_000
 
-    assert waiting(0.1) > 9
-    assert min(waiting(0.0) for _ in range(5)) < 5  # others may use the processor meanwhile
+    for limit in (0.3, 0.001):  # the second is shorter than a call
+        assert warm_up(Block(step, None, clock), 0.05, limit, 0.02)[1] == pytest.approx(fraction)
+
+
+def test_warm_up_sees_that_a_step_sleeps():
+    assert warm_up(Block(lambda: time.sleep(0.1), None), 0.05, 0.3, 0.02)[1] > 9
 
 
 def test_warm_up_gives_up_at_its_limit():
