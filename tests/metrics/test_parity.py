@@ -1,6 +1,7 @@
 """Errors of results, exact and estimated from sketches."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -251,17 +252,54 @@ def test_sketches_of_other_lengths_are_refused():
 
 def test_the_scatter_of_an_output_is_its_largest_distance_from_the_first_launch():
     first, near, far = (sketch(outputs([3.0, 4.0], [1.0, one])) for one in (0.0, 0.1, 0.2))
-    assert scatter([first, near, far]) == {"[0]": 0.0, "[1]": pytest.approx(0.2)}
+    assert scatter([first, near, far]) == {(1, "[0]"): 0.0, (1, "[1]"): pytest.approx(0.2)}
     assert scatter([first]) == scatter([(), far]) == scatter([first, ()]) == {}
-    assert scatter([first, first[:1]]) == {"": LARGEST}
+    assert scatter([first, first[:1]]) == {(1, ""): LARGEST}
+
+
+def of_calls(first, later, call=6):
+    results = [*outputs(first), *(replace(output, call=call) for output in outputs(later))]
+    return sketch(results)
+
+
+def test_results_of_a_later_call_are_compared_with_those_of_the_same_call():
+    one, other = of_calls([1.0], [1.0, 2.0]), of_calls([1.0], [1.0, 2.5])
+    assert sketched_differences(one, one) == [Difference(0.0, ""), Difference(0.0, "", call=6)]
+    assert sketched_differences(other, one)[1] == Difference(pytest.approx(0.5 / math.sqrt(5)), "", call=6)
+    gone = sketched_differences(one[:1], one)[1]
+    assert (gone.call, gone.structure) == (6, "0 outputs instead of 1")
+    assert scatter([one, other]) == {(1, ""): 0.0, (6, ""): pytest.approx(0.5 / math.sqrt(5))}
+
+
+def test_a_later_call_has_no_comparison_in_an_older_baseline_or_with_another_number():
+    one = of_calls([1.0], [1.0, 2.0])
+    for other in (of_calls([1.0], [9.0], call=8), one[:1]):
+        assert sketched_differences(one, other) == [Difference(0.0, "")]
+
+
+def test_a_later_call_leaves_the_sketches_of_the_first_as_they_are():
+    many = outputs(*(np.arange(100.0) for _ in range(20)))  # fewer buckets for each, and fewer again for twice as many
+    later = [replace(output, call=6) for output in many]
+    assert sketch([*many, *later])[:20] == sketch(many)
+
+
+def test_rounding_may_grow_until_a_later_call_and_a_first_call_outweighs_it():
+    first, later = Difference(5e-4, "[0]"), Difference(5e-4, "[0]", call=6)
+    assert first.error > first.floor(POLICY)
+    assert later.error < later.floor(POLICY)
+    assert Difference(1.0, exact=True, call=6).floor(POLICY) == 0
+    larger = Difference(0.5, "[0]", call=6)
+    assert largest([later, larger, first], {}, POLICY) == first
+    assert largest([Difference(0.0, "[0]"), larger], {}, POLICY) == larger
+    assert largest([Difference(0.0, "[0]"), larger], {(6, "[0]"): 0.3}, POLICY) == Difference(0.0, "[0]")
 
 
 def test_an_output_that_scatters_hides_no_other_one():
     differences = [Difference(0.5, "[0]"), Difference(0.01, "[1]"), Difference(0.02, "[2]")]
     assert largest(differences, {}, POLICY).output == "[0]"
-    assert largest(differences, {"[0]": 0.3}, POLICY).output == "[2]"
-    assert largest(differences, {"[0]": 0.3, "[2]": 0.01}, POLICY).output == "[1]"
-    assert largest(differences, {"": LARGEST}, POLICY).output == "[0]"
+    assert largest(differences, {(1, "[0]"): 0.3}, POLICY).output == "[2]"
+    assert largest(differences, {(1, "[0]"): 0.3, (1, "[2]"): 0.01}, POLICY).output == "[1]"
+    assert largest(differences, {(1, ""): LARGEST}, POLICY).output == "[0]"
 
 
 @pytest.mark.parametrize(

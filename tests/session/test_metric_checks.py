@@ -21,13 +21,14 @@ HERE, THERE = Side("contender", "python", Path("/")), Side("baseline", "python",
 POLICY = preset("standard")
 
 
-def probe_output(flops=10, outputs=(1.0, 2.0), **facts):
+def probe_output(flops=10, outputs=(1.0, 2.0), later=None, **facts):
     named = outputs if isinstance(outputs, dict) else {"": outputs}
+    last = () if later is None else (Output(np.array(later), "", "float64", call=6),)
     return ProbeOutput(
         found={"flops": {"flops": flops}, "outputs": {}},
         absent={},
         facts=facts,
-        outputs=tuple(Output(np.array(one), name, "float64") for name, one in named.items()),
+        results=tuple(Output(np.array(one), name, "float64") for name, one in named.items()) + last,
     )
 
 
@@ -218,6 +219,41 @@ def test_outputs_of_a_reference_are_compared_with_the_baselines_outputs():
     _, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert rows["parity"].outcome is Outcome.REGRESSED
     assert "the baseline's result" in rows["parity"].reason.message
+
+
+def test_a_wrong_result_of_a_later_call_is_a_regression():
+    answers = {"contender": probe_output(later=(1.0, 2.2)), "baseline": probe_output(later=(1.0, 2.0))}
+    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    assert rows["parity"].outcome is Outcome.REGRESSED
+    text = "differs from the baseline's result by 0.089 in call 6, by nothing before"
+    assert rows["parity"].reason.message == text
+
+
+def test_a_later_result_that_differs_between_launches_of_a_side_is_noted():
+    answers = {
+        side: [probe_output(later=(value, 2.0)) for value in values]
+        for side, values in {"contender": (1.0, 1.1, 0.9), "baseline": (1.2, 0.9, 1.0)}.items()
+    }
+    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    assert rows["parity"].outcome is Outcome.UNCHANGED
+    text = "in call 6, by nothing before, but the metric is not exact here: launches of the same side differ by"
+    assert text in rows["parity"].reason.message
+
+
+def test_numbers_that_are_not_finite_are_found_in_a_later_call():
+    answers = {"contender": probe_output(later=(1.0, np.nan)), "baseline": probe_output(later=(1.0, 2.0))}
+    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    assert rows["nonfinite"].outcome is Outcome.REGRESSED
+    assert "the output has 1 finite numbers instead of 2" in rows["parity"].reason.message
+
+
+def test_a_variant_may_drift_from_its_reference_in_later_calls():
+    answers = {
+        ("contender", OTHER.name): probe_output(later=(1.0, 2.2), contracts={"parity": 1e-3}),
+        ("contender", REFERENCE.name): probe_output(later=(1.0, 2.0)),
+    }
+    _, rows, _ = judged(answers, None, OTHER)
+    assert rows["contract:parity"].outcome is Outcome.UNCHANGED
 
 
 def test_a_result_that_only_the_baseline_has_is_named_beside_the_time():

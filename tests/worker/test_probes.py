@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections import namedtuple
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_on_a_gpu_the_same_part_of_a_large_result_is_written_in_every_precision(
     probe = Outputs(tmp_path)
     monkeypatch.setattr("tfbench.worker.probes.MOST_ON_GPU", MOST_ON_GPU >> 12)
     large = np.arange(rows * 4).reshape(rows, 4).astype(dtype)
-    probe._arrays = [tf_runtime.Part("large", "", large), tf_runtime.Part("loss", "", np.array(1.0))]
+    probe._first = [tf_runtime.Part("large", "", large), tf_runtime.Part("loss", "", np.array(1.0))]
     with np.load(tmp_path / probe.found()["file"]) as arrays:
         assert arrays["arr_0"].shape == (kept, 4)
         assert np.array_equal(arrays["arr_0"], large[:: -(-rows // kept)])
@@ -108,7 +109,7 @@ def test_on_a_gpu_the_same_part_of_a_large_result_is_written_in_every_precision(
 def test_on_a_cpu_a_large_result_is_written_whole(tmp_path, monkeypatch):
     monkeypatch.setattr("tfbench.worker.probes.MOST_ON_GPU", 1)
     probe = Outputs(tmp_path)
-    probe._arrays = [tf_runtime.Part("", "", np.ones(1000))]
+    probe._first = [tf_runtime.Part("", "", np.ones(1000))]
     with np.load(tmp_path / probe.found()["file"]) as arrays:
         assert arrays["arr_0"].shape == (1000,)
 
@@ -144,6 +145,26 @@ class Unreadable:
 
     def numpy(self):
         raise TypeError("a variant has no numbers")
+
+
+def test_the_results_of_two_calls_are_written(tmp_path):
+    outputs, array = Outputs(tmp_path), np.ones(3)
+    outputs.between(array)
+    array[:] = 2.0  # the step writes into the same array again
+    outputs.later(6, {"loss": array})
+    found = outputs.found()
+    assert (found["names"], found["calls"]) == (["", "['loss']"], [1, 6])
+    with np.load(tmp_path / "outputs.npz") as arrays:
+        assert [arrays[name].tolist() for name in sorted(arrays.files)] == [[1.0] * 3, [2.0] * 3]
+
+
+@pytest.mark.parametrize("limit", ["MOST", "LARGEST"])
+def test_a_later_result_is_left_out_where_both_are_too_large(tmp_path, monkeypatch, limit):
+    outputs = Outputs(tmp_path)
+    monkeypatch.setattr(f"tfbench.worker.probes.{limit}", {"MOST": 1, "LARGEST": 24}[limit])
+    for keep in (outputs.between, partial(outputs.later, 6)):
+        keep(np.ones(3))
+    assert outputs.found()["calls"] == [1]
 
 
 def test_numbers_are_found_in_nested_results(tmp_path):

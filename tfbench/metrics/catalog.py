@@ -107,7 +107,7 @@ PROBED: tuple[Metric, ...] = (
     _leak("files", "leak_events"),
     replace(_leak("traces", "leak_events"), name="retraces_per_call"),
     Metric("flops", Worse.MORE, "flops", lambda launch: launch.found["flops"]["flops"]),
-    Metric("nonfinite", Worse.MORE, "outputs", lambda launch: parity.nonfinite(launch.outputs)),
+    Metric("nonfinite", Worse.MORE, "outputs", lambda launch: parity.nonfinite(launch.results)),
     _size("xla_temporary_bytes", "xla", lambda launch: graphs.temporary_bytes(launch.assignments), compiled=True),
     _size("live_bytes", "live", lambda launch: launch.found["live"]["bytes"]),
     _size("peak_device_memory", "device_memory", lambda launch: max(launch.found["device_memory"]["peak"].values())),
@@ -142,7 +142,7 @@ def read(launch: ProbeOutput) -> MetricValues:
         counts[LEAK_SITES] = {place: round(size) for place, size in sites.items()}
     if calls := launch.found.get(LEAKS, {}).get("calls"):
         counts[LEAK_CALLS] = {"calls": calls}
-    return MetricValues(counts, numbers, absent, setting, parity.sketch(launch.outputs))
+    return MetricValues(counts, numbers, absent, setting, parity.sketch(launch.results))
 
 
 LEAK_METRICS = tuple(metric for metric in PROBED if metric.probe == LEAKS)

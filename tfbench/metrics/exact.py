@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median, stdev
 from typing import NamedTuple
 
-from tfbench.metrics import catalog
+from tfbench.metrics import catalog, parity
 from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS, ON_DEVICE, PEAK_HOST_MEMORY, Metric, Worse
 from tfbench.metrics.graphs import Change, graph_changes, lost_and_gained, result_changes, xla_changes
 from tfbench.metrics.parity import ProbeOutput
@@ -31,7 +31,7 @@ class ComparisonContext:
     """How the machines differ, which matters for XLA: it compiles for the processor of the machine."""
     unstable: Mapping[str, str] = field(default_factory=dict)
     """Metric -> how launches of one side differ. A change of such a metric is inconclusive."""
-    scatter: Mapping[str, float] = field(default_factory=dict)
+    scatter: parity.Scatter = field(default_factory=dict)
     """How far outputs of the step differ between launches of one side, see `tfbench.metrics.parity.scatter`."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,8 @@ class Output:
     """Its type in the step. Extension types such as bfloat16 have another one in ``array``."""
     inside: str = ""
     """Types of the containers that it is in, such as ``dict list``."""
+    call: int = 1
+    """The call that returned it, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,13 @@ class ProbeOutput:
     """Module that XLA compiled -> its optimized text."""
     assignments: Sequence[str] = ()
     """Buffer assignments of the modules, if XLA wrote them."""
-    outputs: Sequence[Output] = ()
+    results: Sequence[Output] = ()
+    """Outputs of the first call and of a later one."""
+
+    @property
+    def outputs(self) -> Sequence[Output]:
+        """Outputs of the first call."""
+        return [output for output in self.results if output.call == 1]
 
     @cached_property
     def optimized(self) -> list[graphs.Node]:
@@ -102,15 +110,18 @@ class Difference:
     """In what else than numbers it differs."""
     exact: bool = False
     """Whether no rounding explains it: the output has whole numbers, truth values or texts, for which numbers stand."""
+    call: int = 1
+    """The call that returned the output, counted from 1."""
 
     def floor(self, policy: Policy) -> float:
         """Return the largest error that is rounding."""
-        return 0.0 if self.exact else policy.parity_floor
+        return 0.0 if self.exact else policy.parity_floor if self.call == 1 else policy.parity_later_floor
 
     def note(self, note: Note = Note.RESULT, **facts: Any) -> Reason:
         """Return a note that a result differs in this."""
         exact = {"exact": True} if self.exact else {}
-        return because(note, error=self.error, output=self.output, structure=self.structure, **exact, **facts)
+        call = {"call": self.call} if self.call > 1 else {}
+        return because(note, error=self.error, output=self.output, structure=self.structure, **exact, **call, **facts)
 
 
 def nonfinite(outputs: Sequence[Output]) -> dict[str, int]:
@@ -199,8 +210,12 @@ show less than a thousandth of a random difference once in 10^11."""
 def sketch(outputs: Sequence[Output]) -> tuple[OutputSketch, ...]:
     """Compute the sketch of each output. An output of no more numbers than buckets is kept exactly.
 
-    The signs come from numpy's legacy generator, whose stream never changes (NEP 19).
+    Those of the first call are the same with and without a later one. The signs come from numpy's legacy generator, whose
+    stream never changes (NEP 19).
     """
+    calls = sorted({output.call for output in outputs})
+    if len(calls) > 1:
+        return tuple(one for call in calls for one in sketch([output for output in outputs if output.call == call]))
     buckets = max(_FEWEST, min(_BUCKETS, _ALL // max(1, len(outputs))))
     most = 2 * max((output.array.size for output in outputs), default=0)  # a complex number has two
     signs = np.unpackbits(np.frombuffer(np.random.RandomState(1).bytes(most // 8 + 1), np.uint8)).astype(bool)
@@ -224,15 +239,25 @@ def _sketch(output: Output, signs: NDArray[np.bool_], buckets: int) -> OutputSke
     norm = min(float(np.linalg.norm(numbers)), LARGEST)
     sums = tuple(np.nan_to_num(np.clip(signed, -LARGEST, LARGEST)).tolist())
     count = output.array.size if whole else int(finite.sum())
-    return OutputSketch(output.name, output.dtype, output.array.shape, count, norm, sums, output.inside)
+    return OutputSketch(output.name, output.dtype, output.array.shape, count, norm, sums, output.inside, output.call)
 
 
 def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSketch]) -> list[Difference]:
     """Estimate from sketches how each output differs, relative to the norm of the second.
 
     Another number of outputs, or another place of one, is a single difference. So is another shape, type, container, or
-    number of finite numbers of an output. Raises `ValueError` if the sketches of an output have different lengths.
+    number of finite numbers of an output. Results of later calls are compared if both are of the same call, and if the
+    second has one: older baselines have none. Raises `ValueError` if the sketches of an output have different lengths.
     """
+    differences = _differences(*([output for output in outputs if output.call == 1] for outputs in (mine, theirs)))
+    new, old = ([output for output in outputs if output.call > 1] for outputs in (mine, theirs))
+    if old and (not new or new[0].call == old[0].call):
+        differences += [replace(difference, call=old[0].call) for difference in _differences(new, old)]
+    return differences
+
+
+def _differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSketch]) -> list[Difference]:
+    """Estimate how each output of one call differs."""
     if structure := _other_outputs([output.name for output in mine], [output.name for output in theirs]):
         return [Difference(LARGEST, structure=structure)]
     differences = []
@@ -253,32 +278,41 @@ def sketched_differences(mine: Sequence[OutputSketch], theirs: Sequence[OutputSk
     return differences
 
 
-def scatter(launches: Sequence[Sequence[OutputSketch]]) -> dict[str, float]:
+Scatter = Mapping[tuple[int, str], float]
+"""Call and output -> its largest distance between launches of one side. An empty name stands for every output."""
+
+
+def scatter(launches: Sequence[Sequence[OutputSketch]]) -> Scatter:
     """Map each output to its largest distance in a launch from the first launch of the same side.
 
-    ``""`` stands for every output: the number of outputs differs. Raises `ValueError` if a sketch has the wrong length.
+    Every output of a call differs if their number does. Raises `ValueError` if a sketch has the wrong length.
     """
     first, *others = launches
-    errors: dict[str, float] = {}
+    errors: dict[tuple[int, str], float] = {}
     for other in others:
         for difference in sketched_differences(other, first) if other and first else ():
-            errors[difference.output] = max(difference.error, errors.get(difference.output, 0.0))
+            place = difference.call, difference.output
+            errors[place] = max(difference.error, errors.get(place, 0.0))
     return errors
 
 
-def largest(differences: Sequence[Difference], scattered: Mapping[str, float], policy: Policy) -> Difference:
-    """Return the largest difference that launches of one side do not show as well, or else the largest one."""
+def largest(differences: Sequence[Difference], scattered: Scatter, policy: Policy) -> Difference:
+    """Return the largest difference that launches of one side do not show as well, or else the largest one.
 
-    def rank(difference: Difference) -> tuple[bool, float]:
+    A difference of the first call outweighs those of a later one, which it explains.
+    """
+
+    def rank(difference: Difference) -> tuple[bool, int, float]:
         noise = policy.parity_growth * scattered_by(difference, scattered)
-        return difference.error > max(difference.floor(policy), noise), difference.error
+        counts = difference.error > max(difference.floor(policy), noise)
+        return counts, -difference.call, difference.error
 
     return max(differences, key=rank, default=Difference(0.0))
 
 
-def scattered_by(difference: Difference, scattered: Mapping[str, float]) -> float:
+def scattered_by(difference: Difference, scattered: Scatter) -> float:
     """Return how far the output differs between launches of one side."""
-    return max(scattered.get("", 0.0), scattered.get(difference.output, 0.0))
+    return max(scattered.get((difference.call, output), 0.0) for output in ("", difference.output))
 
 
 def evaluate(case: Case, old: float | None, new: Difference, whose: str, policy: Policy) -> Verdict:

@@ -166,6 +166,8 @@ class OutputSketch:
     """Sums of the finite numbers with random signs, one for each bucket."""
     inside: Text = ""
     """Types of the containers that it is in, such as ``dict list``; empty if it is in none, or if that is not known."""
+    call: Count = 1
+    """The call that returned it, counted from 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,10 +206,11 @@ def _few_launches(needed: int, **facts: Any) -> str:
     return f"{_values(**facts)}, but {plural(needed, 'launch')} of each side are needed"
 
 
-def _apart(error: float, output: str, structure: str, unit: str = "", exact: bool = False) -> str:
+def _apart(error: float, output: str, structure: str, unit: str = "", exact: bool = False, call: int = 1) -> str:
+    later = f" in call {call}" if call > 1 else ""
     if structure:
-        return f": {structure}"
-    place = f" in the output {output}" if output else ""
+        return f"{later}: {structure}"
+    place = f"{f' in the output {output}' if output else ''}{later}"
     return f": other values{place}" if exact and error else f" by {difference(error)}{unit}{place}"
 
 

@@ -274,13 +274,13 @@ def _read(answer: protocol.Probed, folder: Path) -> ProbeOutput:
         facts=answer.facts,
         modules=modules,
         assignments=[path.read_text(encoding="utf-8", errors="replace") for path in assigned if path.exists()],
-        outputs=tuple(_outputs(folder, evidence["outputs"])) if "outputs" in evidence else (),
+        results=tuple(_results(folder, evidence["outputs"])) if "outputs" in evidence else (),
     )
 
 
-def _outputs(folder: Path, evidence: JSON) -> Iterator[Output]:
-    """Yield the arrays of a file with their names, types and containers. numpy refuses pickled Python objects by default."""
+def _results(folder: Path, evidence: JSON) -> Iterator[Output]:
+    """Yield the arrays of a file with their names, types, containers and calls. numpy refuses pickled Python objects by default."""
     with np.load(folder / evidence["file"]) as arrays:
-        described = zip(evidence["names"], evidence["dtypes"], evidence["inside"], strict=True)
-        for number, (name, dtype, inside) in enumerate(described):
-            yield Output(arrays[f"arr_{number}"], name, dtype, inside)
+        described = zip(*(evidence[part] for part in ("names", "dtypes", "inside", "calls")), strict=True)
+        for number, (name, dtype, inside, call) in enumerate(described):
+            yield Output(arrays[f"arr_{number}"], name, dtype, inside, call)

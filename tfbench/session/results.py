@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import isclose
 from statistics import median, quantiles
@@ -595,11 +595,12 @@ class MetricChecker:
         return [*rows, *([row] if row else [])], explained
 
     def _parity(
-        self, case: Case, baseline: MetricValues, mine: _Probed, scattered: Mapping[str, float]
+        self, case: Case, baseline: MetricValues, mine: _Probed, scattered: parity.Scatter
     ) -> tuple[Verdict | None, float]:
         """Compare a variant's error with the baseline's; compare a reference variant with the baseline's outputs.
 
-        Returns the row, and by how much launches of one side differ in the outputs that it is about.
+        Returns the row, and by how much launches of one side differ in the outputs that it is about. Outputs of a later
+        call that differ as much between launches of one side do not count, and are noted.
         """
         sketch, policy = mine.metric_values.sketch, self._policy
         differences = parity.sketched_differences(sketch, baseline.sketch) if sketch and baseline.sketch else []
@@ -608,13 +609,20 @@ class MetricChecker:
             if not any(difference.structure for difference in differences):
                 old = baseline.numbers.get(PARITY)
                 row = parity.evaluate(case, old, mine.difference, "the reference variant", policy)
-                return row, max(scattered.values(), default=0.0)
+                return row, max((error for (call, _), error in scattered.items() if call == 1), default=0.0)
         elif not sketch:
             return None, 0.0
         elif not baseline.sketch:
             return parity.evaluate(case, None, parity.Difference(0.0), "the reference variant", policy), 0.0
         worst = parity.largest(differences, scattered, policy)
         row = parity.evaluate(case, 0.0, worst, "the baseline's result", policy)
+        later = [difference for difference in differences if difference.call > 1]
+        if row.outcome is Outcome.UNCHANGED and later:
+            noise = max(later, key=lambda difference: difference.error)
+            if noise.error > noise.floor(policy):
+                scatter = parity.scattered_by(noise, scattered)
+                note = noise.note(whose="the baseline's result", before=0.0, scatter=scatter)
+                row = replace(row, reason=row.reason.noted(note))
         return row, parity.scattered_by(worst, scattered)
 
     def stable(self, case: Case, side: Side, metric_values: MetricValues) -> MetricValues:
@@ -624,7 +632,7 @@ class MetricChecker:
         """
         return replace(metric_values, unstable=self._unstable([(Entrant(case, side), metric_values)])[0])
 
-    def _unstable(self, known: Sequence[tuple[Entrant, MetricValues]]) -> tuple[dict[str, str], dict[str, float]]:
+    def _unstable(self, known: Sequence[tuple[Entrant, MetricValues]]) -> tuple[dict[str, str], parity.Scatter]:
         """Probe entrants again; returns the metrics that differ between launches and how, and `parity.scatter`.
 
         Raises `TfbenchError` if a launch fails, although an earlier one did not.
@@ -636,11 +644,11 @@ class MetricChecker:
                 raise probed
             repeated[_key(entrant)].append(probed.metric_values)
         differing: dict[str, str] = {}
-        scattered: dict[str, float] = {}
+        scattered: dict[tuple[int, str], float] = {}
         for launches in repeated.values():
             differing |= exact.differing(launches, self._policy)
-            for output, error in parity.scatter([values.sketch for values in launches]).items():
-                scattered[output] = max(error, scattered.get(output, 0.0))
+            for place, error in parity.scatter([values.sketch for values in launches]).items():
+                scattered[place] = max(error, scattered.get(place, 0.0))
         return differing, scattered
 
 

@@ -195,8 +195,9 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
     def serve(self, call: Step) -> None:
         traces, live = Traces(), Live()
         # Graph comes last, so it collects from just before the first call to just after it, and no other graphs.
+        outputs = Outputs(Path(self.request.folder))
         probes = [
-            self._xla, Outputs(Path(self.request.folder)), traces, live, Flops(traces), DevicePeak(),
+            self._xla, outputs, traces, live, Flops(traces), DevicePeak(),
             Artifact(self.artifact), Graph(),
         ]  # fmt: skip
         for probe in probes:
@@ -217,8 +218,10 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
             seconds = []
             for _ in range(self.request.calls):
                 began = time.perf_counter()
-                call()
+                result = call()
                 seconds.append(time.perf_counter() - began)
+            self._ask(outputs, outputs.later, 2 + self.request.calls, result)
+            del result
             for probe in probes:
                 self._ask(probe, probe.after, self.request.calls)
             # Last, since these calls are more or fewer, as long as they take. The fastest call says how many.

@@ -24,7 +24,7 @@ import sys
 import time
 import tracemalloc
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -368,7 +368,7 @@ def _growth(marks: np.ndarray[Any, Any], calls: int, noise: tuple[float, float, 
     return per_call
 
 
-# The result of the first call as arrays, which the controller compares, and the size of the benchmark's artifact
+# The results of two calls as arrays, which the controller compares, and the size of the benchmark's artifact
 
 
 FILE = "outputs.npz"
@@ -381,39 +381,54 @@ MOST = 4096
 
 
 class Outputs(Probe):
-    """Writes the numbers of the result, and no Python objects, to a file in the launch's folder. Sends names, types and
-    containers."""
+    """Writes the numbers of the results of two calls, and no Python objects, to a file in the launch's folder. Sends
+    names, types, containers and the numbers of the calls."""
 
     name = "outputs"
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        self._arrays: list[tf_runtime.Part] = []
+        self._first: list[tf_runtime.Part] = []
+        self._later: list[tf_runtime.Part] = []
+        self._call = 1
 
     def between(self, result: object) -> None:
-        self._arrays = tf_runtime.flattened(result)
+        self._first = tf_runtime.flattened(result)
+
+    def later(self, call: int, result: object) -> None:
+        """Keep the result of a later call, unless both results together are too large."""
+        parts = tf_runtime.flattened(result)
+        both = [*self._first, *parts]
+        if len(both) <= MOST and _bytes(both) <= LARGEST:
+            self._call, self._later = call, parts
 
     def found(self) -> JSON:
-        if not self._arrays:
+        if not self._first:
             raise MetricUnavailable("the step returns no numbers")
-        if (count := len(self._arrays)) > MOST:
+        if (count := len(self._first)) > MOST:
             raise MetricUnavailable(f"the step returns {count:,} arrays, more than the limit of {MOST:,}")
-        if (size := sum(part.array.nbytes for part in self._arrays)) > LARGEST:
+        if (size := _bytes(self._first)) > LARGEST:
             raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
+        parts = [*self._first, *self._later]
         # Every n-th row, so that variants whose results have other shapes still differ in them, and those of another
         # precision do not.
-        numbers = sum(part.array.size for part in self._arrays)
+        numbers = sum(part.array.size for part in self._first)
         step = -(-numbers // MOST_ON_GPU) if tf_runtime.gpus() else 1
-        kept = (part.array[::step] if part.array.ndim else part.array for part in self._arrays)
+        kept = (part.array[::step] if part.array.ndim else part.array for part in parts)
         # Not every version of numpy reads extension types, such as bfloat16.
         portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for array in kept)
         np.savez(self._file, *portable)
         return {
             "file": FILE,
-            "names": [part.name for part in self._arrays],
-            "dtypes": [part.array.dtype.name for part in self._arrays],
-            "inside": [part.inside for part in self._arrays],
+            "names": [part.name for part in parts],
+            "dtypes": [part.array.dtype.name for part in parts],
+            "inside": [part.inside for part in parts],
+            "calls": [1] * len(self._first) + [self._call] * len(self._later),
         }
+
+
+def _bytes(parts: Sequence[tf_runtime.Part]) -> int:
+    return sum(part.array.nbytes for part in parts)
 
 
 class Artifact(Probe):

@@ -304,7 +304,7 @@ def flattened(result: object) -> list[Part]:
 def _numbers(part: Any) -> np.ndarray[Any, Any] | None:
     """Return a part of a result as an array of numbers, ``None`` if it has none."""
     tensor = hasattr(part, "numpy")
-    array = np.asarray(part.numpy() if tensor else part)
+    array = np.asarray(part.numpy()) if tensor else np.array(part)  # the step may write into its array again
     # For numpy, bfloat16 and float8 are extension types of kind V.
     if array.dtype.kind in "fiubc" or (array.dtype.kind == "V" and array.dtype.names is None):
         return array
