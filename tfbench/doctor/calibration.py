@@ -33,6 +33,7 @@ from tfbench.facts import machine
 from tfbench.fs import read_text
 from tfbench.gpus.monitor import GpuMonitor, GpuSession
 from tfbench.gpus.selection import has_driver
+from tfbench.metrics import parity
 from tfbench.metrics.catalog import PROBED, read
 from tfbench.metrics.exact import differing
 from tfbench.metrics.parity import ProbeOutput
@@ -738,7 +739,15 @@ def _exactness(case: Case, metric_values: Sequence[MetricValues], policy: Policy
     if not metric_values:
         return Exactness(case, 0, 0, {}, skipped)
     known = sum(metric_values[0].value(metric.name) is not None for metric in PROBED)
-    return Exactness(case, len(metric_values), known, differing(metric_values, policy))
+    demoted = differing(metric_values, policy)
+    known += bool(metric_values[0].sketch)
+    results = [values.sketch for values in metric_values]
+    worst = parity.largest(
+        [one for result in results[1:] for one in parity.sketched_differences(result, results[0])], {}, policy
+    )
+    if worst.error > worst.floor(policy):
+        demoted[parity.PARITY] = worst.note(whose="that of another launch of the same side").message
+    return Exactness(case, len(metric_values), known, demoted)
 
 
 def exactness(cases: Sequence[Exactness], launches: int) -> list[str]:

@@ -1,10 +1,12 @@
 """A calibration from start to end with real processes, on a step without TensorFlow."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -142,6 +144,31 @@ def test_a_folder_of_benchmarks_is_raced(calibrate, tmp_path):
     words = ["calibrate", "mine", "--policy", "quick", "--budget", "1", "--slowdowns", "none", "--repeats", "1"]
     assert cli.main([*words, "--journal", "own.jsonl"]) == 0
     assert {trial.workload for trial in Journal(tmp_path / "own.jsonl").read()} == {"mine/test_own.py::test_mine"}
+
+
+NOT_EXACT = """
+    from random import SystemRandom
+
+    def test_first(bench):
+        bench(lambda: SystemRandom().random())
+
+    def test_later(bench):
+        calls = iter(range(10**9))
+        bench(lambda: SystemRandom().random() if next(calls) else 1.0)
+
+    def test_same(bench):
+        bench(lambda: 1.0)
+"""
+
+
+def test_results_that_differ_between_launches_are_reported(calibrate, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "test_own.py").write_text(dedent(NOT_EXACT))
+    assert cli.main(["calibrate", "mine", "--policy", "quick", "--determinism", "2"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    same = "parity is not exact: differs from that of another launch of the same side by"
+    assert re.search(rf"test_first: {same} [\d.e-]+ test_later: {same} [\d.e-]+ in call 6 ", shown), shown
+    assert "test_same: parity" not in shown
 
 
 def test_a_negative_number_is_a_usage_error(calibrate):
