@@ -6,9 +6,10 @@ import math
 import pytest
 
 from tests.fakes.report import complete
+from tfbench import ruling
 from tfbench.errors import UsageError
 from tfbench.model import Case, Outcome, Ratio, Reason, Verdict
-from tfbench.ruling import GateDecision, Result, accept, acceptances, rule
+from tfbench.ruling import Result, acceptances
 
 TODAY = datetime.date(2026, 11, 21)
 ENTRY = {"case": "b/test_x.py::test_x", "reason": "agreed", "until": TODAY, "up_to": 1.1}
@@ -20,9 +21,7 @@ def row(outcome=Outcome.REGRESSED, ratio=1.05, name=ENTRY["case"], **more):
 
 
 def decided(verdicts, *rows, today=TODAY):
-    report = complete(verdicts)
-    found = accept(report, acceptances({"accept": list(rows)}, "a.toml").accept, today)
-    return GateDecision(rule(report, [verdict for verdict, _ in found.verdicts], found.problems), found)
+    return ruling.decided(complete(verdicts), acceptances({"accept": list(rows)}, "a.toml").accept, today)
 
 
 OTHER = row(Outcome.UNCHANGED, 1.0, "b/test_x.py::test_y")
@@ -74,7 +73,7 @@ GONE = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
     [
         ([row()], {**ENTRY, "until": datetime.date(2026, 11, 20)},
          "{case}: the acceptance expired on 2026-11-20 (agreed); fix the regression, or renew the entry"),
-        ([row(ratio=1.2)], ENTRY,
+        ([row(ratio=1.2, tail=Ratio(1.2, 1.1, 1.3, 0.99))], ENTRY,
          "{case}: the acceptance is unused, because the case is worse than the accepted 1.1: slower; remove the entry"),
         ([row(Outcome.UNCHANGED)], ENTRY,
          "{case}: the acceptance is unused, because the case is unchanged; remove the entry"),
@@ -86,11 +85,14 @@ GONE = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
     ],
 )  # fmt: skip
 def test_an_entry_without_effect_is_named_with_its_reason_and_fix(verdicts, entry, problem):
-    assert decided(verdicts, entry).accepted.problems == (problem.format(case=ENTRY["case"]),)
+    decision = decided(verdicts, entry)
+    assert decision.accepted.problems == (problem.format(case=ENTRY["case"]),)
+    assert decision.ruling.result is not Result.PASS
 
 
 def test_a_regression_of_exactly_the_accepted_ratio_is_accepted():
     assert decided([row(ratio=1.1), OTHER], ENTRY).ruling.result is Result.PASS
+    assert decided([row(ratio=1.0, tail=Ratio(1.1, 1.0, 1.2, 0.99)), OTHER], ENTRY).ruling.result is Result.PASS
     assert decided([row(ratio=None), OTHER], ENTRY).ruling.result is Result.REGRESSED  # not known to be within
 
 

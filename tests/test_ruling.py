@@ -146,12 +146,15 @@ def test_an_open_metric_other_than_time_does_not_fail_the_gate():
         for metric in ("graph_ops", "peak_host_memory")
     }
     assert found == {metric: Result.INCONCLUSIVE if metric in DECISIVE else Result.PASS for metric in found}
+    open_row = replace(good.verdicts[0], metric="graph_ops", outcome=Outcome.INCONCLUSIVE)
+    assert rule(replace(good, verdicts=(*good.verdicts, open_row)), strict=True).result is Result.INCONCLUSIVE
 
 
 def test_an_expired_acceptance_is_named_beside_the_counts():
     decision = rule(report("unchanged"), problems=("a", "b"))
     assert (decision.result, decision.because) == (Result.ERROR, "1 unchanged; 2 expired or unused acceptances")
     assert rule(report("regressed"), problems=("a",)).because == "1 regressed"
+    assert rule(added("new"), problems=("a",)).because.endswith("to compare with yet; 1 expired or unused acceptance")
 
 
 def test_an_acceptance_applies_to_its_case_and_metric_only():
@@ -266,7 +269,7 @@ def test_a_gated_run_that_compared_nothing_fails_in_pytest_too(outcome):
     ruling = rule(report(*[outcome] * 3, sides=SIDES))
     assert ruling.pytest_code == 1
     assert ruling.result.code != 0
-    assert "3 cases measured, none compared" in ruling.because
+    assert ruling.because.endswith("3 cases measured, none compared")
 
 
 def test_missing_and_broken_cases_are_not_counted_as_measured():
@@ -336,3 +339,10 @@ def test_cases_that_are_gone_for_an_accepted_reason_are_not_due():
     assert rule(cases).result is Result.INCOMPARABLE
     assert rule(cases, cases.verdicts[1:2]).result is Result.INCOMPARABLE
     assert rule(cases, cases.verdicts[1:3]).result is Result.PASS
+
+
+def test_an_accepted_verdict_on_another_metric_leaves_its_case_due():
+    cases = report("unchanged", "new", "new", sides=SIDES)
+    accepted = [replace(new, metric="graph_ops", outcome=Outcome.INCOMPARABLE) for new in cases.verdicts[1:]]
+    ruling = rule(replace(cases, verdicts=(*cases.verdicts, *accepted)), accepted)
+    assert (ruling.result, ruling.because[:33]) == (Result.INCOMPARABLE, "only 1 of 3 cases were compared (")
