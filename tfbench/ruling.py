@@ -113,7 +113,7 @@ def fails(verdict: Verdict) -> bool:
     return result_of(verdict.outcome).test == "failed"
 
 
-def grave(verdicts: Iterable[Verdict], strict: bool = False) -> list[Verdict]:
+def grave(verdicts: Iterable[Verdict], strict: bool) -> list[Verdict]:
     """Return the verdicts that prevent a pass, the gravest first.
 
     With ``strict``, an inconclusive metric other than time prevents it, too.
@@ -171,7 +171,7 @@ def rule(
         failures.append((suite, "", f"the suite is {report.suite.outcome}: {report.suite.reason.message}"))
     if shortage and not failures:
         failures.append((Result.INCOMPARABLE if gated else Result.NOT_GATED, "", shortage))
-    failures.append((Result.PASS, _counts(timed) + _skipped(report), _first_time(timed) if gated else ""))
+    failures.append((Result.PASS, _counts(timed) + _skipped(report), _first_time(timed)))
     order = list(Result)
     result, counts, reason = min(failures, key=lambda pair: order.index(pair[0]))
     if problems and result is not Result.REGRESSED:
