@@ -8,9 +8,10 @@ import pytest
 
 from tfbench.errors import BenchmarkError
 from tfbench.metrics.parity import LARGEST, Output, ProbeOutput
-from tfbench.model import Case, MetricValues, Outcome, Reason, Run, Sample, Verdict
+from tfbench.model import Case, Claim, MetricValues, Outcome, Reason, ReasonCode, Run, Sample, Verdict, because
 from tfbench.model.formats import convert, plain
 from tfbench.policy import preset
+from tfbench.race.launch import Entrant
 from tfbench.session.request import CaseResult
 from tfbench.session.results import PROBES, BaselineValues, MetricChecker
 from tfbench.sides.spec import Side
@@ -30,6 +31,9 @@ def probe_output(flops=10, outputs=(1.0, 2.0), later=None, **facts):
         facts=facts,
         results=tuple(Output(np.array(one), name, "float64") for name, one in named.items()) + last,
     )
+
+
+NOTHING = ProbeOutput({"flops": {"flops": 10}}, {"outputs": "the step returns no numbers"})
 
 
 class Prober:
@@ -60,6 +64,7 @@ def timed(case):
 def judged(answers, baseline_values, case=REFERENCE, cases=(REFERENCE, OTHER)):
     prober = Prober(answers)
     result = MetricChecker(prober, POLICY, cases).checked(timed(case), HERE, baseline_values)
+    assert {row.case for row in result.metrics} <= {case}
     return result, {row.metric: row for row in result.metrics}, prober
 
 
@@ -115,7 +120,8 @@ def test_the_memory_of_a_race_is_judged_once():
 
 def test_without_a_baseline_every_metric_is_new():
     result, rows, _ = judged({}, None)
-    assert {row.outcome for row in rows.values()} == {Outcome.NEW}
+    assert {(row.case, row.outcome) for row in rows.values()} == {(REFERENCE, Outcome.NEW)}
+    assert rows["peak_host_memory"].values == (None, 10 << 20)
     assert {row.reason.code for row in rows.values()} == {"no-baseline"}
     assert rows["flops"].values == (None, 10)
     assert result.metric_values.numbers["flops"] == 10
@@ -132,7 +138,8 @@ def test_each_live_side_is_probed_once():
 
 
 def test_a_change_is_probed_again_before_it_counts():
-    _, rows, prober = judged({"contender": probe_output(11)}, BaselineValues(side=THERE))
+    answers = {"contender": probe_output(11, source="same"), "baseline": probe_output(source="same")}
+    _, rows, prober = judged(answers, BaselineValues(side=THERE))
     assert rows["flops"].outcome is Outcome.REGRESSED
     assert prober.asked.count(("contender", REFERENCE.name)) == POLICY.probe_launches
     assert prober.asked.count(("baseline", REFERENCE.name)) == POLICY.probe_launches
@@ -140,9 +147,10 @@ def test_a_change_is_probed_again_before_it_counts():
 
 def test_a_metric_that_varies_within_a_side_is_inconclusive():
     answers = {"contender": [probe_output(11), probe_output(10), probe_output(12)]}
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    result, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert rows["flops"].outcome is Outcome.INCONCLUSIVE
     assert rows["flops"].reason.code == "not-exact"
+    assert result.verdict == timed(REFERENCE).verdict  # only other kernels explain a time without being worse
 
 
 def test_rounding_does_not_hide_a_wrong_result():
@@ -192,7 +200,7 @@ def test_a_side_with_saved_metrics_is_not_probed():
     saved = MetricValues(numbers={"flops": 9.0}, counts={"nonfinite": {}})
     result, rows, prober = judged({}, BaselineValues(metric_values=saved))
     assert rows["flops"].outcome is Outcome.REGRESSED
-    assert rows["parity"].outcome is Outcome.NEW
+    assert (rows["parity"].outcome, rows["parity"].values) == (Outcome.NEW, (None, 0.0))
     assert {side for side, _ in prober.asked} == {"contender"}
     assert result.verdict.outcome is Outcome.UNCHANGED
 
@@ -211,7 +219,16 @@ def test_outputs_of_a_variant_are_compared_with_its_reference_on_the_same_side()
     result, rows, _ = judged(answers, BaselineValues(side=THERE), OTHER)
     assert rows["parity"].outcome is Outcome.REGRESSED
     assert rows["parity"].values == pytest.approx((0, 0.1))
+    assert "differs from the reference variant by 0.1" in rows["parity"].reason.message
     assert result.metric_values.numbers["parity"] == pytest.approx(0.1)
+
+
+def test_a_baseline_without_sketches_or_without_metrics_has_no_other_outputs():
+    answers = {("contender", OTHER.name): probe_output(outputs=(1.0, 2.2))}
+    _, rows, _ = judged(answers, BaselineValues(metric_values=MetricValues(numbers={"parity": 0.1})), OTHER)
+    assert rows["parity"].outcome is Outcome.UNCHANGED
+    _, rows, _ = judged({}, BaselineValues())
+    assert {row.outcome for row in rows.values()} == {Outcome.NEW}
 
 
 def test_outputs_of_a_reference_are_compared_with_the_baselines_outputs():
@@ -256,11 +273,13 @@ def test_a_variant_may_drift_from_its_reference_in_later_calls():
     assert rows["contract:parity"].outcome is Outcome.UNCHANGED
 
 
-def test_a_result_that_only_the_baseline_has_is_named_beside_the_time():
-    without = replace(probe_output(outputs={}), absent={"outputs": "the step returns no numbers"})
-    del without.found["outputs"]
+@pytest.mark.parametrize(
+    ("without", "why"),
+    [(NOTHING, "the step returns no numbers"), (probe_output(outputs={}), "the step has no output")],
+)
+def test_a_result_that_only_the_baseline_has_is_named_beside_the_time(without, why):
     result, _, _ = judged({"contender": without}, BaselineValues(side=THERE))
-    said = "other metrics: the result is missing (the step returns no numbers), and the baseline's step returns numbers"
+    said = f"other metrics: the result is missing ({why}), and the baseline's step returns numbers"
     assert said in result.verdict.reason.message
 
 
@@ -326,9 +345,57 @@ def test_the_parity_contract_needs_the_reference_variant(case, cases, outcome):
     assert rows["contract:parity"].outcome is outcome
 
 
-@pytest.mark.parametrize("side", ["contender", "baseline"])
-def test_a_case_whose_probe_fails_is_an_error(side):
+@pytest.mark.parametrize(
+    ("reference", "mine", "cases", "why"),
+    [
+        (BenchmarkError("no"), probe_output(), (REFERENCE, OTHER), "the reference variant could not be probed"),
+        (probe_output(), probe_output(outputs={}), (REFERENCE, OTHER), "the step has no output"),
+        (probe_output(outputs={}), probe_output(), (REFERENCE, OTHER), "the step has no output"),
+        (NOTHING, probe_output(), (REFERENCE, OTHER), "the step returns no numbers"),
+        (probe_output(), NOTHING, (REFERENCE, OTHER), "the step returns no numbers"),
+        (probe_output(), probe_output(), (OTHER,), "its reference variant is not part of this run"),
+    ],
+)
+def test_a_parity_contract_without_a_comparison_is_open_and_says_why(reference, mine, cases, why):
+    mine = replace(mine, facts={"contracts": {"parity": 1e-3}})
+    answers = {("contender", REFERENCE.name): reference, ("contender", OTHER.name): mine}
+    _, rows, _ = judged(answers, None, OTHER, cases)
+    row = rows["contract:parity"]
+    assert (row.outcome, row.reason.message) == (Outcome.INCONCLUSIVE, f"the result has no comparison: {why}")
+
+
+THIRD = Case("w.py::w[a=z]", "w", "w.py::w", (("a", "z"),), reference=False,
+             claims=(Claim("smaller_than", "a=y", (("a", "y"),), 2.0, "flops"),))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "cases", "outcome", "why"),
+    [
+        (probe_output(20), (REFERENCE, OTHER, THIRD), Outcome.UNCHANGED, ""),
+        (probe_output(19), (REFERENCE, OTHER, THIRD), Outcome.REGRESSED, ""),
+        (BenchmarkError("gone"), (REFERENCE, OTHER, THIRD), Outcome.INCONCLUSIVE, "its probe failed: gone"),
+        (probe_output(20), (REFERENCE, THIRD), Outcome.INCONCLUSIVE, "that variant is not part of this run"),
+    ],
+)
+def test_a_contract_on_another_metric_reads_the_other_variant_on_the_side_of_the_change(other, cases, outcome, why):
+    answers = {("contender", OTHER.name): other, "baseline": probe_output(30 if outcome is Outcome.REGRESSED else 10)}
+    result, rows, _ = judged(answers, BaselineValues(side=THERE), THIRD, cases)
+    row = rows["contract:smaller_than"]
+    assert (row.case, row.outcome) == (THIRD, outcome)
+    assert not why or row.reason.message == f"a=y: {why}"
+    assert result.metrics.count(row) == 1
+
+
+def test_the_code_of_a_case_whose_probe_fails_is_unknown():
+    prober = Prober({"contender": probe_output(source="new"), "baseline": BenchmarkError("no")})
+    checker = MetricChecker(prober, POLICY, (REFERENCE,))
+    here, there = checker.executed(Entrant(REFERENCE, HERE), Entrant(REFERENCE, THERE))
+    assert (here.source, there, prober.at_once) == ("new", None, [2])
+
+
+@pytest.mark.parametrize(("side", "timed"), [("contender", "the case"), ("baseline", "the baseline side")])
+def test_a_case_whose_probe_fails_is_an_error(side, timed):
     result, rows, _ = judged({side: BenchmarkError("while it was probed: no")}, BaselineValues(side=THERE))
-    assert rows[PROBES].outcome is Outcome.ERROR
-    assert "no" in rows[PROBES].reason.message
+    reason = because(ReasonCode.NOT_PROBED, timed=timed, error="while it was probed: no")
+    assert rows[PROBES] == Verdict(REFERENCE, Outcome.ERROR, reason, PROBES)
     assert result.failures == [rows[PROBES]]

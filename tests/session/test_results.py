@@ -23,6 +23,7 @@ from tfbench.model import (
     ReasonCode,
     Run,
     Sample,
+    Statistic,
     VariantResult,
     Verdict,
     because,
@@ -41,6 +42,7 @@ from tfbench.session.results import (
     not_measured,
     of_sides,
     of_variant,
+    other_work,
     percentiles,
     twice,
     with_facts,
@@ -279,6 +281,25 @@ def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
     assert changed.message == f"{because(Note.BENCHMARK_CHANGED)}; {slower.reason}"
 
 
+@pytest.mark.parametrize(
+    "of_tail", [{"statistic": Statistic.TAIL}, {"reason": Reason(ReasonCode.TAIL_NOT_DECIDED, "x")}, {}]
+)
+def test_a_decision_about_slow_calls_describes_the_calls(of_tail):
+    runs = [Run((1e-3,) * 9 + (slow,), 1) for slow in (1e-3, 2e-3)]
+    decision = replace(DECISION, **of_tail)
+    verdict = two_sides(decision=decision, tail=RATIO, runs=lambda side: [runs[side]]).verdict
+    before, now = verdict.calls
+    assert (before.slow, now.slow, verdict.tail) == (0, pytest.approx(0.1), RATIO)
+    assert verdict.reason == decision.reason.noted(because(Note.CALLS, before=before, now=now) if of_tail else None)
+
+
+def test_the_verdict_says_who_took_the_times_and_how_calls_found_the_cache():
+    runs = [Run((1.0,), 1, {"reported": True, "cache": "cold"})]
+    assert two_sides(runs=lambda side: runs).verdict.reason.message == (
+        "5% slower; one time per launch, as the benchmark takes and reports it itself; cold cache"
+    )
+
+
 def test_own_thresholds_and_throughput_are_part_of_the_verdict():
     own = replace(CASE, thresholds=(("minimum_effect", 0.05), ("tolerance", 0.1)))
     race = {**RACE, "thresholds": policy_of(Policy(), own).step_time,
@@ -289,6 +310,23 @@ def test_own_thresholds_and_throughput_are_part_of_the_verdict():
     )
     assert content_of(verdict)["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
     assert content_of(verdict)["rates"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "noted"),
+    [
+        ({"flops": 10.0}, {"flops": 20.0}, {"unit": "call", "before": 10.0, "now": 20.0}),
+        ({"flops": 10.0, "items": 2}, {"flops": 20.0, "items": 2}, {"unit": "item", "before": 5.0, "now": 10.0}),
+        ({"flops": 10.0, "items": 2}, {"flops": 20.0, "items": 4}, None),
+        ({"flops": 10.0}, {"flops": 10.0 + 1e-12}, None),
+        ({"flops": 10.0}, {"items": 2}, None),
+        (None, {"flops": 10.0}, None),
+    ],
+)
+def test_other_work_of_an_item_or_a_call_is_noted(before, now, noted):
+    baseline, contender = (facts and Sample(CASE, (Run((1.0,), 1, facts),)) for facts in (before, now))
+    found = other_work(CaseResult(CASE, sample=contender, baseline=baseline))
+    assert found == (noted and because(Note.OTHER_WORK, **noted))
 
 
 def test_the_verdict_has_the_thresholds_that_were_used():
@@ -432,6 +470,13 @@ def test_a_contract_of_a_variant_that_broke_cannot_be_checked():
 def test_a_contract_without_a_comparison_says_why():
     (row,) = raced(3e-3, 1e-3, claims={"9": 2.0})
     assert row.reason.message == "a=9: 2x is claimed; that variant is not part of this run, or broke"
+    race = race_of(1e-3, 2e-3)
+    claim = Claim("faster_than", "a=0", (("a", "0"),), 2.0)
+    race.entrants[1] = replace(race.entrants[1], case=replace(race.entrants[1].case, claims=(claim,)))
+    race.launches = [replace(launch, runs=(launch.runs[0], None)) for launch in race.launches]
+    (row,) = claimed(race, 1)
+    assert row.outcome is Outcome.INCONCLUSIVE
+    assert row.reason.message == "a=0: 2x is claimed; the two variants have no launch in common"
 
 
 @pytest.mark.parametrize(
