@@ -521,7 +521,7 @@ class MetricChecker:
         """Return how the outputs differ from the reference variant's, or why that is unknown."""
         if self._is_reference(case):
             return parity.Difference(0.0) if case.reference else "its reference variant is not part of this run"
-        return mine.difference or mine.metric_values.absent.get(PARITY, "the step has no output")
+        return mine.difference or mine.metric_values.absent[PARITY]
 
     def _measured(self, case: Case, mine: _Probed, facts: Sequence[JSON]) -> list[Verdict]:
         """Return rows without a comparison."""
