@@ -66,7 +66,9 @@ def test_pytest_benchmark_reads_it(store):
 
 def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, monkeypatch):
     monkeypatch.setattr(baselines, "now", lambda: "2026-01-01T00:00:00+00:00")
-    plain = Case("b/test_y.py::test_y", "test_y", "b/test_y.py::test_y", source="abc", scope="def")
+    own = {"minimum_effect": 0.05, "tolerance": 0.1}
+    plain = Case("b/test_y.py::test_y", "test_y", "b/test_y.py::test_y", source="abc", scope="def",
+                 thresholds=tuple(own.items()), statistic="p90")  # fmt: skip
     samples = {CASE.name: SAMPLE, plain.name: Sample(plain, (Run((2e-6,), 5),))}
     values = {plain.name: MetricValues({"casts": {"a": 1}}, {"flops": 3.0})}
     path = store.save("first", Baseline(CONTEXT, samples, values))
@@ -126,7 +128,8 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
         "options": {},
     }
     assert (second["param"], second["params"], second["stats"]["iterations"]) == (None, {}, 5)
-    assert [second["extra_info"]["tfbench"][name] for name in ("source", "scope")] == ["abc", "def"]
+    names = "source", "scope", "thresholds", "statistic"
+    assert [second["extra_info"]["tfbench"][name] for name in names] == ["abc", "def", own, "p90"]
     assert second["extra_info"]["tfbench"]["metric_values"] == {
         "counts": {"casts": {"a": 1}},
         "numbers": {"flops": 3.0},
@@ -322,7 +325,7 @@ def test_a_case_that_is_there_twice_is_refused(store):
     content = json.loads(path.read_text())
     content["benchmarks"] *= 2
     path.write_text(json.dumps(content))
-    with pytest.raises(BaselineError, match="is there twice"):
+    with pytest.raises(BaselineError, match=rf"\({re.escape(CASE.name)} is there twice\)"):
         store.fetch("first")
 
 

@@ -4,9 +4,10 @@ import math
 import multiprocessing
 from dataclasses import replace
 
+from tests.storage.test_baselines import CONTEXT
 from tests.storage.test_history import ACCEPTED, CASE, FULL, LATER, RECORD
 from tfbench.cli import main
-from tfbench.model import FLOOR, RATIO, Ratio
+from tfbench.model import FLOOR, RATIO, Ratio, SeriesPoint, SeriesRun
 from tfbench.policy import preset
 from tfbench.report.trends import Trends
 from tfbench.storage.history import Anchor, History, series_of
@@ -28,9 +29,8 @@ def test_a_run_becomes_a_ratio_to_its_anchor_and_a_floor_of_its_machine(tmp_path
     assert "processors" in floor.machine
     (point,) = ratio.points
     assert (point.value, point.low, point.high) == (1.02, 1.01, 1.03)
-    assert point.run.releases == ("v1.1",)
-    assert point.run.side.startswith("tensorflow")
-    assert floor.points[0].value == 1e-5
+    assert point.run == SeriesRun(CONTEXT.session, "c0ffee", False, ("v1.1",), "tensorflow 2.21.0", floor.machine)
+    assert floor.points == (SeriesPoint(point.run, 1e-5, 1e-5, 1e-5),)
 
 
 def test_points_are_in_time_order_whatever_the_order_of_the_files(tmp_path):
