@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 import stat
 import subprocess
 import sys
@@ -486,25 +485,6 @@ class TestRace:
         assert first.verdict.outcome is Outcome.REGRESSED
         result, _ = self.confirmed_race(range(3, 1000), slower=1.5)
         assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCONCLUSIVE, "disturbed")
-
-    @pytest.mark.parametrize(
-        ("slower", "clocks", "outcome", "note"),
-        [
-            (1.05, (1980, 1980), Outcome.REGRESSED, ""),
-            (1.05, (1980, 1886), Outcome.REGRESSED, r"5.0% slower in time and 0.0% \w+ in cycles .* was lower in"),
-            (1.0, (1980, 2178), Outcome.UNCHANGED, r"0.0% \w+ in time and 10.0% slower in cycles .* was higher in"),
-        ],
-    )
-    def test_cycles_are_a_second_opinion_on_a_slowdown(self, slower, clocks, outcome, note):
-        clock = Clock()
-        launcher = ScriptedLauncher(clock, [steady(1e-4, 1e-4), steady(slower * 1e-4, 1e-4)])
-        launcher.gpu_clocks = dict(enumerate(clocks))
-        case = Case("f.py::test_a", "test_a", "f.py::test_a")
-        race = ConfirmedRace(sides_of(case), launcher, POLICY, 1, clock, random.Random(1))
-        race.run()
-        found = of_sides(case, race).verdict
-        assert found.outcome is outcome
-        assert re.search(note, found.reason.message) if note else "cycles" not in found.reason.message
 
     def test_disturbed_variants_have_their_reason(self):
         clock = Clock()

@@ -68,6 +68,24 @@ def test_work_that_the_calls_leave_to_threads_cannot_hide_a_slowdown(seconds, be
 
 
 @pytest.mark.parametrize(
+    ("slower", "clocks", "outcome", "said"),
+    [
+        (1.05, (1980, 1980), Outcome.REGRESSED, "^5.0% slower [^;]*$"),
+        (1.05, (1980, 1886), Outcome.REGRESSED, r"5.0% slower in time and 0.0% \w+ in cycles .* was lower in"),
+        (1.0, (1980, 2178), Outcome.UNCHANGED, r"0.0% \w+ in time and 10.0% slower in cycles .* was higher in"),
+        (0.9, (1980, 1980), Outcome.IMPROVED, "^10.0% faster [^;]*$"),
+    ],
+)
+def test_cycles_of_the_gpus_clock_are_a_second_opinion_on_a_slowdown(slower, clocks, outcome, said):
+    def prepare(launcher):
+        launcher.gpu_clocks = dict(enumerate(clocks))
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 1e-4), steady(slower * 1e-4, 1e-4)], prepare=prepare)
+    assert race.decisions[1].outcome is outcome
+    assert re.search(said, race.decisions[1].reason.message)
+
+
+@pytest.mark.parametrize(
     ("restless", "outcome"), [((1,), Outcome.INCONCLUSIVE), ((0, 1), Outcome.UNCHANGED), ((0,), Outcome.UNCHANGED)]
 )
 def test_threads_of_the_contender_alone_that_never_rest_leave_a_race_undecided(restless, outcome):
