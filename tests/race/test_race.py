@@ -9,12 +9,12 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
-from tfbench.model import Case, Launch, Outcome, Run, SlowCalls
+from tfbench.model import Case, Launch, Outcome, Run, SlowCalls, Statistic
 from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
 from tfbench.race.launch import make_plan
 from tfbench.race.race import Race, RaceConfig
-from tfbench.stats.verdict import P90_ROUNDS
+from tfbench.stats.verdict import P90_ROUNDS, compare, pooled
 
 CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy()
@@ -175,6 +175,26 @@ def test_p90_of_a_few_rounds_is_not_judged():
 def test_a_large_difference_stops_at_the_first_look():
     race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1.3e-4)])
     assert len(race.launches) == POLICY.looks[0]
+
+
+def test_median_and_tail_share_the_alpha_and_only_variants_of_one_environment_a_zygote():
+    def interval_of(race, statistic=Statistic.MEDIAN, **settings):
+        effects = race.effects(1, statistic=statistic)
+        return compare(
+            effects if statistic is Statistic.MEDIAN else pooled(effects), race.rounds(1), POLICY, cases=1, **settings
+        ).ratio
+
+    scripts = [steady(1e-4), steady(1.3e-4)]
+    race, _ = raced(sides_of(CASE), scripts)
+    own = interval_of(race, shared_zygote=False, share=1 - POLICY.tail_alpha)
+    tail = interval_of(race, Statistic.TAIL, shared_zygote=False, share=POLICY.tail_alpha, thresholds=POLICY.tail_time)
+    assert (race.decisions[1].comparison.ratio, race.decisions[1].tail) == (own, tail)
+    variants = variants_of("x", "y")
+    race, _ = raced(variants, scripts)
+    assert race.decisions[1].comparison.ratio == interval_of(race, shared_zygote=True)
+    variants[1] = replace(variants[1], case=replace(variants[1].case, env=(("X", "1"),)))
+    race, _ = raced(variants, scripts)
+    assert race.decisions[1].comparison.ratio == interval_of(race, shared_zygote=False)
 
 
 def test_heavy_noise_is_inconclusive_at_the_last_look():
