@@ -94,6 +94,8 @@ def test_nan_on_one_side_only_is_an_infinite_error():
 def test_integers_halves_and_complex_numbers():
     assert error([np.array([1, 2])], [np.array([1, 2])]) == 0
     assert error([np.array([1, 3])], [np.array([1, 2])]) == pytest.approx(0.5)
+    for mine, theirs in ([1.0, 2.1], [1, 2]), ([1, 2], [1.0, 2.1]):  # a type that rounds, on either side
+        assert error([np.array(mine)], [np.array(theirs)]) == pytest.approx(0.05, rel=0.1)
     assert error([np.array([1 + 1j])], [np.array([1 + 0j])]) == pytest.approx(1.0)
     assert error([np.zeros(2)], [np.zeros(2)]) == 0
     assert error([np.ones(2)], [np.zeros(2)]) == LARGEST
