@@ -205,7 +205,7 @@ class ConfirmedRace:
             if self._confirm and suspects and not self.failures:
                 least = len(self._first.all_launches)
                 statistic = self._time.result.statistic if self._time.changed and self._time.result else None
-                self._second = self._again(statistic, least if statistic else 0)
+                self._second = self._again(statistic, least)
                 self._second.follow(self._first)
                 with self._stopwatch.phase(Phase.CONFIRMING):
                     self._race(self._second, [judge for judge, _ in suspects], least, progress)
