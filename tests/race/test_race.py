@@ -262,6 +262,14 @@ def test_no_launch_is_cut_short_whose_ratio_changes_as_it_goes_on(shift):
     assert rounds == 100 if shift else rounds < 70
 
 
+@pytest.mark.parametrize(("entrants", "ratio"), [(sides_of(CASE), 0.5), (variants_of("x", "y"), 1.0)])
+def test_sides_are_compared_per_item_and_variants_per_call(entrants, ratio):
+    race = Race(entrants, ScriptedLauncher(Clock(), []), POLICY, RaceConfig(1, [0]), Clock(), random.Random(0))
+    race.launches.append(Launch(0, tuple(Run((1e-4,) * 4, 1, {"items": items}) for items in (10, 20)), 0.5))
+    for effects, expected in ((race.effects(1), ratio), (race.effects(0, 1), 1 / ratio)):
+        assert [math.exp(effect.value) for effect in effects] == [pytest.approx(expected)]
+
+
 def test_sides_with_a_large_error_in_each_launch_make_equally_many_calls():
     """Every second call takes twice as long, so that rounds differ and launches hardly do."""
 
