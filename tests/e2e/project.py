@@ -80,6 +80,7 @@ class Project:
     """Whether runs are `forks`."""
     allows_changed = True
     """Whether a slower benchmark counts although it differs from the other side's."""
+    policy: tuple[str, ...] = ("--policy", "quick")
 
     def __init__(self, root: Path, full: bool = False) -> None:
         self.root = self.folder = root
@@ -96,7 +97,7 @@ class Project:
         plugins = ["-p", "tfbench.plugin", *self._plugins]
         # Tests make a benchmark slower to see what tfbench says.
         allowed = ["--allow-changed-benchmarks"] if self.allows_changed else []
-        return [sys.executable, "-m", "pytest", *plugins, "--policy", "quick", *allowed, *options]
+        return [sys.executable, "-m", "pytest", *plugins, *self.policy, *allowed, *options]
 
     def environment(self) -> dict[str, str]:
         # Loading every installed plugin costs each run as much as racing a case.

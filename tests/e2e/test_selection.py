@@ -213,6 +213,25 @@ def test_stricter_thresholds_of_a_change_count_at_once(project):
     assert "looser" not in row["reason"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("base", "change", "used"),
+    [
+        ("quick", "quick", None),
+        ("strict", "quick", {"minimum_effect": 0.0015, "tolerance": 0.01}),
+        ("strict", "quick --tfbench-gate-suite=5%", {"minimum_effect": 0.0015, "tolerance": 0.01}),
+    ],
+)
+def test_the_policy_in_addopts_of_the_base_sets_the_thresholds(project, base, change, used):
+    project.policy = ()
+    project.write(f"{INI}addopts = --tfbench-policy {base} --tfbench-gate-suite=5%\n", "pytest.ini")
+    project.commit("policy")
+    project.write(f"{INI}addopts = --tfbench-policy {change}\n", "pytest.ini")
+    done = project.run("--against", "git:HEAD", "-k", "one")
+    row = next(row for row in done.report["verdicts"] if row["metric"] == "time")
+    assert row["outcome"] != "error", done.output
+    assert row.get("thresholds") == used
+
+
 UNEVEN = "import itertools\nCALLS = itertools.count()\n\n\ndef work():\n    return sum(range({often} if next(CALLS) % 4 else {seldom}))\n"
 
 

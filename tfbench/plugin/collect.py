@@ -28,7 +28,7 @@ from tfbench.gpus.selection import parse_device
 from tfbench.imports import FolderByFolder, enter, ini_file, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case
 from tfbench.model.formats import convert
-from tfbench.plugin import RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
+from tfbench.plugin import OPTIONS, RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
 from tfbench.plugin.options import own_options, worker_variables
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
@@ -213,10 +213,12 @@ def misnamed(path: Path, parent: pytest.Collector) -> MisnamedFile | None:
 def given(config: pytest.Config) -> argparse.Namespace:
     """Parse the options of the command line and of ``PYTEST_ADDOPTS`` alone, without those of the configuration file.
 
-    A source tree has a configuration of its own, which must not select the cases of another one.
+    A source tree has a configuration of its own, which must not select the cases of another one. Options of tfbench that are
+    not given are ``None``, since a default would replace what that configuration says.
     """
     words = [*shlex.split(STARTED_WITH.get("PYTEST_ADDOPTS", "")), *map(str, config.invocation_params.args)]
-    return config._parser.parse_known_args(words, argparse.Namespace())
+    nothing = argparse.Namespace(**dict.fromkeys((f"tfbench_{option.setting}" for option in OPTIONS)))
+    return config._parser.parse_known_args(words, nothing)
 
 
 _PLUGIN = "-p"

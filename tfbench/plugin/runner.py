@@ -382,8 +382,9 @@ class Runner:
             raise UsageError(f"--replay {option('replay')!r}: choose from {', '.join(CHOICES)}")
         if option("against") and option("baseline"):
             raise UsageError("--against and --baseline both name the other side; give only one of them")
-        self._slowdown = parse_slowdown(option("inject_slowdown"))
-        if self._slowdown and not (option("against") or option("baseline")):
+        self._slowdown, listing = parse_slowdown(option("inject_slowdown")), only_lists(config)
+        raced = bool(option("against") or option("baseline"))
+        if self._slowdown and not (raced or listing):
             raise UsageError("--inject-slowdown slows down the contender of a comparison; add --against self")
         if self._slowdown >= 1:
             times = f"the contender does {1 + self._slowdown:g} times the work"
@@ -403,13 +404,11 @@ class Runner:
         self._patterns = parse_patterns(config.getini(INI))
         policy = preset(option("policy")).with_device_gate(parse_device_gate(option("gate_device")))
         self.policy = with_statistic(policy, option("statistic"))
-        raced = bool(option("against") or option("baseline"))
         parts = {"--shard": self._shard, "--job": self._job, "--changed-only": option("changed_only")}
         partial = next((name for name, given in parts.items() if given), "")
-        self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, partial=partial)
-        if option("changed_only") and not option("against"):
+        self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced or listing, partial=partial)
+        if option("changed_only") and not (option("against") or listing):
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
-        listing = only_lists(config)
         self._processors = worker_processors(option("cpus"), listing=listing)
         count = "1" if listing else option("lanes")
         self._lanes, note = choose(count, self._processors, option("cpus"), self.policy)
