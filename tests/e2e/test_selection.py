@@ -232,6 +232,22 @@ def test_the_policy_in_addopts_of_the_base_sets_the_thresholds(project, base, ch
     assert row.get("thresholds") == used
 
 
+@pytest.mark.parametrize("base", ["", "--allow-changed-benchmarks"])
+def test_a_change_does_not_allow_its_own_changes_of_benchmarks(project, base):
+    project.allows_changed = False
+    project.write(f"{INI}addopts = {base}\n", "pytest.ini")
+    project.commit("options")
+    project.write(f"{INI}addopts = --allow-changed-benchmarks\n", "pytest.ini")
+    project.write(benchmarks(seconds=1.5e-5))
+    done = project.run("--against", "git:HEAD", "-k", "one")
+    assert done.outcomes()["test_one"] == ("regressed" if base else "incomparable"), done.output
+    altered = (
+        "this change alters its own gate: its configuration has --tfbench-policy=quick "
+        "--tfbench-allow-changed-benchmarks, and that of git:HEAD has --tfbench-policy=quick; review it"
+    )
+    assert (altered in done.output) != bool(base)
+
+
 UNEVEN = "import itertools\nCALLS = itertools.count()\n\n\ndef work():\n    return sum(range({often} if next(CALLS) % 4 else {seldom}))\n"
 
 

@@ -344,14 +344,14 @@ def test_ctrl_c_in_a_step_keeps_the_verdict_on_time():
     ],
 )
 def test_changes_of_a_changed_benchmark_are_incomparable(differs, flops, items, allowed, aside):
-    strategy = SimpleNamespace(differs=lambda case: differs)
+    strategy = SimpleNamespace(differs=lambda case: differs, allows_changed=allowed)
     sides = [Sample(A, (Run((1e-3,), 1, {"flops": f, "items": i}),)) for f, i in zip(flops, items, strict=True)]
     rows = (
         verdict(A, Outcome.IMPROVED, "graph_ops"), verdict(A, Outcome.UNCHANGED, "traces"), verdict(A, Outcome.ERROR, "x"),
         replace(verdict(A, Outcome.REGRESSED, "contract"), reason=Reason(ReasonCode.CONTRACT_BROKEN, "broken")),
     )  # fmt: skip
     result = CaseResult(A, verdict(A, Outcome.REGRESSED), sample=sides[1], baseline=sides[0], metrics=rows)
-    metrics = OtherMetrics(None, None, strategy, None, [], None, allow_changed=allowed)
+    metrics = OtherMetrics(None, None, strategy, None, [], None)
     found = metrics.set_aside(result, [])
     outcomes = [row.outcome for row in (found.verdict, *found.metrics)]
     if not aside:

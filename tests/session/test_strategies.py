@@ -68,7 +68,7 @@ class Races:
 def request(**changes):
     defaults = {"policy": preset("standard"), "replay": "suspects", "collected": frozenset(), "known": set()}
     more = {"selection": Selection(), "shard": None, "against": "git:HEAD", "collect_command": (), "suite_cases": ()}
-    more |= {"root": Path(), "statistic": ""}
+    more |= {"root": Path(), "statistic": "", "gate": ()}
     return SimpleNamespace(**{**defaults, **more, **changes})
 
 

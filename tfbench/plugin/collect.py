@@ -29,7 +29,7 @@ from tfbench.imports import FolderByFolder, enter, ini_file, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case
 from tfbench.model.formats import convert
 from tfbench.plugin import OPTIONS, RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
-from tfbench.plugin.options import own_options, worker_variables
+from tfbench.plugin.options import gate_options, own_options, worker_variables
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
@@ -217,13 +217,12 @@ def given(config: pytest.Config) -> argparse.Namespace:
     not given are ``None``, since a default would replace what that configuration says.
     """
     words = [*shlex.split(STARTED_WITH.get("PYTEST_ADDOPTS", "")), *map(str, config.invocation_params.args)]
-    nothing = argparse.Namespace(**dict.fromkeys((f"tfbench_{option.setting}" for option in OPTIONS)))
+    nothing = argparse.Namespace(**dict.fromkeys(f"tfbench_{option.setting}" for option in OPTIONS))
     return config._parser.parse_known_args(words, nothing)
 
 
 _PLUGIN = "-p"
-_ONCE = {"keyword": "-k", "markexpr": "-m", "tfbench_policy": "--tfbench-policy",
-         "tfbench_statistic": "--tfbench-statistic"}  # fmt: skip
+_ONCE = {"keyword": "-k", "markexpr": "-m"}
 _REPEATED = {"deselect": "--deselect", "override_ini": "-o", "plugins": _PLUGIN}
 _PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 
@@ -244,6 +243,7 @@ def selection_of(config: pytest.Config, options: argparse.Namespace, policy: str
         words += [word for value in getattr(options, name) or [] for word in (option, value)]
     ignored = {name: [below_root(path) for path in getattr(options, name) or []] for name in _PATHS}
     words += [word for name, paths in ignored.items() for path in paths for word in (_PATHS[name], path)]
+    words += gate_options(options)
     words += ["--import-mode", config.getoption("importmode")]  # as in all workers, whatever the other tree's file says
     if options.tfbench_device:
         words += ["--tfbench-device", parse_device(options.tfbench_device)[0]]
@@ -293,6 +293,8 @@ class Collected:
     policy: Policy = field(default_factory=Policy)
     selection: Selection = field(default_factory=Selection)
     """What selected the cases, to select those of another source tree."""
+    gate: tuple[str, ...] = ()
+    """Options that decide what passes, those of the configuration file included."""
     functions: Mapping[str, pytest.Function] = field(default_factory=dict)
     """The pytest item of each case, by name."""
     broken: frozenset[str] = frozenset()
@@ -391,6 +393,7 @@ class _Catcher:
             _deselected(runner),
             runner.policy,
             selection_of(session.config, given(session.config), runner.policy.name),
+            gate_options(session.config.option),
             functions,
             frozenset(self.broken),
             frozenset(self.seen),
@@ -465,7 +468,7 @@ def _collect_elsewhere(text: str) -> int:
         for name, case in {**collected.deselected, **collected.cases}.items()
     }
     places = {"broken": sorted(collected.broken), "seen": sorted(collected.seen)}
-    write_whole(Path(order["answer"]), render_json({"cases": facts, **places}))
+    write_whole(Path(order["answer"]), render_json({"cases": facts, "gate": collected.gate, **places}))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import math
 import os
@@ -16,13 +17,30 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import library_variables
 from tfbench.fs import require_linux
 from tfbench.model import STATISTICS
-from tfbench.plugin import HISTORY_PLACES, OWN, setting
+from tfbench.plugin import HISTORY_PLACES, OWN, PREFIX, setting
 from tfbench.policy import Policy
 from tfbench.race.lanes import Processors, processors
 from tfbench.race.workers import Suite
 from tfbench.sides.source_tree import ignored_modules, top_level
 from tfbench.storage.baselines import HISTORY, JOURNAL, Layout
 from tfbench.storage.history import is_url
+
+_GATE = (
+    "policy",
+    "statistic",
+    "gate_suite",
+    "gate_device",
+    "strict_gate",
+    "require_gpu",
+    "changed_only",
+    "allow_changed_benchmarks",
+)
+
+
+def gate_options(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the words of those options that decide what passes."""
+    values = {f"{PREFIX}{name.replace('_', '-')}": getattr(options, f"tfbench_{name}") for name in _GATE}
+    return tuple(name if value is True else f"{name}={value}" for name, value in values.items() if value)
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:

@@ -44,6 +44,7 @@ from tfbench.plugin.collect import CASE, COMMAND, given, may_need_tensorflow, se
 from tfbench.plugin.options import (
     check_folder,
     check_not_taken_for_test,
+    gate_options,
     given_folder,
     given_history,
     job_options,
@@ -561,6 +562,7 @@ class Runner:
             require_gpu=option("require_gpu"),
             changed_only=option("changed_only"),
             allow_changed=option("allow_changed_benchmarks"),
+            gate=gate_options(config.option),
             selection=selection_of(config, options, self.policy.name),
             shard=self._shard,
             suite_cases=tuple(self._suite),

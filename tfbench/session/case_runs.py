@@ -39,8 +39,6 @@ class OtherMetrics:
     contender: Side
     cases: Sequence[Case]
     report: ProgressReporter
-    allow_changed: bool = False
-    """Whether changes count of cases whose benchmark itself differs between the sides."""
     saving: bool = False
     """Whether the metrics become a baseline, which must know which of them differ between launches."""
 
@@ -79,7 +77,7 @@ class OtherMetrics:
         They may come from the benchmark. Equal values stay, and so do contracts, which compare nothing with a baseline.
         """
         work = other_work(result)
-        if self.allow_changed or result.verdict is None or not (work or self.strategy.differs(result.case)):
+        if self.strategy.allows_changed or result.verdict is None or not (work or self.strategy.differs(result.case)):
             return result
         rows = [_incomparable(row, work) for row in (result.verdict, *result.metrics)]
         return replace(result, verdict=rows[0], metrics=tuple(rows[1:]))

@@ -52,6 +52,8 @@ class RunRequest:
     """Whether cases with the same code on both sides are spared, but for a random sample."""
     allow_changed: bool = False
     """Whether changes count of cases whose benchmark itself differs between the sides."""
+    gate: tuple[str, ...] = ()
+    """Words of the options that decide what passes, those of the configuration file included."""
     seed: int = 0
     selection: Selection = field(default_factory=Selection)
     """What the user asked for, to select the same cases on the other side."""

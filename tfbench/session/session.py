@@ -230,9 +230,7 @@ class Session:
                 strategy = VariantStrategy(request, contender, starter, races)
 
             # Probes, contracts and profiles complete the result of a raced case.
-            others = OtherMetrics(
-                checker, races, strategy, contender, cases, report, request.allow_changed, bool(request.save)
-            )
+            others = OtherMetrics(checker, races, strategy, contender, cases, report, bool(request.save))
             profiles = Profiles(request, launcher, gpus.gpu_monitor, strategy, contender, report)
             steps = {
                 PROBES: stopwatch.phase(Phase.PROBING)(others.probe),

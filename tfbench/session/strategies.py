@@ -85,6 +85,7 @@ def anchor_of(side: Side, environment: EnvironmentInfo, saved: Baseline | None) 
 
 ALL, SUSPECTS, NEVER = CHOICES = ("all", "suspects", "never")
 """Cases to race again live: every case; those that saved times do not settle; none."""
+ALLOW_CHANGED = "--tfbench-allow-changed-benchmarks"
 VARIANTS, SIDES = "variants", "sides"
 """What raced each other while times were taken."""
 
@@ -454,6 +455,11 @@ class Strategy(ABC):
         """Return whether the benchmark itself is other code than the baseline's; false if unknown."""
         return False
 
+    @property
+    def allows_changed(self) -> bool:
+        """Whether changes count of cases whose benchmark itself differs."""
+        return self.request.allow_changed
+
     def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         """Return what the other metrics of a case are compared with, ``None`` without a counterpart."""
         return None
@@ -502,6 +508,8 @@ class LiveSideStrategy(Strategy):
     """What spares races of cases with the same code, if the user asks for it."""
     counterparts: Counterparts | None = field(default=None, init=False)
     """The cases of the live side's source tree, if it has its own."""
+    _gate: tuple[str, ...] = field(default=(), init=False)
+    """Options that decide what passes by the configuration of that tree."""
     _failed: SideError | None = field(default=None, init=False)
     """Why they cannot be collected, for all cases after the first one."""
 
@@ -549,6 +557,13 @@ class LiveSideStrategy(Strategy):
                     before = before.joined(self._benchmarks(replace(request.selection, paths=more)))
                     before = replace(before, broken=(*before.broken, *before.unseen(files, self.side.root)))
                     self.counterparts = Counterparts(before, request.suite_cases, request.collected)
+            self._gate = before.gate
+            if before.gate not in ((), request.gate):  # without a file of this run, the tree has not been collected
+                mine, theirs = map(" ".join, (request.gate, before.gate))
+                self.notes.append(
+                    f"this change alters its own gate: its configuration has {mine}, and that of {self.side.spec} has {theirs}; "
+                    "review it, or give the options on the command line"
+                )
             if changed := other_requirements(self.side.root, request.root):
                 self.notes.append(
                     f"{', '.join(changed)}: not as in {self.side.spec}, but both sides run with the packages that are "
@@ -572,6 +587,10 @@ class LiveSideStrategy(Strategy):
         if self.counterparts is None or not self.counterparts.runs(case):
             return self.skipped(case, reason)
         return _skipped_here(case, because(Note.SKIPPED_HERE, spec=self.side.spec, why=reason))
+
+    @property
+    def allows_changed(self) -> bool:
+        return super().allows_changed and (not self._gate or ALLOW_CHANGED in self._gate)
 
     def differs(self, case: Case) -> bool:
         return self.counterparts is not None and self.counterparts.differs(case)

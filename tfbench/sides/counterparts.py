@@ -138,11 +138,13 @@ class Listing:
     """Files and folders that cannot be imported there, relative to its root; ``.`` for all."""
     seen: frozenset[str] = frozenset()
     """Files and folders that pytest has collected or skipped there, whether they have benchmarks or not."""
+    gate: tuple[str, ...] = ()
+    """Words of the options that decide what passes there: those of the command line, and of its own configuration file."""
 
     def joined(self, other: Listing) -> Listing:
         """Return both, of which this one counts where they differ."""
         broken = dict.fromkeys((*self.broken, *other.broken))
-        return Listing({**other.cases, **self.cases}, tuple(broken), self.seen | other.seen)
+        return Listing({**other.cases, **self.cases}, tuple(broken), self.seen | other.seen, self.gate or other.gate)
 
     def unseen(self, files: Iterable[str], root: Path) -> tuple[str, ...]:
         """Return those of the files that the tree at ``root`` has, and of which this listing says nothing."""
@@ -177,9 +179,10 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
     try:
         listed = collect(command, request, Path(side.root), seconds, plugins, selection.variables)
         cases = an_object(listed["cases"], "cases")
-        broken, seen = ([a_text(place, "a place") for place in a_list(listed[key], key)] for key in ("broken", "seen"))
+        keys = ("broken", "seen", "gate")
+        broken, seen, gate = ([a_text(word, "a word") for word in a_list(listed[key], key)] for key in keys)
         benchmarks = {name: _benchmark(benchmark) for name, benchmark in cases.items()}
-        return Listing(benchmarks, tuple(broken), frozenset(seen))
+        return Listing(benchmarks, tuple(broken), frozenset(seen), tuple(gate))
     except SideError as error:
         raise SideError(f"{side.spec}: {error}") from None
     except (ReportError, ValueError, KeyError) as error:
