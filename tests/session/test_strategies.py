@@ -15,7 +15,7 @@ from tfbench.policy import preset
 from tfbench.race.timer import Stopwatch
 from tfbench.session import strategies
 from tfbench.session.races import RaceResults
-from tfbench.session.request import CaseResult
+from tfbench.session.request import CaseResult, missing
 from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, VariantStrategy
 from tfbench.sides.counterparts import Benchmark, Listing, Selection
 from tfbench.sides.spec import Side
@@ -154,6 +154,17 @@ def test_a_saved_case_whose_file_moved_is_missing_when_the_new_file_is_named(tmp
     more = {"root": tmp_path, "suite_cases": (new,), "known": {new.name}, "collected": frozenset([new.name])}
     strategy = saved_baseline(Races(), selection=Selection(paths=("new.py",)), **more)
     assert len(strategy.missing()) == rows
+
+
+def test_a_missing_case_whose_folder_is_not_collected_says_so(tmp_path):
+    old = replace(CODED, name="tests/test_old.py::test_x")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_old.py").touch()
+    for collected, said in (("benchmarks/test_new.py::test_y", True), ("tests/test_new.py::test_y", False)):
+        asked = request(root=tmp_path, collected=frozenset([collected]))
+        (row,) = missing(asked, [old], [old.name], Reason("not-collected", "gone"), Reason("deselected-here", "off"))
+        text = "tests/test_old.py is still there, and this run collects nothing in tests/; if it has the case, name tests/ in"
+        assert (text in row.reason.message) == said
 
 
 OTHER_TREE = replace(RIVAL, tree_redirect=("/", "/other"))

@@ -551,6 +551,10 @@ class Note(_Code):
         "gone",
         "in {spec} but no longer collected; was it deleted, or renamed and changed, or is it outside tfbench_paths?",
     )
+    OUTSIDE = (
+        "outside",
+        "{file} is still there, and this run collects nothing in {folder}; if it has the case, name {folder} in tfbench_paths as well",
+    )
     MOVED = "moved", "its file is gone, and {file} has cases of the same names"
     GONE_SINCE = "gone-since", "in the baseline {name!r} but no longer collected; was it deleted or renamed?"
     IN_NO_JOB = (

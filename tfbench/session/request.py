@@ -196,12 +196,19 @@ def missing(
     asked = asked_for(request, before)
     ours = [case for case in gone if case.name in asked and (shard is None or shard.has(case))]
     return [
-        Verdict(case, Outcome.MISSING, deselected if case.name in request.collected else _gone(case, asked, deleted))
+        Verdict(
+            case,
+            Outcome.MISSING,
+            deselected if case.name in request.collected else _gone(case, asked, deleted, request),
+        )
         for case in sorted(ours, key=lambda known: known.name)
     ]
 
 
-def _gone(case: Case, asked: Mapping[str, str], deleted: Reason) -> Reason:
-    """Return the reason with the file that may have the case now, if its own is gone."""
-    here = asked[case.name]
+def _gone(case: Case, asked: Mapping[str, str], deleted: Reason, request: RunRequest) -> Reason:
+    """Return the reason with the file that may have the case now, if its own is gone or in no folder that pytest collects."""
+    here, file = asked[case.name], case.name.partition("::")[0]
+    folder = file[: file.find("/") + 1]
+    if folder and (request.root / file).is_file() and not any(name.startswith(folder) for name in request.collected):
+        return deleted.noted(because(Note.OUTSIDE, file=file, folder=folder))
     return deleted if here == case.name else deleted.noted(because(Note.MOVED, file=here.partition("::")[0]))
