@@ -7,7 +7,8 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import library_variables
 from tfbench.fs import require_linux
 from tfbench.model import STATISTICS
-from tfbench.plugin import HISTORY_PLACES, OWN, PREFIX, setting
+from tfbench.plugin import HISTORY_PLACES, OPTIONS, OWN, PREFIX, setting
 from tfbench.policy import Policy
 from tfbench.race.lanes import Processors, processors
 from tfbench.race.workers import Suite
@@ -41,6 +42,31 @@ def gate_options(options: argparse.Namespace) -> tuple[str, ...]:
     """Return the words of those options that decide what passes."""
     values = {f"{PREFIX}{name.replace('_', '-')}": getattr(options, f"tfbench_{name}") for name in _GATE}
     return tuple(name if value is True else f"{name}={value}" for name, value in values.items() if value)
+
+
+_OWN = {"statistic", "device", "scale", "cpus", "require-gpu", "allow-changed-benchmarks"}
+_BOTH = [
+    (f"{start}{option.name}", option.metavar) for option in OPTIONS if option.name in _OWN for start in ("--", PREFIX)
+]
+_WITH_VALUE = {
+    "-c", "-n", "-o", "-p", "--config-file", "--override-ini", "--rootdir", "--import-mode", "--numprocesses", "--dist",
+    "--timeout", *(name for name, metavar in _BOTH if metavar),
+}  # fmt: skip
+_FLAGS = {"--no-cov", *(name for name, metavar in _BOTH if not metavar)}
+
+
+def kept_options(words: Sequence[str]) -> Iterator[str]:
+    """Yield those words of pytest's command line without which one of its cases runs in another way, or not at all.
+
+    Among them are those that take back what ``addopts`` has for tests, such as ``-n0``.
+    """
+    rest = iter(words)
+    for word in rest:
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        if name in _WITH_VALUE or word in _FLAGS:
+            yield word
+            if word == name and name in _WITH_VALUE:
+                yield from islice(rest, 1)
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:

@@ -48,6 +48,7 @@ from tfbench.plugin.options import (
     given_folder,
     given_history,
     job_options,
+    kept_options,
     own_options,
     parse_device_gate,
     parse_slowdown,
@@ -702,12 +703,12 @@ class Runner:
             reporter.line(in_use(self._config, error), red=True)
 
     def _here(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the words of a command with its case as seen from the folder that pytest was started in."""
+        """Return the words of a command as they work in the folder that pytest was started in, with the options of this run."""
         if not words:
             return ()
         file, colons, name = words[-1].partition("::")
         place = os.path.relpath(self._config.rootpath / file, self._config.invocation_params.dir)
-        return (*words[:-1], f"{place}{colons}{name}")
+        return (*words[:-1], *kept_options(self._config.invocation_params.args), f"{place}{colons}{name}")
 
     def close(self) -> None:
         """End every process, and remove the progress bar."""
