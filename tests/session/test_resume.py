@@ -229,6 +229,15 @@ class TestInACheckout:
             "--resume: the environment variable SIZE changed since that run"
         )
 
+    @pytest.mark.parametrize(
+        "code", ["f'MY_{key}'", "'MY_' + key", "'MY_%s' % key", "name.startswith('MY_')", "f'MY_SIZE_{key}'"]
+    )
+    def test_a_variable_whose_name_the_code_composes_counts(self, root, code):
+        with (root / "test_w.py").open("a") as file:
+            file.write(f"os.environ[{code}]\n")
+        said = self.notes(root, {"MY_SIZE_X": "1", "MYTH": "1"}, {"MY_SIZE_X": "2"})
+        assert said.startswith("--resume: the environment variable MY_SIZE_X changed since that run")
+
     def test_variables_of_a_shell_or_a_job_may_differ(self, root):
         before = {"SLURM_JOB_ID": "1", "TMPDIR": "/a", "OTHER": "1", "TF_X": "1", "strange[name": "1"}
         assert self.notes(root, before, {"SLURM_JOB_ID": "2"}).startswith("1 of 2 cases")

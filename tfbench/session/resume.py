@@ -239,10 +239,15 @@ _OF_A_JOB = (
 
 
 def _own_variables(request: RunRequest) -> dict[str, str]:
-    """Return digests of the environment variables that the project's code names. `settings` has those of libraries."""
+    """Return digests of the environment variables that the project's code names. `settings` has those of libraries.
+
+    Code may compose a name. So a variable counts if the code has the start of its name in quotes, up to any ``_``.
+    """
     left_out = {*library_variables(request.variables), *_OF_A_PROCESS}
     names = {name for name in request.variables if name.isidentifier() and not name.startswith(_OF_A_JOB)} - left_out
-    return {name: json_digest([request.variables[name]]) for name in quoted(request.root, names)}
+    starts = {name: {name, *(name[: mark.end()] for mark in re.finditer("_", name))} for name in names}
+    found = quoted(request.root, set().union(*starts.values()) - {"_"})
+    return {name: json_digest([request.variables[name]]) for name in sorted(names) if starts[name] & found}
 
 
 def _data(request: RunRequest) -> list[Path]:

@@ -305,8 +305,8 @@ def _names(tree: Path, word: str) -> bool:
 
 
 def quoted(root: Path, names: Collection[str]) -> set[str]:
-    """Return those of the names that a Python file of the checkout has in quotes."""
-    pattern = f"[\"']({'|'.join(names)})[\"']"
+    """Return those of the names that a Python file of the checkout has in quotes, also as the start of an f-string or format."""
+    pattern = f"[\"']({'|'.join(names)})[\"'{{%]"
     with suppress(SideError):  # no file has one
         top = checkout(root)
         where = "*.py", *_no_environments(top)
