@@ -111,8 +111,9 @@ def test_the_identity_names_everything_that_a_result_depends_on(tmp_path, known)
             ["contender", "python", "/c", {"B": "2"}, []], ["baseline", "other", "/b", {}, ["C"]],
         ]],
         "the packages": {"other": {"packages of": "other"}, "python": {"packages of": "python"}},
-        "the options": [0.1, False, False, "none", "gpu", ["0"], [3], {"size": 3}, "p", "q"],
+        "the options": [0.1, False, False, "none", "gpu", ["0"], [3], {"size": 3}, SUITE.inifile, SUITE.import_mode, "p", "q"],
         "the cases of the suite": hashlib.sha256(f"{A.name}\n{B.name}".encode()).hexdigest(),
+        "the thresholds of cases": [],
         "the settings": {"TF_X": "1"},
         "the machine": {"processor": "p"},
     }  # fmt: skip
@@ -149,6 +150,20 @@ def test_another_baseline_is_another_run(tmp_path, known):
     interrupted(tmp_path, FULL)
     with running(tmp_path, saved="today") as second:
         assert second.notes == ["--resume: the other side changed since that run, so every case is measured"]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"suite_cases": (B, replace(A, thresholds=(("tolerance", 0.9),)))}, "the thresholds of cases"),
+        ({"suite_cases": (B, replace(A, statistic="p90"))}, "the thresholds of cases"),
+        ({"suite": replace(SUITE, inifile="other.ini")}, "the options"),
+    ],
+)
+def test_other_thresholds_or_another_configuration_file_are_another_run(tmp_path, known, change, what):
+    interrupted(tmp_path, FULL)
+    with running(tmp_path, **change) as second:
+        assert second.notes == [f"--resume: {what} changed since that run, so every case is measured"]
 
 
 def test_a_case_with_an_error_is_measured_again(tmp_path, known):

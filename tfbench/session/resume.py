@@ -206,10 +206,17 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the options": [
             *options,
             request.suite.options,
+            request.suite.inifile,
+            request.suite.import_mode,
             str(request.profile or ""),
             str(request.profile_regressed or ""),
         ],
         "the cases of the suite": request.job.suite if request.job else digest(request.suite_names),
+        "the thresholds of cases": [
+            [case.name, dict(case.thresholds), case.statistic]
+            for case in request.suite_cases
+            if case.thresholds or case.statistic
+        ],
         "the settings": settings(),
         "the machine": machine(),
     }
