@@ -1,5 +1,9 @@
 """Define one exception per failure. A message is one line that states what is wrong, where, and the fix."""
 
+from __future__ import annotations
+
+from itertools import pairwise
+
 
 class TfbenchError(Exception):
     """Base of every exception that tfbench raises on purpose. Its text is meant for the user."""
@@ -92,3 +96,18 @@ class GpuError(SideError):
 
 class LaunchDisturbed(TfbenchError):
     """The times of a launch do not count, because the named process or condition disturbed it."""
+
+
+def headline_of(text: str) -> str:
+    """Return the line that names the error in a text of pytest; ``""`` of an empty text.
+
+    This is the first line of the last exception (``E   ValueError: …``). Lines before a `SyntaxError` are indented further.
+    Without an exception, it is the last line.
+    """
+    last: list[str] = []
+    for before, line in pairwise(["", *text.splitlines()]):
+        if line.startswith("E "):
+            last = [*(last if before.startswith("E ") else ()), line[1:]]
+    if last := [line for line in last if line.strip()]:
+        return min(last, key=lambda line: len(line) - len(line.lstrip())).strip()
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

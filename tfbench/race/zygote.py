@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from tfbench import protocol
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, SideError, WorkerDied, WorkerHung
+from tfbench.errors import (
+    BenchmarkError,
+    BenchmarkSkipped,
+    ProtocolError,
+    SideError,
+    WorkerDied,
+    WorkerHung,
+    headline_of,
+)
 from tfbench.fs import isolated_package_dir
 from tfbench.model import Case
 from tfbench.policy import Policy
@@ -418,8 +426,8 @@ class Zygote(_Forker):
         ):
             error, name = self.collected.broken[place], Path(file if place == file else "conftest.py").name
             fix = fix_of(error, self.side.root)
-            causes = ["", *(f": {line[1:].strip()}" for line in error.splitlines() if line.startswith("E "))]
-            headline = f"{name} cannot be imported on the side {self.side.name}{causes[-1]}{'; ' if fix else ''}{fix}"
+            cause = f": {found}" if (found := headline_of(error)) else ""
+            headline = f"{name} cannot be imported on the side {self.side.name}{cause}{'; ' if fix else ''}{fix}"
             return f"{headline}\n{error}"
         if not name_among(self.collected.cases, case):
             return (

@@ -9,7 +9,15 @@ from statistics import median, quantiles
 from traceback import format_exception
 from typing import Any
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
+from tfbench.errors import (
+    BenchmarkError,
+    BenchmarkSkipped,
+    SideError,
+    TfbenchError,
+    WorkerDied,
+    WorkerHung,
+    headline_of,
+)
 from tfbench.fs import too_many_files
 from tfbench.metrics import contracts, exact, parity
 from tfbench.metrics.catalog import (
@@ -295,8 +303,7 @@ def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseR
     case = Case(name, name.rpartition("/")[2], name)
     if skip:
         return CaseResult(case, skip=skip)
-    last = next((line for line in reversed(error.splitlines()) if line.strip()), "no reason given")
-    headline = last.strip().removeprefix("E ").strip()
+    headline = headline_of(error) or "no reason given"
     note = because(Note.FIX, fix=fix) if fix else None
     return untimed(case, Outcome.ERROR, because(ReasonCode.NOT_COLLECTED_HERE, note, error=headline), error)
 
