@@ -286,3 +286,30 @@ def test_a_file_that_does_not_show_the_slowdown_is_refused(monkeypatch):
     side = Side("a", sys.executable, None)
     with pytest.raises(TfbenchError, match=r"a ratio of 1\.500, the extracted file 0\.900"):
         repro._confirmed("", "repro_work.py", (side, side), 1.5, preset("quick"))
+
+
+def test_a_step_that_takes_inputs_by_turn_is_timed_with_all_of_them(monkeypatch):
+    timed = set()
+
+    class Side:
+        def __init__(self, *arguments):
+            self.calls = 0
+
+        def answer(self):
+            return {"once": 0.0}
+
+        def ask(self, kind, *values):
+            if kind == "settle":
+                return 1e-3
+            calls, primes = values
+            inputs = range(self.calls + primes, self.calls + primes + calls)
+            self.calls = inputs.stop
+            timed.update(number % 2 for number in inputs)
+            return 1e-3
+
+        def end(self):
+            pass
+
+    monkeypatch.setattr(standalone, "SideProcess", Side)
+    standalone.launch("file", "python", 1.0)
+    assert timed == {0, 1}
