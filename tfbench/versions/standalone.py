@@ -80,9 +80,8 @@ def launch(file: str, other: str, seconds: float) -> tuple[float, list[dict[str,
         ratios = []
         for _ in range(min(400, max(15, rounds))):
             order = random.sample((0, 1), 2)  # noise hits both sides alike
-            more = random.randrange(
-                2
-            )  # a step may take inputs by turn, and equally many calls would time the same ones
+            # A step may take inputs by turn, and equally many calls in each turn would time the same ones.
+            more = random.randrange(2)
             times = {index: sides[index].ask("block", calls, primes + more) for index in order}
             ratios.append(math.log(times[1] / times[0]))
         return math.exp(statistics.median(ratios)), about
