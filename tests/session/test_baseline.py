@@ -73,6 +73,15 @@ def test_work_beside_the_calls_hides_no_slowdown_from_saved_times(before, now, c
     assert found.outcome is (Outcome.UNCHANGED if code == "saved-times" else Outcome.INCONCLUSIVE)
 
 
+def test_calls_that_trace_a_function_again_do_not_pass_by_saved_times_either():
+    retraced = replace(SAVED, samples={CODED.name: sample(1e-5, retraced=True)})
+    for saved in (SAVED, retraced):
+        found = judged(saved=saved, retraced=True)
+        assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, "retraced")
+        assert judged(1.3e-5, saved=saved, retraced=True).outcome is Outcome.REGRESSED
+    assert judged(saved=retraced).outcome is Outcome.UNCHANGED
+
+
 @pytest.mark.parametrize(
     ("scatter", "now", "beside", "code"),
     [
