@@ -32,6 +32,8 @@ def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), seed=1, prepare=l
 def test_the_same_code_is_unchanged():
     race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)])
     assert race.decisions[1].outcome is Outcome.UNCHANGED
+    tolerance = f"within {POLICY.tolerance:.1%} either way"  # of the median, not the larger one of slow calls
+    assert race.decisions[1].reason.message.startswith(tolerance)
 
 
 def test_slower_is_regressed_and_faster_is_improved():
