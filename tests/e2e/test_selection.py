@@ -248,6 +248,13 @@ def test_a_change_does_not_allow_its_own_changes_of_benchmarks(project, base):
     assert (altered in done.output) != bool(base)
 
 
+def test_the_command_line_chooses_the_scale_of_both_sides(project):
+    project.write(f"{INI}addopts = --tfbench-scale=large\n", "pytest.ini")
+    project.commit("large")
+    done = project.run("--against", "git:HEAD", "-k", "one", "--scale=small")
+    assert done.outcomes() == {"test_one": "unchanged"}, done.output
+
+
 UNEVEN = "import itertools\nCALLS = itertools.count()\n\n\ndef work():\n    return sum(range({often} if next(CALLS) % 4 else {seldom}))\n"
 
 

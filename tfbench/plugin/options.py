@@ -28,6 +28,7 @@ from tfbench.storage.history import is_url
 
 _GATE = (
     "policy",
+    "scale",
     "statistic",
     "gate_suite",
     "gate_device",
