@@ -521,7 +521,6 @@ def test_slow_once(bench):
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.alone
 @pytest.mark.parametrize(
     ("fine", "odd", "ratio"),
     [

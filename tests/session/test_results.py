@@ -76,10 +76,10 @@ def test_percentiles_are_taken_over_all_rounds():
     assert percentiles(sample(1000)) == {"p90": pytest.approx(1.9e-3, rel=1e-2)}
 
 
-def raced(*seconds, claims, cases=10, thresholds=()):
+def raced(*seconds, claims, cases=10, thresholds=(), traces=()):
     """The contract rows of the last variant in a race of a=0, a=1 …; `claims` maps other variants to factors.
 
-    `thresholds` are the variants' own.
+    `thresholds` are the variants' own, and `traces` the numbers of those that trace a function in most calls.
     """
     clock = Clock()
     entrants = variants_of(*map(str, range(len(seconds))))
@@ -90,8 +90,9 @@ def raced(*seconds, claims, cases=10, thresholds=()):
     entrants = [replace(entrant, case=replace(entrant.case, thresholds=thresholds)) for entrant in entrants]
     entrants[-1] = replace(entrants[-1], case=replace(entrants[-1].case, claims=reported))
     scripts = [value if callable(value) else steady(value) for value in seconds]
-    race = Race(entrants, ScriptedLauncher(clock, scripts), preset("quick"), RaceConfig(cases, range(6)), clock,
-                random.Random(1))  # fmt: skip
+    launcher = ScriptedLauncher(clock, scripts)
+    launcher.traces = traces
+    race = Race(entrants, launcher, preset("quick"), RaceConfig(cases, range(6)), clock, random.Random(1))
     race.run()
     return claimed(race, len(seconds) - 1)
 
@@ -465,6 +466,13 @@ def test_a_contract_of_a_variant_that_broke_cannot_be_checked():
     (row,) = claimed(race, 0)
     assert row.outcome is Outcome.ERROR
     assert row.reason.message == "the benchmark broke in a race against a=0: it raised"
+
+
+@pytest.mark.parametrize(("traces", "outcome"), [((0,), "unchanged"), ((1,), "inconclusive")])
+def test_a_variant_that_traces_again_in_most_calls_is_not_called_faster(traces, outcome):
+    (row,) = raced(3e-3, 1e-3, claims={"0": 2.0}, traces=traces)
+    assert row.outcome == outcome
+    assert ("most calls of this variant trace a function again" in row.reason.message) == (outcome != "unchanged")
 
 
 def test_a_contract_without_a_comparison_says_why():

@@ -63,7 +63,7 @@ from tfbench.session.resume import ExecutedCode
 from tfbench.sides.spec import Side
 from tfbench.stats.alpha_spending import ignored, judged
 from tfbench.stats.rounds import log_items_ratio, rates, two_speeds
-from tfbench.stats.verdict import P90_ROUNDS, calls_of, compare, decide
+from tfbench.stats.verdict import P90_ROUNDS, calls_of, compare, decide, retrace
 
 # Turn a race, or the failure that ended it, into results of its cases
 
@@ -151,6 +151,8 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     effects = race.effects(other, index)
     if not effects:
         return "the two variants have no launch in common"
+    if retrace(race.runs(index)):
+        return "most calls of this variant trace a function again, so calls that find it traced are not compared"
     shared = race.share_zygote(other, index)
     rounds, cases, own = race.rounds(index), race.config.cases, race.thresholds(index)
     if claim.name == "as_fast":

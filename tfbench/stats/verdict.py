@@ -424,9 +424,14 @@ def with_retraces(decision: Decision, contender: Sequence[Run]) -> Decision:
     A step with many shapes traces for each of them once, and its later calls may be slower. As long as a race takes, it looks
     like a step that always traces.
     """
-    if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED) and _mostly(RETRACED, contender):
+    if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED) and retrace(contender):
         return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RETRACED))
     return decision
+
+
+def retrace(runs: Sequence[Run]) -> bool:
+    """Return whether most calls of a case traced a function again."""
+    return _mostly(RETRACED, runs)
 
 
 def _mostly(fact: str, runs: Sequence[Run]) -> bool:
