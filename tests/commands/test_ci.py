@@ -154,6 +154,18 @@ def test_accepted_regressions_count_and_go_into_the_folder(job):
     assert CASE in Path("tfbench-report/accepted.json").read_text()
 
 
+def test_an_entry_counts_against_another_setting_of_the_same_tree(job):
+    entry = f'[[accept]]\ncase = "{CASE}"\nreason = "agreed"\nuntil = 9999-01-01\nup_to = 2\n'
+    Path("accepted.toml").write_text(entry)
+    git("init", "-q")
+    git("add", "accepted.toml")
+    code = {**CODE, "tree": git("write-tree")}
+    sides = {"contender": {"spec": "working tree", **code}, "baseline": {"spec": "tensorflow==2.20.0", **code}}
+    rows = [row(CASE, "regressed", ratio=Ratio(1.5, 1.4, 1.6, 0.99)), row(f"{CASE}_2")]
+    raced = json_format.render(complete(rows, sides=sides))
+    assert job("--accepted", "accepted.toml", "--steps", "race,merge,gate", first=(0, raced)) == 0
+
+
 def test_an_entry_that_the_baseline_has_as_well_covers_and_fails_nothing(job, capsys):
     def against(tree, outcome):
         side = {"spec": "git:main", **CODE, "tree": tree}
@@ -176,6 +188,9 @@ def test_an_entry_that_the_baseline_has_as_well_covers_and_fails_nothing(job, ca
     assert job(*words, first=against(merged, "regressed")) == 1
     Path("accepted.toml").write_text(entry.replace("= 2", "= 3"))
     assert job(*words, first=against(merged, "regressed")) == 0  # it is renewed
+    assert job(*words, first=against("0" * 40, "regressed")) == 2
+    said = "accepted.toml: which entries the baseline has already is unknown; this clone does not have the tree 000000000000"
+    assert said in capsys.readouterr().err
 
 
 def test_steps_hand_the_folder_on(job, capsys):

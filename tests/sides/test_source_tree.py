@@ -449,9 +449,12 @@ def test_a_file_is_read_as_a_tree_has_it(checkout, tmp_path):
     (checkout / "sub" / "a.py").write_text("two")
     for folder, path in ((checkout, "sub/a.py"), (checkout / "sub", "a.py"), (checkout, checkout / "sub" / "a.py")):
         assert file_in(folder, tree, Path(path)) == "one"
-    for folder, path in ((checkout, "b.py"), (checkout, "../b.py"), (tmp_path, "checkout/sub/a.py")):
-        assert file_in(folder, tree, Path(path)) == ""
-    assert file_in(checkout, "sources:1234", Path("sub/a.py")) == ""
+    for path in ("b.py", "../b.py"):
+        assert file_in(checkout, tree, Path(path)) == ""
+    with pytest.raises(SideError, match="is not in a git checkout"):
+        file_in(tmp_path, tree, Path("checkout/sub/a.py"))
+    with pytest.raises(SideError, match=r"this clone does not have the tree 000000000000: run `git fetch --unshallow`"):
+        file_in(checkout, "0" * 40, Path("sub/a.py"))
 
 
 def test_a_lost_tree_is_reported(checkout, tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from tfbench.commands import PYTEST
-from tfbench.errors import ReportError, UsageError
+from tfbench.errors import ReportError, SideError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import TIME, Outcome, Report
 from tfbench.policy import Policy
@@ -349,15 +349,21 @@ def run_gate(arguments: argparse.Namespace) -> int:
 
 
 def _agreed(report: Report, file: Path | None) -> list[Entry]:
-    """Read a file of accepted regressions, and leave out the entries that are also in the baseline's tree.
+    """Read a file of accepted regressions, and leave out the entries that are also in the baseline's tree, if it is another one.
 
     What such an entry accepts is in the baseline by now, so it must neither cover a further slowdown nor fail other changes.
+    Raises `UsageError` if this clone does not have that tree.
     """
     entries = load_accepted(file) if file else []
-    tree, before = report.sides.get("baseline", {}).get("tree", ""), []
-    if file and tree:
+    mine, tree = (report.sides.get(side, {}).get("tree", "") for side in ("contender", "baseline"))
+    before: list[Entry] = []
+    if file and entries and tree not in ("", mine) and ":" not in tree:  # another tree of git
+        try:
+            text = file_in(Path(), tree, file)
+        except SideError as error:
+            raise UsageError(f"{brief(file)}: which entries the baseline has already is unknown; {error}") from None
         with suppress(UsageError):
-            before = accepted_in(file_in(Path(), tree, file), file)
+            before = accepted_in(text, file)
     for entry in (merged := [entry for entry in entries if entry in before]):
         say(
             f"{entry.case}: the acceptance has served its purpose, because the baseline has it as well; remove the entry"

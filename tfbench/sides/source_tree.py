@@ -361,12 +361,15 @@ def tree_of(root: Path, revision: str) -> str:
 
 
 def file_in(folder: Path, tree: str, path: Path) -> str:
-    """Return the text of a file as a tree has it; ``""`` if it does not, or is unknown.
+    """Return the text of a file as a tree of git has it; ``""`` if it has no such file.
 
-    ``path`` is relative to ``folder``, which lies in the checkout.
+    ``path`` is relative to ``folder``. Raises `SideError` if the folder is in no checkout that has the tree.
     """
+    top = checkout(folder)
+    if not _has_tree(top, tree):
+        raise SideError(f"this clone does not have the tree {tree[:12]}: {_UNSHALLOW}")
     with suppress(SideError, ValueError):
-        name = (folder / path).resolve().relative_to(checkout(folder).resolve())
+        name = (folder / path).resolve().relative_to(top.resolve())
         return _git(folder, "show", "--end-of-options", f"{tree}:{name.as_posix()}")
     return ""
 
