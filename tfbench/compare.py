@@ -503,7 +503,7 @@ def _welch(before: Floats, after: Floats) -> Ratio:
     effect = float(after.mean() - before.mean())
     low = high = effect
     if np.ptp(before) or np.ptp(after):
-        low, high = stats.ttest_ind(after, before, equal_var=False).confidence_interval(CONFIDENCE)
+        low, high = map(float, stats.ttest_ind(after, before, equal_var=False).confidence_interval(CONFIDENCE))
     return Ratio(math.exp(effect), math.exp(low), math.exp(high), CONFIDENCE)
 
 

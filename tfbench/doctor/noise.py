@@ -559,7 +559,7 @@ def region_tails(distribution: Posterior, thresholds: Thresholds, alpha: float) 
     ``alpha`` is the largest level of interest. A race that does not reach it has a tail of 1.
     """
     center = np.exp(distribution.center)
-    tails = {}
+    tails: dict[int, Floats] = {}
     for region in regions(thresholds):
         # An interval in the region has its centre there, so most races need the tails of one region.
         races = np.flatnonzero((region.low <= center) & (center <= region.high))

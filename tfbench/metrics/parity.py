@@ -230,7 +230,7 @@ def _sketch(output: Output, signs: NDArray[np.bool_], buckets: int) -> OutputSke
     whole = _are_whole(flat)
     if whole and flat.size and max(abs(int(flat.min())), abs(int(flat.max()))) > _EXACT_AS_FLOAT:
         flat = np.concatenate([flat >> 32, flat & 0xFFFFFFFF])
-    numbers = flat.astype(np.float64)
+    numbers: NDArray[Any] = flat.astype(np.float64)
     finite = np.isfinite(numbers)
     numbers = np.where(finite, numbers, 0.0)
     signed = np.where(signs[: len(numbers)], numbers, -numbers)

@@ -606,7 +606,7 @@ def classify_mean(mean: Ratio, limit: float) -> Outcome:
     return Outcome.UNCHANGED if 1 / (1 + limit) < mean.low and mean.high < 1 + limit else Outcome.INCONCLUSIVE
 
 
-def _between(center: np.ndarray, variance: np.ndarray) -> float:
+def _between(center: Floats, variance: Floats) -> float:
     """Return the variance of the true log-ratios between cases, by DerSimonian & Laird's method of moments."""
     weights = 1 / variance
     mean = np.average(center, weights=weights)

@@ -208,7 +208,8 @@ class Live(Probe):
     name = "live"
 
     def __init__(self) -> None:
-        self._before = self._per_call = np.zeros(2)
+        self._before: np.ndarray[Any, Any] = np.zeros(2)
+        self._per_call = self._before
 
     def settled(self) -> None:
         """Count once the first calls have filled the caches. Any later growth repeats with every call."""
