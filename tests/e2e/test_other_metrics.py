@@ -311,6 +311,30 @@ LATER = """
 """
 
 
+RELEASED = """
+    import weakref
+
+    import numpy as np
+
+    def test_released(bench):
+        last = []
+
+        def step():
+            assert not any(result() is not None for result in last), "the result of the call before is alive"
+            result = np.ones(3)
+            last[:] = [weakref.ref(result)]
+            return result
+
+        bench(step)
+"""
+
+
+def test_no_call_holds_the_result_of_the_one_before(project):
+    project.write(RELEASED)
+    done = project.run("--against", "self")
+    assert done.metrics("test_released")["parity"] == "unchanged", done.output
+
+
 @pytest.mark.tensorflow
 def test_a_result_that_is_wrong_in_later_calls_only_is_a_regression(project, monkeypatch):
     project.write(LATER)

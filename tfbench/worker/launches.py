@@ -193,13 +193,9 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
         self.own_files.watch_replaced()
 
     def serve(self, call: Step) -> None:
-        traces, live = Traces(), Live()
+        outputs, traces, live = Outputs(Path(self.request.folder)), Traces(), Live()
         # Graph comes last, so it collects from just before the first call to just after it, and no other graphs.
-        outputs = Outputs(Path(self.request.folder))
-        probes = [
-            self._xla, outputs, traces, live, Flops(traces), DevicePeak(),
-            Artifact(self.artifact), Graph(),
-        ]  # fmt: skip
+        probes = [self._xla, outputs, traces, live, Flops(traces), DevicePeak(), Artifact(self.artifact), Graph()]
         for probe in probes:
             self._ask(probe, probe.before)
         result = call()
@@ -216,12 +212,13 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
             call()  # it may still fill a cache
             self._ask(live, live.settled)
             seconds = []
-            for _ in range(self.request.calls):
+            for number in range(1, self.request.calls + 1):
                 began = time.perf_counter()
                 result = call()
                 seconds.append(time.perf_counter() - began)
-            self._ask(outputs, outputs.later, 2 + self.request.calls, result)
-            del result
+                if number == self.request.calls:
+                    self._ask(outputs, outputs.later, 2 + number, result)
+                del result  # it is no part of the peak of the next call
             for probe in probes:
                 self._ask(probe, probe.after, self.request.calls)
             # Last, since these calls are more or fewer, as long as they take. The fastest call says how many.
