@@ -83,13 +83,18 @@ CAUGHT = {
 """Case -> the metrics that must detect its fault."""
 
 
+def with_fault(project, monkeypatch, benchmarks):
+    """Race the benchmarks with their faults against themselves without."""
+    project.write(benchmarks)
+    project.write(QUICKLY, "conftest.py")
+    monkeypatch.setenv("FAULT", "1")
+    return project.run("--against", "env:FAULT=0")
+
+
 @pytest.mark.smoke
 @pytest.mark.tensorflow
 def test_each_fault_is_detected_by_its_own_metric(project, monkeypatch):
-    project.write(FAULTS)
-    project.write(QUICKLY, "conftest.py")
-    monkeypatch.setenv("FAULT", "1")
-    done = project.run("--against", "env:FAULT=0")
+    done = with_fault(project, monkeypatch, FAULTS)
     assert done.code == 1, done.output
     for case, wanted in CAUGHT.items():
         regressed = {metric for metric, outcome in done.metrics(case).items() if outcome == "regressed"}
@@ -337,10 +342,7 @@ def test_no_call_holds_the_result_of_the_one_before(project):
 
 @pytest.mark.tensorflow
 def test_a_result_that_is_wrong_in_later_calls_only_is_a_regression(project, monkeypatch):
-    project.write(LATER)
-    project.write(QUICKLY, "conftest.py")
-    monkeypatch.setenv("FAULT", "1")
-    done = project.run("--against", "env:FAULT=0")
+    done = with_fault(project, monkeypatch, LATER)
     assert done.metrics("test_momentum")["parity"] == "regressed", done.output
     assert "differs from the baseline's result by 0.28 in call 6" in done.reason("test_momentum", "parity")
     assert done.metrics("test_overflow")["nonfinite"] == "regressed", done.output

@@ -79,7 +79,7 @@ def test_percentiles_are_taken_over_all_rounds():
 def raced(*seconds, claims, cases=10, thresholds=(), traces=()):
     """The contract rows of the last variant in a race of a=0, a=1 …; `claims` maps other variants to factors.
 
-    `thresholds` are the variants' own, and `traces` the numbers of those that trace a function in most calls.
+    All variants have `thresholds`. Those numbered in `traces` trace a function in most calls.
     """
     clock = Clock()
     entrants = variants_of(*map(str, range(len(seconds))))

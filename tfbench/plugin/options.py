@@ -26,17 +26,9 @@ from tfbench.sides.source_tree import ignored_modules, top_level
 from tfbench.storage.baselines import HISTORY, JOURNAL, Layout
 from tfbench.storage.history import is_url
 
-_GATE = (
-    "policy",
-    "scale",
-    "statistic",
-    "gate_suite",
-    "gate_device",
-    "strict_gate",
-    "require_gpu",
-    "changed_only",
-    "allow_changed_benchmarks",
-)
+_GATE = ("policy", "scale", "statistic", "gate_suite", "gate_device", "strict_gate", "require_gpu", "changed_only",
+         "allow_changed_benchmarks")  # fmt: skip
+"""Options that decide what passes."""
 
 
 def gate_options(options: argparse.Namespace) -> tuple[str, ...]:
@@ -45,21 +37,19 @@ def gate_options(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(name if value is True else f"{name}={value}" for name, value in values.items() if value)
 
 
-_OWN = {"statistic", "device", "scale", "cpus", "require-gpu", "allow-changed-benchmarks"}
-_BOTH = [
-    (f"{start}{option.name}", option.metavar) for option in OPTIONS if option.name in _OWN for start in ("--", PREFIX)
-]
+_KEPT = {"statistic", "device", "scale", "cpus", "require-gpu", "allow-changed-benchmarks"}
+_OF_TFBENCH = [(f"{start}{one.name}", one.metavar) for one in OPTIONS if one.name in _KEPT for start in ("--", PREFIX)]
 _WITH_VALUE = {
     "-c", "-n", "-o", "-p", "--config-file", "--override-ini", "--rootdir", "--import-mode", "--numprocesses", "--dist",
-    "--timeout", *(name for name, metavar in _BOTH if metavar),
+    "--timeout", *(name for name, metavar in _OF_TFBENCH if metavar),
 }  # fmt: skip
-_FLAGS = {"--no-cov", *(name for name, metavar in _BOTH if not metavar)}
+_FLAGS = {"--no-cov", *(name for name, metavar in _OF_TFBENCH if not metavar)}
 
 
 def kept_options(words: Sequence[str]) -> Iterator[str]:
-    """Yield those words of pytest's command line without which one of its cases runs in another way, or not at all.
+    """Yield the words of pytest's command line that a case needs to run in the same way.
 
-    Among them are those that take back what ``addopts`` has for tests, such as ``-n0``.
+    They include options that disable a plugin's setting in ``addopts``, such as ``-n0``.
     """
     rest = iter(words)
     for word in rest:

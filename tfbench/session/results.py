@@ -625,13 +625,12 @@ class MetricChecker:
             return parity.evaluate(case, None, parity.Difference(0.0), "the reference variant", policy), 0.0
         worst = parity.largest(differences, scattered, policy)
         row = parity.evaluate(case, 0.0, worst, "the baseline's result", policy)
-        later = [difference for difference in differences if difference.call > 1]
-        if row.outcome is Outcome.UNCHANGED and later:
-            noise = max(later, key=lambda difference: difference.error)
-            if noise.error > noise.floor(policy):
-                scatter = parity.scattered_by(noise, scattered)
-                note = noise.note(whose="the baseline's result", before=0.0, scatter=scatter)
-                row = replace(row, reason=row.reason.noted(note))
+        later = (difference for difference in differences if difference.call > 1)
+        noise = max(later, key=lambda difference: difference.error, default=worst)
+        if row.outcome is Outcome.UNCHANGED and noise.error > noise.floor(policy):
+            scatter = parity.scattered_by(noise, scattered)
+            note = noise.note(whose="the baseline's result", before=0.0, scatter=scatter)
+            row = replace(row, reason=row.reason.noted(note))
         return row, parity.scattered_by(worst, scattered)
 
     def stable(self, case: Case, side: Side, metric_values: MetricValues) -> MetricValues:
