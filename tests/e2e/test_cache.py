@@ -40,7 +40,8 @@ def test_a_read_that_fits_into_the_cache_is_slower_where_the_cache_is_cold(proje
     }
     for workload in ("test_argument", "test_closure"):
         row = cold[f"{workload}[cache=cold]"]
-        assert row["ratio"]["low"] > 1.05, row
+        assert row["ratio"]["center"] > 1.05, row
+        assert row["ratio"]["low"] > 1, row
         assert row["facts"]["cache"] == "cold"
     assert "cache" not in cold["test_usual[cache=cold]"]["facts"]
     assert done.reason("test_argument[cache=cold]").endswith("; cold cache")
