@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import tempfile
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -78,7 +78,7 @@ def leaked_packages(there: str, here: str, root: str) -> list[str]:
     both sides would import that copy. ``root`` is pytest's root below ``here``.
     """
     leaks, copies, places = set(), _copies(there), _places(there, here, root)
-    for name, file in module_files():
+    for name, file in module_files({}):
         package = name.partition(".")[0]
         leaked = _moved(file, there, here) != file
         if not leaked and package != OWN and is_installed(file, there):
@@ -90,19 +90,23 @@ def leaked_packages(there: str, here: str, root: str) -> list[str]:
     return sorted(leaks)
 
 
-def module_files() -> Iterator[tuple[str, str]]:
-    """Yield the name and the file of each imported module that has one."""
+def module_files(known: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the file of each imported module that has one, without those that are ``known`` by this name."""
     for name, module in list(sys.modules.items()):
-        if isinstance(module, types.ModuleType):
+        if isinstance(module, types.ModuleType) and known.get(name) is not module:
             # Attribute access would load a lazy module here in the zygote, on one side only.
             file = object.__getattribute__(module, "__dict__").get("__file__")
             if isinstance(file, str):
                 yield name, file
 
 
-def installed_modules() -> set[str]:
-    """Return the names of the imported top-level modules that are installed, without the standard library's."""
-    return {name.partition(".")[0] for name, file in module_files() if is_installed(file)} - sys.stdlib_module_names
+def installed_modules(known: Mapping[str, object]) -> set[str]:
+    """Return the names of the imported top-level modules that are installed, without the standard library's.
+
+    Modules that are ``known`` by their name are left out.
+    """
+    installed = {name.partition(".")[0] for name, file in module_files(known) if is_installed(file)}
+    return installed - sys.stdlib_module_names
 
 
 def _copies(there: str) -> set[str]:

@@ -175,6 +175,20 @@ def test_a_module_that_is_imported_late_from_the_working_tree_is_foreign(trees):
     assert loaded(text, here, there) == '{"foreign": ["late.py"]}'
 
 
+def test_what_was_loaded_before_counts_as_what_is_loaded_later(trees):
+    there, here = trees
+    for folder, name in ((here, "one"), (here, "two"), (here / "again", "one")):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.py").write_text("X = 1\n")
+    text = "sys.path.insert(0, sys.argv[1]); found = OwnFiles(*sys.argv[1:3]); found.watch(); import one; "
+    later = "sys.path.insert(0, sys.argv[1] + '/again'); del sys.modules['one']; import one, two; "
+    native = "ctypes.CDLL(sys.argv[3]); found.remember(); ctypes.CDLL(sys.argv[4]); "
+    libraries = [library(here / "ops" / name) for name in ("a.so", "b.so")]
+    shown = loaded(f"{text}{native}{later}print(json.dumps([found.read(), found.native()]))", here, there, *libraries)
+    names = '["again/one.py", "one.py", "ops/a.so", "ops/b.so", "two.py"]'
+    assert shown == f'[{names}, {{"own": ["ops/a.so", "ops/b.so"]}}]'
+
+
 @pytest.mark.parametrize(
     "how",
     ["open(file).read()", "exec(open(file, 'rb').read())", "__import__('runpy').run_path(file)",

@@ -13,7 +13,7 @@ import hashlib
 import os
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from importlib.machinery import ExtensionFileLoader
 
 from tfbench.fs import DATA_FOLDER, file_digest
@@ -52,10 +52,21 @@ class OwnFiles:
         """Path -> its real path, and that relative to the tree or ``""``. Forked processes need not look again."""
         self._elsewhere: set[str] = set()
         """Paths of the files that Python has opened and that are not below the tree, see `watch_replaced`."""
+        self.known: dict[str, object] = {}
+        """Modules that were imported before `remember`, by name."""
+        self._loaded: dict[str, str] = {}
+        self._native: dict[str, set[str]] = {}
+        """What `loaded` and `native` returned then."""
 
     def anew(self) -> OwnFiles:
         """Return one of the same tree that has seen no file yet."""
         return OwnFiles(self.tree, self._replaced, self._ignored)
+
+    def remember(self) -> None:
+        """Look up what is loaded now, so that forked processes look up the rest only: each look costs them 60 ms."""
+        self._loaded = self.loaded()
+        self._native = self._native_of(self._loaded, _mapped())
+        self.known = dict(sys.modules)
 
     def watch(self) -> None:
         """Note from now on what is opened. A forked process that wants to note it must watch, too."""
@@ -175,9 +186,19 @@ class OwnFiles:
         unless the tree has the same file. And each file that Python has opened there, if the tree has another content of it.
         ``compiled``: extensions from elsewhere that an import has compiled, as pyximport does in the user's home.
         """
-        own, foreign = set(), set()
         code = _mapped()
-        for path, name in self.loaded().items():
+        later = self._native_of(self._loaded_later(code), code)
+        for path in sorted(self._elsewhere):
+            there = os.path.relpath(path, self._replaced)
+            counterpart = os.path.join(self.tree, there)
+            if not _is_apart(path, self._replaced) and os.path.isfile(counterpart) and not _same(path, counterpart):
+                later["foreign"].add(there)
+        kinds = {kind: sorted(names | self._native.get(kind, set())) for kind, names in later.items()}
+        return {kind: names for kind, names in kinds.items() if names}
+
+    def _native_of(self, loaded: Mapping[str, str], code: Container[str]) -> dict[str, set[str]]:
+        own, foreign = set(), set()
+        for path, name in loaded.items():
             if name:
                 if path in code or path.endswith(_EXTENSIONS) or (not self._replaced and self._is_ignored(name)):
                     own.add(name)
@@ -185,16 +206,10 @@ class OwnFiles:
                 there = os.path.relpath(path, self._replaced)
                 if not _same(path, os.path.join(self.tree, there)):
                     foreign.add(there)
-        for path in sorted(self._elsewhere):
-            there = os.path.relpath(path, self._replaced)
-            counterpart = os.path.join(self.tree, there)
-            if not _is_apart(path, self._replaced) and os.path.isfile(counterpart) and not _same(path, counterpart):
-                foreign.add(there)
-        names_by_kind = {"own": sorted(own), "foreign": sorted(foreign), "compiled": sorted(self._compiled())}
-        return {key: names for key, names in names_by_kind.items() if names}
+        return {"own": own, "foreign": foreign, "compiled": set(self._compiled())}
 
     def _compiled(self) -> Iterator[str]:
-        for name, file in module_files():
+        for name, file in module_files(self.known):
             spec = vars(sys.modules[name]).get("__spec__") if file.endswith(_EXTENSIONS) else None
             if spec is None or spec.loader is None or type(spec.loader) is ExtensionFileLoader:
                 continue  # pyximport's loader is derived from it
@@ -207,7 +222,10 @@ class OwnFiles:
 
     def loaded(self) -> dict[str, str]:
         """Return the modules and the mapped native code of this process: real path -> path in the tree, or ``""``."""
-        files = {file for name, file in module_files() if not name.startswith(_GENERATED)} | _mapped()
+        return self._loaded | self._loaded_later(_mapped())
+
+    def _loaded_later(self, code: set[str]) -> dict[str, str]:
+        files = {file for name, file in module_files(self.known) if not name.startswith(_GENERATED)} | code
         for file in files - self._places.keys():
             path = file if is_installed(file, self.tree) else os.path.realpath(file)
             own = is_below(path, self.tree) and not _is_apart(path, self.tree)

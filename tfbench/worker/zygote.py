@@ -345,8 +345,8 @@ class Zygote:
         spawns = tf_runtime.has_opened_gpu()
         self._helpers = isolation.children()
         self.own_files.rest()
-        self.own_files.loaded()
-        self._modules = installed_modules()
+        self._modules = installed_modules({})
+        self.own_files.remember()
         gc.collect()
         gc.freeze()
         self.served = True
@@ -435,7 +435,8 @@ class Zygote:
             channel.send(protocol.Failed(f"the benchmark never called {call}, so it has no step to measure"))
         else:
             if isinstance(request, protocol.TimeCase):
-                facts = {NATIVE: self.own_files.native(), MODULES: sorted(installed_modules() - self._modules)}
+                later = installed_modules(self.own_files.known) - self._modules
+                facts = {NATIVE: self.own_files.native(), MODULES: sorted(later)}
                 self._launch.late_facts |= {name: fact for name, fact in facts.items() if fact}
             channel.send(protocol.Done(self._launch.late_facts))
 
