@@ -379,6 +379,27 @@ def test_disturbed_short_launches_leave_the_time_decided():
     assert len(found.races[0].disturbed) == POLICY.disturbed_launches
 
 
+@pytest.mark.parametrize("metric", ["first_call", "memory"])
+def test_a_change_whose_second_race_has_no_launch_is_withdrawn(metric):
+    def prepare(launcher):
+        launcher.memory = [lambda *_: 1000 * MIB, lambda *_: (2000 if metric == "memory" else 1000) * MIB]
+        opened = launcher.open
+
+        def disturbed(entrants, pair):
+            if pair >= POLICY.zygotes:
+                raise LaunchDisturbed("a busy neighbour")
+            return opened(entrants, pair)
+
+        launcher.open = disturbed
+
+    found = with_first_calls([call(0.5, 0.01), call(1.0 if metric == "first_call" else 0.5, 0.01)], prepare=prepare)
+    result = getattr(found, metric)
+    assert found.decision.outcome is Outcome.UNCHANGED
+    assert not found.races[1].all_launches
+    assert (result.outcome, result.reason.code) == (Outcome.INCONCLUSIVE, "not-confirmed")
+    assert "did not confirm it: no launch has measured it; a busy neighbour" in result.reason.message
+
+
 def test_an_entrant_that_breaks_in_a_short_launch_has_failed():
     found = with_first_calls([call(0.5, 0.9)] * 2, prepare=lambda launcher: launcher.dies_at.update({1: 7}))
     assert set(found.failures) == {1}

@@ -132,16 +132,18 @@ class _Judge(Generic[Judged]):
             note = because(Note.SHORT_LAUNCHES, launches=len(race.short_launches), seconds=seconds)
             self.result = replace(self.result, reason=self.result.reason.noted(note))
 
-    def confirm(self, first: Judged) -> None:
-        """Combine a change with the result of the second race."""
+    def confirm(self, first: Judged, race: Race) -> None:
+        """Combine a change with the result of the second race, which has none if no launch of it counts."""
         second = self.result
-        if second is None:
-            return
-        if second.outcome is first.outcome:
+        if second is not None and second.outcome is first.outcome:
             self.result = replace(second, reason=second.reason.noted(because(Note.FOUND_TWICE, first.reason)))
-        else:
-            notes = because(Note.FIRST_RACE, first.reason), because(Note.FRESH_LAUNCHES, second.reason)
-            self._withdraw(second, because(ReasonCode.NOT_CONFIRMED, *notes))
+            return
+        absent = because(ReasonCode.NOT_MEASURED, why="; ".join(["no launch has measured it", *race.disturbed[-1:]]))
+        notes = (
+            because(Note.FIRST_RACE, first.reason),
+            because(Note.FRESH_LAUNCHES, second.reason if second else absent),
+        )
+        self._withdraw(second or first, because(ReasonCode.NOT_CONFIRMED, *notes))
 
     def interrupt(self, race: Race, confirm: bool) -> None:
         self.result = self.judge(race)
@@ -210,7 +212,7 @@ class ConfirmedRace:
                 with self._stopwatch.phase(Phase.CONFIRMING):
                     self._race(self._second, [judge for judge, _ in suspects], least, progress)
                 for judge, first in suspects:
-                    judge.confirm(first)
+                    judge.confirm(first, self._second)
         except KeyboardInterrupt:
             self._first.conclude()
             for judge in self._judges:
