@@ -55,6 +55,9 @@ WHOLE = [
     (np.arange(30_000), np.arange(30_000) + (np.arange(30_000) == 7)),
     (np.arange(32_000, 62_000, dtype=np.uint16), np.arange(32_000, 62_000, dtype=np.uint16)[::-1]),
     (np.array([2**60, 5]), np.array([2**60 + 7, 5])),
+    (np.array([2**60, 5]), np.array([2**60 + 2**40, 5])),
+    (np.array([-(2**60), 5]), np.array([-(2**60) + 7, 5])),
+    (np.array([5, 7]), np.array([2**60, 7])),  # kept in another number of sums
     (np.full(1000, -(2**62)), np.full(1000, -(2**62) + 1)),
     (np.zeros(1000, bool), np.arange(1000) == 1),
 ]
@@ -83,7 +86,7 @@ def test_the_largest_error_of_all_outputs_counts_and_its_output_is_named():
 
 def test_nan_on_one_side_only_is_an_infinite_error():
     good, bad = [np.ones(2)], [np.array([1.0, np.nan])]
-    assert error(bad, good) == LARGEST
+    assert error(bad, good) == error(good, bad) == LARGEST
     assert error(bad, bad) == error([bad[0][1:]], [bad[0][1:]]) == 0
     assert error([np.array([np.inf])], [np.array([-np.inf])]) == LARGEST
     assert nonfinite(outputs(np.array([np.nan, np.inf, 1.0]), np.array([1, 2]))) == {"NaN": 1, "Inf": 1}
@@ -94,9 +97,11 @@ def test_nan_on_one_side_only_is_an_infinite_error():
 def test_integers_halves_and_complex_numbers():
     assert error([np.array([1, 2])], [np.array([1, 2])]) == 0
     assert error([np.array([1, 3])], [np.array([1, 2])]) == pytest.approx(0.5)
+    assert error([np.array([1, 8])], [np.array([1, 2])]) == pytest.approx(3.0)
     for mine, theirs in ([1.0, 2.1], [1, 2]), ([1, 2], [1.0, 2.1]):  # a type that rounds, on either side
         assert error([np.array(mine)], [np.array(theirs)]) == pytest.approx(0.05, rel=0.1)
     assert error([np.array([1 + 1j])], [np.array([1 + 0j])]) == pytest.approx(1.0)
+    assert error([np.array([1.0])], [np.array([1 + 1j])]) == pytest.approx(math.sqrt(0.5))
     assert error([np.zeros(2)], [np.zeros(2)]) == 0
     assert error([np.ones(2)], [np.zeros(2)]) == LARGEST
     assert error([], []) == 0
@@ -128,7 +133,7 @@ def test_another_number_or_shape_of_outputs_is_an_infinite_difference_that_names
 
 def test_another_type_is_a_difference_of_two_sides_and_none_of_two_variants():
     single, double = outputs(np.ones(2, np.float32)), outputs(np.ones(2))
-    assert compare(single, double).error == 0
+    assert compare(single, double).error == compare(PAIR, outputs(1.0, np.ones(2))).error == 0
     found = sketched(single, double)
     assert (found.error, found.structure) == (LARGEST, "the output has the type float32 instead of float64")
     assert sketched([Output(np.ones(2, np.float32), "", "bfloat16")], single).structure.endswith(
@@ -254,7 +259,8 @@ def test_sketches_of_other_lengths_are_refused():
 
 def test_the_scatter_of_an_output_is_its_largest_distance_from_the_first_launch():
     first, near, far = (sketch(outputs([3.0, 4.0], [1.0, one])) for one in (0.0, 0.1, 0.2))
-    assert scatter([first, near, far]) == {(1, "[0]"): 0.0, (1, "[1]"): pytest.approx(0.2)}
+    for others in ([near, far], [far, near]):
+        assert scatter([first, *others]) == {(1, "[0]"): 0.0, (1, "[1]"): pytest.approx(0.2)}
     assert scatter([first]) == scatter([(), far]) == scatter([first, ()]) == {}
     assert scatter([first, first[:1]]) == {(1, ""): LARGEST}
 
@@ -292,6 +298,7 @@ def test_rounding_may_grow_until_a_later_call_and_a_first_call_outweighs_it():
     assert Difference(1.0, exact=True, call=6).floor(POLICY) == 0
     larger = Difference(0.5, "[0]", call=6)
     assert largest([later, larger, first], {}, POLICY) == first
+    assert largest([Difference(9e-5, "[0]"), larger], {}, POLICY) == larger
     assert largest([Difference(0.0, "[0]"), larger], {}, POLICY) == larger
     assert largest([Difference(0.0, "[0]"), larger], {(6, "[0]"): 0.3}, POLICY) == Difference(0.0, "[0]")
 
@@ -302,6 +309,8 @@ def test_an_output_that_scatters_hides_no_other_one():
     assert largest(differences, {(1, "[0]"): 0.3}, POLICY).output == "[2]"
     assert largest(differences, {(1, "[0]"): 0.3, (1, "[2]"): 0.01}, POLICY).output == "[1]"
     assert largest(differences, {(1, ""): LARGEST}, POLICY).output == "[0]"
+    unnamed = {(1, ""): 0.1, (1, "[0]"): 0.3}  # a launch had another number of outputs
+    assert largest([Difference(0.5, "[0]"), Difference(0.01, "[1]")], unnamed, POLICY).output == "[0]"
 
 
 @pytest.mark.parametrize(
@@ -310,6 +319,8 @@ def test_an_output_that_scatters_hides_no_other_one():
         (0.0, 0.0, "unchanged", "same", "nothing: rounding at most"),
         (0.0, 9e-5, "unchanged", "same", "9e-05: rounding at most"),
         (1e-4, 1e-4, "unchanged", "same", "0.0001: rounding at most"),
+        (9e-5, 1e-5, "unchanged", "same", "1e-05: rounding at most"),
+        (1.5e-4, 9e-5, "unchanged", "same", "9e-05, by 0.00015 before"),
         (0.0, 2e-4, "regressed", "more", "0.0002, by nothing before"),
         (1e-3, 1.9e-3, "unchanged", "same", "0.0019, by 0.001 before"),
         (1e-3, 2e-3, "unchanged", "same", "0.002, by 0.001 before"),
