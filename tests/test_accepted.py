@@ -38,6 +38,7 @@ def test_an_accepted_regression_passes_until_its_last_day():
 
 
 def test_a_larger_regression_than_the_accepted_one_fails():
+    assert decided([row(ratio=1.105), OTHER], ENTRY).ruling.result is Result.REGRESSED
     decision = decided([row(ratio=1.2), OTHER], ENTRY)
     assert decision.ruling.result is Result.REGRESSED
     assert "worse than the accepted 1.1" in decision.accepted.problems[0]

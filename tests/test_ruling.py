@@ -82,7 +82,9 @@ def test_an_interrupted_run_does_not_pass(outcomes):
 
 
 def test_an_interrupted_run_still_reports_a_regression():
-    assert rule(report("regressed", interrupted=True)).result is Result.REGRESSED
+    ruling = rule(report("regressed", interrupted=True))
+    assert ruling.result is Result.REGRESSED
+    assert ruling.because == "1 regressed; the run was interrupted, so its other cases are unknown"
 
 
 def test_a_decision_has_counts_and_verdicts():
@@ -118,8 +120,10 @@ def test_a_decision_states_its_reason(found, gate, because):
 def test_what_prevents_a_pass_is_counted_and_kept():
     decision = rule(report("unchanged", "missing", "error"))
     assert (decision.result, decision.because) == (Result.ERROR, "1 missing, 1 error")
-    (row,) = rule(report("unchanged", "inconclusive", interrupted=True)).verdicts
-    assert row.outcome is Outcome.INCONCLUSIVE
+    (open_row,) = rule(report("unchanged", "inconclusive", interrupted=True)).verdicts
+    assert open_row.outcome is Outcome.INCONCLUSIVE
+    twice = complete([row("f.py::t", "inconclusive"), row("f.py::t", "regressed", "graph_ops")])
+    assert rule(twice).because == "1 regressed"
 
 
 def test_skipped_cases_are_counted():
@@ -148,6 +152,8 @@ def test_an_open_metric_other_than_time_does_not_fail_the_gate():
     assert found == {metric: Result.INCONCLUSIVE if metric in DECISIVE else Result.PASS for metric in found}
     open_row = replace(good.verdicts[0], metric="graph_ops", outcome=Outcome.INCONCLUSIVE)
     assert rule(replace(good, verdicts=(*good.verdicts, open_row)), strict=True).result is Result.INCONCLUSIVE
+    ungated = replace(open_row, metric="device_time", reason=Reason(ReasonCode.NOT_GATED, "why"))
+    assert rule(replace(good, verdicts=(*good.verdicts, ungated)), strict=True).result is Result.PASS
 
 
 def test_an_expired_acceptance_is_named_beside_the_counts():
@@ -288,6 +294,9 @@ def test_a_run_that_names_no_other_side_is_no_gate(strict):
     ruling = rule(report("new", "new"), strict=strict)
     assert (ruling.result, ruling.pytest_code, ruling.result.code) == (Result.NOT_GATED, 0, 4)
     assert rule(report("new", "regressed"), strict=strict).pytest_code == 1
+    contract = complete([row("f.py::t", "new"), row("f.py::t", "inconclusive", "contract:as_fast")])
+    assert rule(contract, strict=strict).pytest_code == int(strict)
+    assert rule(replace(added("new"), sides={}), strict=strict).result is Result.NOT_GATED
 
 
 def test_a_shard_is_ruled_by_its_own_cases_until_the_gate_sees_it():
@@ -321,6 +330,12 @@ def test_new_cases_beside_others_that_are_gone_pass_nothing(other):
     assert rule(added("new", "new", others=[row("b/t.py::old", other)])).result is not Result.PASS
 
 
+@pytest.mark.parametrize("others", [["inconclusive"], ["unchanged", "missing"]])
+def test_new_cases_beside_others_that_are_not_compared_fail_in_pytest_too(others):
+    rows = [row(f"b/t.py::{outcome}", outcome) for outcome in others]
+    assert rule(added(*["new"] * 9, others=rows)).pytest_code == 1
+
+
 def test_the_headline_counts_first_what_fails_the_run_if_no_time_does():
     broken = replace(
         row("b/t.py::x", "regressed", "contract:expect_ops"), reason=Reason(ReasonCode.CONTRACT_BROKEN, "why")
@@ -339,6 +354,10 @@ def test_cases_that_are_gone_for_an_accepted_reason_are_not_due():
     assert rule(cases).result is Result.INCOMPARABLE
     assert rule(cases, cases.verdicts[1:2]).result is Result.INCOMPARABLE
     assert rule(cases, cases.verdicts[1:3]).result is Result.PASS
+    cases = report("unchanged", *["incomparable"] * 3, sides=SIDES)
+    assert rule(cases, cases.verdicts[1:]).result is Result.PASS
+    cases = report("regressed", "new", sides=SIDES)  # compared, and so due
+    assert rule(cases, cases.verdicts[:1]).result is Result.PASS
 
 
 def test_an_accepted_verdict_on_another_metric_leaves_its_case_due():

@@ -50,6 +50,8 @@ def test_across_environments_a_change_explains_the_time_and_equal_metrics_have_r
     rows, explained = judged(before, now, context)
     assert set(rows) == {"casts"}
     assert [str(note) for note in explained] == ["fused_ops 1 before, 0 now: lost _F"]
+    rows, explained = judged(MetricValues(), now, context)
+    assert ({row.outcome for row in rows.values()}, explained) == ({Outcome.NEW}, [])
     rows, explained = judged(before, now, context, preset("strict"))
     assert rows["fused_ops"].outcome is Outcome.REGRESSED
     assert explained == []
@@ -80,19 +82,29 @@ def test_an_absent_metric_never_passes():
     rows, _ = judged(now, before)
     assert rows["casts"].outcome is Outcome.NEW
     assert judged(MetricValues(), MetricValues())[0] == {}
+    assert judged(MetricValues(numbers={"leaked_bytes": 0.0}), MetricValues())[0] == {}  # the step takes longer
 
 
 def test_sizes_have_a_tolerance_and_counts_have_none():
     def size(value):
         return MetricValues(numbers={"artifact_bytes": value, "flops": value})
 
-    rows, _ = judged(size(1000), size(1010))
+    rows, _ = judged(size(10_000), size(10_100))
     assert rows["artifact_bytes"].outcome is Outcome.UNCHANGED
     assert rows["flops"].outcome is Outcome.REGRESSED
-    assert judged(size(1000), size(1011))[0]["artifact_bytes"].outcome is Outcome.REGRESSED
+    assert judged(size(10_000), size(10_101))[0]["artifact_bytes"].outcome is Outcome.REGRESSED
     assert judged(MetricValues(numbers={"live_bytes": 0}), MetricValues(numbers={"live_bytes": 4}))[0][
         "live_bytes"
     ].outcome is (Outcome.REGRESSED)
+
+
+@pytest.mark.parametrize(("before", "slacks", "outcome"), [
+    (0, 1, Outcome.UNCHANGED), (0, 1.1, Outcome.REGRESSED), (100, 1, Outcome.UNCHANGED), (100, 1.5, Outcome.REGRESSED),
+])  # fmt: skip
+def test_growth_may_differ_by_its_slack_or_by_the_tolerance(before, slacks, outcome):
+    old = before * POLICY.leak_bytes
+    then, now = (MetricValues(numbers={"leaked_bytes": value}) for value in (old, old + slacks * POLICY.leak_bytes))
+    assert judged(then, now)[0]["leaked_bytes"].outcome is outcome
 
 
 def test_a_metric_that_differs_between_launches_of_a_side_is_inconclusive():

@@ -84,18 +84,19 @@ def test_a_peak_is_decided_by_the_policys_thresholds_of_memory(pairs, of):
         Effect(math.log(new["peak_host_memory"] / old["peak_host_memory"]), pair)
         for old, new, pair in zip(before, now, of, strict=True)
     ]
-    found = decide(effects, 4, POLICY, cases=7, shared_zygote=False, final=True, thresholds=POLICY.memory)
+    found = decide(effects, 4, POLICY, cases=320, shared_zygote=False, final=True, thresholds=POLICY.memory)
     ratio = found.comparison.ratio
     text = f"100.50 MiB before, 110.50 MiB now ({evidence(ratio, 4)})"
     values = (100.5 * MIB, 110.5 * MIB)
-    assert verdict_on(before, now, cases=7, pairs=pairs) == row("regressed", "more", text, 4, values, ratio)
-    fewer = verdict_on(now, before, cases=7, pairs=pairs)
+    assert verdict_on(before, now, cases=320, pairs=pairs) == row("regressed", "more", text, 4, values, ratio)
+    fewer = verdict_on(now, before, cases=320, pairs=pairs)
     assert (fewer.outcome, fewer.reason.code) == (Outcome.IMPROVED, "fewer")
 
 
 def test_launches_beyond_those_of_the_other_side_are_left_out():
     found = verdict_on(peaks(100, 100, 100, 100), peaks(120, 120, 120))
     assert (found.outcome, found.launches) == (Outcome.REGRESSED, 3)
+    assert verdict_on(peaks(100, 100, 100, 100), peaks(120, 120, 120), pairs=(0,) * 4) == found
     undecided = verdict_on(peaks(100, 100, 110), peaks(103, 103, 103))
     assert (undecided.outcome, undecided.reason.code) == (Outcome.INCONCLUSIVE, "not-decided")
 
@@ -162,10 +163,10 @@ def test_a_first_call_is_decided_by_the_policys_thresholds_of_first_calls():
     before, now = firsts(1.0, 1.1, 1.0, trace=0.02, compile=0.3), firsts(2.0, 2.1, 2.2, trace=0.045)
     effects = [Effect(math.log(new["first_call"] / old["first_call"]), pair)
                for old, new, pair in zip(before, now, (0, 1, 1), strict=True)]  # fmt: skip
-    plain = decide(effects, 3, POLICY, cases=7, shared_zygote=False, final=True, thresholds=POLICY.first_call)
+    plain = decide(effects, 3, POLICY, cases=320, shared_zygote=False, final=True, thresholds=POLICY.first_call)
     parts = "; trace 20 ms before, 45 ms now, compilation and other work done once 300 ms before, 0 ms now, execute 0 ms before, 0 ms now"
     reason = Reason(plain.reason.code, plain.reason.message + parts)
-    assert first_call(before, now, (0, 1, 1), POLICY, 7) == replace(plain, reason=reason)
+    assert first_call(before, now, (0, 1, 1), POLICY, 320) == replace(plain, reason=reason)
     assert first_call([{"first_call": 1.0}] * 3, firsts(1.0, 1.0, 1.0), (0, 1, 2), POLICY, 7).outcome
 
 

@@ -148,14 +148,15 @@ def test_without_confirmation_one_race_decides():
         assert len(found.races) == 1
 
 
+def facts(launches):
+    return *([launch.runs[side].facts for launch in launches] for side in (0, 1)), [one.pair for one in launches]
+
+
 def test_memory_is_judged_with_the_cases_and_pairs_of_the_run():
     scripts = [lambda number, *_: (100 + number % 2) * MIB, lambda number, *_: (103 + number % 3) * MIB]
     found = made([steady(1e-4)] * 2, scripts, cases=40, confirm=False)
     found.run()
     (race,) = found.races
-
-    def facts(launches):
-        return *([launch.runs[side].facts for launch in launches] for side in (0, 1)), [one.pair for one in launches]
 
     before, now, pairs = facts(race.all_launches)
     assert found.memory == memory(CASE, before, now, POLICY, 40, pairs)
@@ -253,6 +254,12 @@ def test_a_first_call_gets_the_launches_that_decide_it():
     assert len(race.all_launches) == found.first_call.comparison.launches
     assert len(race.all_launches) in POLICY.looks
     assert {len(run.seconds) for launch in race.short_launches for run in launch.runs} == {1}
+
+
+def test_a_first_call_is_judged_with_the_cases_of_the_run():
+    found = with_first_calls([call(0.5, 0.01), call(1.0, 0.01)], confirm=False)
+    evidence = facts(found.races[0].all_launches)
+    assert found.first_call == first_call(*evidence, POLICY, 320) != first_call(*evidence, POLICY, 1)
 
 
 def test_launches_after_the_first_look_have_no_first_calls():
