@@ -34,7 +34,7 @@ def test_slow_calls_move_the_means_and_neither_the_median_nor_p90(statistic, exp
 def test_the_standard_error_is_that_of_repeated_launches(statistic):
     rng = np.random.default_rng(5)
     share = 0 if statistic is Statistic.P90 else 0.05
-    sides = np.exp(rng.normal(0, 0.05, (400, 2, 120)) + (rng.random((400, 2, 120)) < share) * 0.5)
+    sides = np.exp(rng.normal(0, 0.05, (400, 2, 120)) + (rng.random((400, 2, 120)) < share) * 1.5)
     effects = [effect_of(statistic, run(before), run(now), 0) for before, now in sides]
     assert np.std([one.value for one in effects]) == pytest.approx(np.median([one.error for one in effects]), rel=0.25)
 
@@ -51,11 +51,13 @@ def test_rounds_that_lost_their_processor_count_by_their_processor_time():
     )
 
 
-def test_a_side_that_loses_its_processor_more_often_is_judged_by_the_clock():
+@pytest.mark.parametrize(("lost", "expected"), [(9, 0.0), (10, 0.1 * math.log(3))])
+def test_a_side_that_loses_its_processor_more_often_is_judged_by_the_clock(lost, expected):
     """It may wait in these calls, which processor time does not show."""
-    waiting = [*ORDINARY[:-10], *[3.0] * 10]
-    known = run(waiting, **{f"n{number}": 1.0 for number in range(90, 100)})
-    assert effect_of(Statistic.TAIL, run(ORDINARY), known, 0).value == pytest.approx(0.1 * math.log(3), abs=0.01)
+    waiting = [*ORDINARY[:-lost], *[3.0] * lost]
+    known = run(waiting, **{f"n{number}": 1.0 for number in range(100 - lost, 100)})
+    assert effect_of(Statistic.TAIL, run(ORDINARY), known, 0).value == pytest.approx(expected, abs=0.01)
+    assert effect_of(Statistic.TAIL, known, run(ORDINARY), 0).value == pytest.approx(-expected, abs=0.01)
 
 
 def test_launches_have_the_mean_error_so_that_those_without_slow_calls_do_not_outweigh_the_others():

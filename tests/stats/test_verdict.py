@@ -22,6 +22,7 @@ from tfbench.stats.verdict import (
     compare,
     decide,
     launches_needed,
+    leaves_work,
     with_mean,
     with_retraces,
     with_saved_work_beside,
@@ -55,6 +56,7 @@ def judged(center, *, policy=POLICY, final=False, spread=0.002, launches=6, case
         (1.010, 1.5, None),
         (0.5, 0.990, Outcome.IMPROVED),
         (0.5, 0.9902, None),
+        (0.5, 1 / 1.01, None),
         (0.981, 1.02, Outcome.UNCHANGED),
         (1.003, 1.019, Outcome.UNCHANGED),  # real, but too small to matter
         (1.005, 1.021, None),  # real, but perhaps large enough to matter
@@ -140,6 +142,10 @@ def test_the_interval_of_a_look_has_the_level_of_that_look():
     found = compare(evidence, 900, POLICY, cases=30, shared_zygote=False).ratio
     plain = interval(evidence, look_alpha(POLICY, 30, 3), POLICY, shared_zygote=False)
     assert (found.low, found.high) == (plain.low, plain.high)
+    part = compare(evidence, 900, POLICY, cases=30, shared_zygote=False, share=0.25)
+    plain = interval(evidence, look_alpha(POLICY, 30, 3, 0.25), POLICY, shared_zygote=False)
+    assert part.ratio == replace(plain, confidence=1 - 0.25 * case_alpha(POLICY, 30))
+    assert (part.launches, part.pairs) == (9, 6)
 
 
 def test_a_large_change_is_reported_at_the_first_look():
@@ -213,6 +219,9 @@ def test_a_decision_by_other_thresholds_uses_them_for_the_noise_too():
     assert found.reason.message.startswith("within 20.0% either way: 5.1% slower")
     assert plain.ratio != compare(evidence, 6, POLICY, cases=30, shared_zygote=False, thresholds=noisy).ratio
     assert plain.ratio != compare(evidence, 6, POLICY, cases=30, shared_zygote=True).ratio
+    found = decide(effects(0.5), 6, POLICY, cases=30, shared_zygote=True, final=True, thresholds=noisy)
+    plain = compare(effects(0.5), 6, POLICY, cases=30, shared_zygote=True, thresholds=noisy)
+    assert (found.outcome, found.comparison) == (Outcome.REGRESSED, plain)
 
 
 def with_slow_mode(slow, of=18, by=0.3):
@@ -395,6 +404,15 @@ def test_work_beside_the_calls_prolongs_the_whole_interval_of_saved_times():
     assert (found.outcome, found.reason.code) == (INCONCLUSIVE, "work-beside")
     ratio = found.reason.facts["ratio"]
     assert (ratio.center, ratio.low, ratio.high) == pytest.approx((1.5, 1.35, 1.65))
+
+
+def test_work_beside_the_calls_matters_where_most_launches_leave_as_much_as_the_minimum_effect():
+    def leaving(*seconds):
+        return leaves_work([Run((1.0, 9.0), 1, {"beside": one}, {1: 1.0}) for one in seconds], POLICY.step_time)
+
+    assert leaving(0.01, 0.01, 0.0)
+    assert not leaving(0.0099, 0.0099, 0.5)
+    assert not leaving(0.0, 0.0)
 
 
 def launches(fact, *having):

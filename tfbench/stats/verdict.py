@@ -217,8 +217,6 @@ def balanced(effects: Floats, thresholds: Thresholds) -> NDArray[np.bool_]:
 
 
 _P90 = 0.9
-_FEW = 3
-"""Blocks."""
 P90_ROUNDS = 64
 """Rounds of each side that a statement about p90 needs at least (MLPerf's early stopping)."""
 SLOW = 1.3
@@ -265,10 +263,10 @@ def _calm(baseline: Run, contender: Run) -> tuple[Sequence[float], Sequence[floa
 
     Nine of ten blocks that take far longer beside a busy neighbour have lost their processor to it, and their processor time
     is as usual. Processor time lacks what a step waits, though. So it counts only where both sides lost their processor
-    about as often: three standard deviations of a Poisson number, or three blocks, apart at most.
+    about as often: three standard deviations of a Poisson number apart at most.
     """
     before, now = len(baseline.preempted), len(contender.preempted)
-    if abs(now - before) > max(_FEW, 3 * math.sqrt(before + now)):
+    if abs(now - before) > 3 * math.sqrt(before + now):
         return baseline.seconds, contender.seconds
     return baseline.calm_seconds, contender.calm_seconds
 
