@@ -59,7 +59,13 @@ def test_a_regression_of_memory_counts_only_if_confirmed(script, outcome, report
 
 
 @pytest.mark.parametrize(
-    ("script", "outcome"), [(lambda *_: 1.1, Outcome.REGRESSED), (lucky(1.1), Outcome.INCONCLUSIVE)]
+    ("script", "outcome"),
+    [
+        (lambda *_: 1.1, Outcome.REGRESSED),
+        (lucky(1.1), Outcome.INCONCLUSIVE),
+        (lambda number, pair, rng: 1.1 if pair < POLICY.zygotes else 0.9, Outcome.INCONCLUSIVE),
+        (lambda number, pair, rng: 0.9 if pair < POLICY.zygotes else 1.1, Outcome.INCONCLUSIVE),
+    ],
 )
 def test_a_regression_of_time_counts_only_if_confirmed(script, outcome):
     found = confirmed_race([steady(1e-4), of(1e-4, script)])
@@ -411,6 +417,14 @@ def test_an_entrant_that_breaks_in_a_short_launch_has_failed():
     found = with_first_calls([call(0.5, 0.9)] * 2, prepare=lambda launcher: launcher.dies_at.update({1: 7}))
     assert set(found.failures) == {1}
     assert len(found.races) == 1
+
+
+def test_a_time_that_is_not_decided_takes_no_short_launches():
+    noisy = [steady(1e-4, 0.1)] * 2
+    found = made(noisy, policy=replace(POLICY, case_seconds=6.0, case_launches=1, sampled_seconds=math.inf))
+    found.run()
+    assert found.decision.outcome is Outcome.INCONCLUSIVE
+    assert not found.races[0].short_launches
 
 
 def test_metrics_that_are_not_asked_for_cost_no_launch():

@@ -1,13 +1,16 @@
 """Verdicts from saved times, which need the same conditions; otherwise the reason names the difference."""
 
+import sys
 from dataclasses import replace
+from importlib.metadata import version
 
 import pytest
 
 from tests.storage.test_baselines import CASE, CONTEXT, ENVIRONMENT
 from tfbench.model import Case, Outcome, Run, Sample
 from tfbench.policy import Policy
-from tfbench.session.strategies import SavedTimeFilter, changed_since, code_of_saved
+from tfbench.session.request import CaseResult
+from tfbench.session.strategies import SavedTimeFilter, changed_since, code_of_saved, environment_differences
 from tfbench.storage.baselines import Baseline
 from tfbench.storage.history import SessionRecord
 
@@ -45,6 +48,7 @@ def test_a_gpu_at_another_clock_is_incomparable():
     found = judged(1.3e-5, saved=at_1980, gpu_clock=1410.0)
     assert (found.outcome, found.reason.code) == (Outcome.INCOMPARABLE, "other-clock")
     assert "with the GPU at 1980 MHz, and now it runs at 1410 MHz" in found.reason.message
+    assert judged(1e-5, saved=at_1980, gpu_clock=2550.0).reason.code == "other-clock"
     assert judged(1.3e-5, saved=at_1980, gpu_clock=1950.0).outcome is Outcome.REGRESSED
     assert judged(1.3e-5, saved=at_1980).outcome is Outcome.REGRESSED  # no GPU was watched now
 
@@ -103,6 +107,34 @@ def test_a_slower_time_outside_the_spread_has_regressed():
     assert judged(1.3e-5).outcome is Outcome.REGRESSED
 
 
+def test_a_case_is_judged_by_the_thresholds_that_it_was_saved_with_if_they_are_stricter():
+    loose = replace(CODED, thresholds=(("minimum_effect", 0.45), ("tolerance", 0.9)))
+    known = replace(SAVED, samples={CODED.name: sample(1e-5, loose)})
+    assert judged(1.3e-5, case=loose).outcome is judged(1.3e-5, saved=known).outcome is Outcome.REGRESSED
+    assert judged(1.3e-5, case=loose, saved=known).outcome is Outcome.UNCHANGED
+
+
+def test_slow_calls_of_the_new_session_alone_are_not_unchanged():
+    slow = Sample(CODED, tuple(Run((1e-5, 2e-5), 10) for _ in range(6)))
+    time_filter = SavedTimeFilter(SAVED, STEADY, ENVIRONMENT, Policy(), 1, live=False, unmade=None)
+    assert time_filter.evaluate(CODED, slow, 2.0).outcome is Outcome.INCONCLUSIVE
+    assert judged(saved=replace(SAVED, samples={CODED.name: slow})).outcome is Outcome.UNCHANGED
+
+
+def test_all_cases_of_the_run_share_its_alpha():
+    few, many = (
+        SavedTimeFilter(SAVED, STEADY, ENVIRONMENT, Policy(), cases, False, None).evaluate(CODED, sample(1.3e-5), 2.0)
+        for cases in (1, 1000)
+    )
+    assert many.ratio.low < few.ratio.low
+
+
+def test_a_result_that_no_race_of_variants_measured_is_settled_already():
+    time_filter = SavedTimeFilter(SAVED, STEADY, ENVIRONMENT, Policy(), 1, live=True, unmade=None)
+    result = CaseResult(CODED, judged(2e-5), sample=sample(2e-5))
+    assert time_filter.settle([result]) == ([result], [])
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -112,12 +144,20 @@ def test_a_slower_time_outside_the_spread_has_regressed():
         ({"settings": {"NVIDIA_TF32_OVERRIDE": "0"}}, "NVIDIA_TF32_OVERRIDE not set there, 0 here"),
         ({"packages": {"tensorflow": "2.20.0"}}, "tensorflow 2.21.0 there, 2.20.0 here"),
         ({"python": "3.12.1"}, "Python 3.11.7 there, 3.12.1 here"),
+        ({"python": "3.11.9"}, "Python 3.11.7 there, 3.11.9 here"),
+        ({"machine": {}}, "processor x there, unknown here"),
     ],
 )
 def test_another_environment_is_incomparable_and_the_reason_names_the_difference(change, named):
     found = judged(environment=replace(ENVIRONMENT, **change))
     assert found.outcome is Outcome.INCOMPARABLE
-    assert named in found.reason.message
+    assert found.reason.message.count(named) == 1
+
+
+def test_a_saved_package_that_is_installed_here_is_no_difference_though_this_run_does_not_list_it():
+    here = replace(ENVIRONMENT, executable=sys.executable)
+    saved = replace(here, packages={**here.packages, "numpy": version("numpy"), "gone": "1.0"})
+    assert environment_differences(saved, here) == ["gone 1.0 there, not installed here"]
 
 
 def test_a_changed_benchmark_is_incomparable():
@@ -172,6 +212,9 @@ def test_sessions_of_the_baselines_own_code_narrow_the_interval():
         return ratio.high / ratio.low
 
     assert width(same) < width(STEADY)
+    saved = replace(SAVED, context=replace(CONTEXT, tree=""))  # no checkout, so their code is unknown
+    unknown = [replace(one, context=replace(one.context, tree="")) for one in STEADY]
+    assert judged(saved=saved, known=unknown).ratio == judged(saved=saved).ratio
 
 
 def test_sessions_of_another_case_do_not_count():

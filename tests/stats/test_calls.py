@@ -70,6 +70,8 @@ def test_launches_have_the_mean_error_so_that_those_without_slow_calls_do_not_ou
 def test_calls_are_described_by_their_times():
     before, now = calls_of([run(ORDINARY)], [run(slow(0.2, 10))])
     assert (before.slow, now.slow) == (0.0, 0.2)
+    faster = run([second / 2 for second in ORDINARY])  # a launch has its own speed
+    assert calls_of([run(ORDINARY), faster, faster], [faster])[0].slow == 0.0
     assert (before.p50, before.rounds) == (1.0, 100)
     assert now.p90 == pytest.approx(10, rel=0.02)
     assert now.mean == pytest.approx(2.8, rel=0.01)
@@ -80,5 +82,6 @@ def test_p90_needs_enough_rounds_of_single_calls():
     assert [side.p90 for side in calls_of([few], [few])] == [None, None]
     several = Run(tuple(ORDINARY), 2)
     assert calls_of([several], [several])[0].p90 is None
+    assert calls_of([several, run(ORDINARY)], [several])[0].p90 is None
     once = Run((1.0,), 1)
     assert calls_of([once] * 3, [once] * 3) is None

@@ -132,6 +132,8 @@ def test_the_floor_uses_as_many_launches_as_every_session_has():
         decide_on_saved(now, [short], [short, [1.01] * 3, [0.99] * 3, short], CALLS, POLICY, 1).outcome
         is Outcome.UNCHANGED
     )
+    sessions = [[1.0, 1.0, 1.0, 0.5]], [short] * 4  # nor has other code
+    assert decide_on_saved(now, *sessions, CALLS, POLICY, 1).outcome is Outcome.UNCHANGED
 
 
 def test_launches_beyond_those_of_a_floor_do_not_count():
@@ -177,6 +179,8 @@ def test_slow_calls_that_the_fastest_blocks_do_not_show_are_raced():
     known = [[one] * 3 for one in (1.0, 1.002, 0.998, 1.001, 0.999)]
     alike = [1.0] * 100
     slow = [1.0] * 10 + [2.0] * 90
+    some = [1.0] * 96 + [2.0] * 4  # within the tolerance of saved times
+    assert decide_on_saved([1.0] * 3, known[:1], known[1:], (alike, some), POLICY, 1).outcome is Outcome.UNCHANGED
     assert decide_on_saved([1.0] * 3, known[:1], known[1:], (alike, alike), POLICY, 1).outcome is Outcome.UNCHANGED
     found = decide_on_saved([1.0] * 3, known[:1], known[1:], (alike, slow), POLICY, 1)
     assert found.outcome is Outcome.INCONCLUSIVE

@@ -30,6 +30,11 @@ def test_it_is_the_random_effects_mean_with_hartung_and_knapps_interval():
     assert math.log(found.center / found.low) == pytest.approx(3.182446 * error, rel=1e-5)
 
 
+def test_cases_that_agree_better_than_their_errors_are_weighted_by_those_alone():
+    found = mean_ratio([ratio(0.02, 0.01), ratio(0.021, 0.012)])
+    assert math.log(found.center) == pytest.approx(np.average([0.02, 0.021], weights=[1 / 0.01**2, 1 / 0.012**2]))
+
+
 def test_swapping_the_sides_mirrors_it():
     some = [ratio(0.02, 0.01), ratio(-0.01, 0.02), ratio(0.03, 0.01)]
     mirrored = [Ratio(1 / one.center, 1 / one.high, 1 / one.low, one.confidence) for one in some]
@@ -39,7 +44,9 @@ def test_swapping_the_sides_mirrors_it():
 
 def test_the_confidence_of_a_case_s_interval_does_not_matter():
     wide = [ratio(0.02, 0.01, 0.99, 2.575829), ratio(0.01, 0.02, 0.99, 2.575829)]
-    assert mean_ratio(wide).center == pytest.approx(mean_ratio([ratio(0.02, 0.01), ratio(0.01, 0.02)]).center)
+    usual = mean_ratio([ratio(0.02, 0.01), ratio(0.01, 0.02)])
+    assert mean_ratio(wide).center == pytest.approx(usual.center)
+    assert mean_ratio([wide[0], ratio(0.01, 0.02)]).center == pytest.approx(usual.center)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +72,8 @@ def test_intervals_without_width_are_a_plain_mean():
     ("low", "high", "outcome"),
     [
         (1.003, 1.006, Outcome.REGRESSED), (1.0025, 1.004, Outcome.UNCHANGED), (0.996, 1.004, Outcome.UNCHANGED),
-        (0.99, 0.996, Outcome.IMPROVED), (0.999, 1.006, Outcome.INCONCLUSIVE), (0.98, 1.02, Outcome.INCONCLUSIVE),
+        (0.99, 0.996, Outcome.IMPROVED), (0.9965, 0.998, Outcome.UNCHANGED), (0.9945, 0.998, Outcome.INCONCLUSIVE),
+        (0.9945, 1.004, Outcome.INCONCLUSIVE), (0.999, 1.006, Outcome.INCONCLUSIVE), (0.98, 1.02, Outcome.INCONCLUSIVE),
     ],
 )  # fmt: skip
 def test_a_mean_changes_from_half_of_the_limit(low, high, outcome):
