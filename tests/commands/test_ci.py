@@ -70,7 +70,7 @@ def left():
     return sorted(file.name for file in Path("tfbench-report").iterdir())
 
 
-def test_a_change_that_is_not_slower_passes_and_leaves_a_report_and_a_comment(job):
+def test_a_change_that_is_not_slower_passes_and_leaves_a_report_and_a_comment(job, capsys):
     Path("tfbench-report").mkdir()
     Path("tfbench-report/second.json").write_text("of yesterday")
     Path("tfbench-report/shard-7.json").write_text("of the branch")
@@ -81,6 +81,7 @@ def test_a_change_that_is_not_slower_passes_and_leaves_a_report_and_a_comment(jo
     ]  # fmt: skip
     assert left() == ["accepted.json", "report.json"]
     assert "### tfbench: pass" in Path("comment.md").read_text()
+    assert capsys.readouterr().err == ""
 
 
 def test_all_options_reach_pytest(job):
@@ -116,6 +117,18 @@ def test_a_regression_that_the_second_race_does_not_find_is_inconclusive(job):
     answers = {"first": (1, report("regressed")), "second": (0, report("unchanged"))}
     assert job(**answers) == 3
     assert job("--strict", "false", **answers) == 0
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("inconclusive", 0), ("incomparable", 4), ("missing", 4), ("error", 5)])
+def test_without_strict_only_an_inconclusive_case_is_tolerated(job, outcome, code):
+    assert job("--strict", "false", first=(0, report(outcome))) == code
+
+
+def test_a_regression_of_another_metric_than_time_is_raced_again_as_well(job):
+    other = complete([row(CASE), row(CASE, "regressed", "first_call"), row(CASE, "regressed", "peak_host_memory")])
+    job(first=(1, json_format.render(other)))
+    _, second = calls()
+    assert second[-2] == "@tfbench-report/regressed.txt"
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, -9])
@@ -288,6 +301,19 @@ class TestHandedOn:
         assert " is checked out; run the step race again" in said
         assert not Path("tfbench-report/report.json").exists()
 
+    def test_a_report_on_edited_code_is_used_while_the_edits_are_the_same(self, job, raced):
+        Path("old").write_text("edited")
+        code = working_code(Path())
+        side = {"spec": "working tree", "commit": code.commit, "tree": code.tree, "dirty": True}
+        text = report("unchanged", sides={"contender": side, "baseline": {"spec": "git:main", **CODE}})
+        assert job("--steps", "race", first=(0, text)) == 0
+        assert job("--steps", "merge,gate") == 0
+
+    def test_a_report_that_names_no_commit_is_used(self, job, raced):
+        sides = {"contender": {"spec": "working tree", "commit": "", "tree": "session:1", "dirty": False}}
+        assert job("--steps", "race", first=(0, report("unchanged", sides=sides))) == 0
+        assert job("--steps", "merge,gate") == 0
+
     def test_a_single_job_judges_what_it_has_raced(self, job, raced):
         assert job() == 0
 
@@ -310,6 +336,7 @@ def test_the_least_share_of_compared_cases_reaches_the_gate_and_is_checked_befor
     assert "only 1 of 3" not in capsys.readouterr().out
     assert job("--min-compared", "2") == 2
     assert "--min-compared 2: write a share from 0 to 1" in capsys.readouterr().err
+    assert job("--min-compared=-0.1") == 2
     assert not Path("calls.txt").exists()
 
 
@@ -322,6 +349,9 @@ def test_github_is_told_by_outputs_and_annotations(job, monkeypatch, capsys):
     assert Path("outputs.txt").read_text() == "regressed=true\ncode=1\n"
     assert "::error title=tfbench::the regressions stay: the confirming run" in capsys.readouterr().out
     assert "https://github.com/o/r/actions/runs/7" in Path("c.md").read_text()
+    Path("outputs.txt").unlink()
+    assert job(first=(0, "")) == 5
+    assert Path("outputs.txt").read_text() == "code=5\n"
 
 
 class TestBase:

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
-from tfbench.errors import BenchmarkError, LaunchDisturbed
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed
 from tfbench.metrics.exact import first_call, memory
-from tfbench.model import TIME, Case, Outcome, Reason
+from tfbench.model import TIME, Case, Outcome, Reason, Statistic
 from tfbench.policy import Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.stats.verdict import decide
@@ -102,6 +102,8 @@ def test_the_second_race_has_zygotes_of_its_own_and_both_count():
     assert found.runs(1) == [*first.runs(1), *second.runs(1)]
     assert found.rounds == first.rounds(1) + second.rounds(1)
     assert found.wall_seconds == first.wall_seconds + second.wall_seconds > 0
+    assert (second.config.confirms, second.config.patience) == (Statistic.MEDIAN, len(first.all_launches))
+    assert second.config.cases == first.config.cases
 
 
 def test_the_zygotes_of_the_first_look_start_together():
@@ -187,6 +189,7 @@ def interrupted(launches, scripts, **changes):
 def test_an_interrupted_race_confirms_no_change():
     found = interrupted(3, [steady(1e-4), of(1e-4, lambda *_: 1.5)])
     first = found.races[0].decisions[1].reason.message
+    assert interrupted(2, [steady(1e-4)] * 2).decision.outcome is Outcome.INCONCLUSIVE
     text = f"the run was interrupted before this was confirmed: {first}"
     assert (found.decision.outcome, found.decision.reason) == (Outcome.INCONCLUSIVE, Reason("interrupted", text))
 
@@ -363,6 +366,7 @@ def test_a_slower_first_call_is_confirmed_by_short_launches_alone():
     assert "found twice" in found.first_call.reason.message
     assert second.launches == []
     assert second.short_launches
+    assert second.config.confirms is None
     assert {launch.pair for launch in second.short_launches} <= set(range(POLICY.zygotes, 2 * POLICY.zygotes))
 
 
@@ -414,9 +418,45 @@ def test_a_change_whose_second_race_has_no_launch_is_withdrawn(metric):
 
 
 def test_an_entrant_that_breaks_in_a_short_launch_has_failed():
-    found = with_first_calls([call(0.5, 0.9)] * 2, prepare=lambda launcher: launcher.dies_at.update({1: 7}))
+    for seconds in (1e-4, 2e-4):  # a slower time is not raced again
+
+        def prepare(launcher, seconds=seconds):
+            launcher.scripts = [steady(1e-4), steady(seconds)]
+            launcher.dies_at = {1: 7}
+
+        found = with_first_calls([call(0.5, 0.9)] * 2, prepare=prepare)
+        assert set(found.failures) == {1}
+        assert len(found.races) == 1
+
+
+def test_an_entrant_that_breaks_in_the_first_launch_of_the_second_race_has_failed():
+    launches = len(confirmed_race([steady(1e-4), of(1e-4, lambda *_: 1.1)]).races[0].all_launches)
+    found = made([steady(1e-4), of(1e-4, lambda *_: 1.1)])
+    found._first.launcher.dies_at = {1: launches}
+    found.run()
     assert set(found.failures) == {1}
-    assert len(found.races) == 1
+    assert not found.races[1].all_launches
+
+
+@pytest.mark.parametrize(
+    ("broken", "only"),
+    [
+        ({}, False),
+        ({0: BenchmarkError("it raised")}, True),
+        ({0: BenchmarkSkipped("no GPU")}, False),
+        ({1: BenchmarkError("it raised")}, False),
+        ({0: BenchmarkError("it raised"), 1: BenchmarkError("it raised")}, False),
+    ],
+)
+def test_the_baseline_alone_breaks_if_the_contender_does_not_and_no_launch_was_complete(broken, only):
+    found = made([steady(1e-4)] * 2)
+    found._first.launcher.broken = broken
+    found.run()
+    assert found.only_baseline_breaks is only
+    found = made([steady(1e-4, 0.1)] * 2)
+    found._first.launcher.dies_at = {0: 1}
+    found.run()
+    assert (found.launches, set(found.failures), found.only_baseline_breaks) == (1, {0}, False)
 
 
 def test_a_time_that_is_not_decided_takes_no_short_launches():
