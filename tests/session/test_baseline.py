@@ -21,7 +21,7 @@ def sample(floor, case=CODED, **facts):
     return Sample(case, tuple(Run((floor, floor * 1.2), 10, {"first_call": 0.1, **facts}) for _ in range(6)))
 
 
-SAVED = Baseline(CONTEXT, {CODED.name: sample(1e-5)}, "first", "2026-01-01")
+SAVED = Baseline(CONTEXT, {CODED.name: sample(1e-5)}, name="first", saved="2026-01-01")
 
 
 def record(number, floor, **changes):
@@ -219,7 +219,7 @@ def test_sessions_of_the_baselines_own_code_narrow_the_interval():
 
 def test_sessions_of_another_case_do_not_count():
     other = Case("b/test_x.py::test_y", "test_y", "b/test_x.py::test_y")
-    saved = Baseline(CONTEXT, {other.name: sample(1e-5, other)}, "first")
+    saved = Baseline(CONTEXT, {other.name: sample(1e-5, other)}, name="first")
     assert judged(saved=saved, case=other).reason.code == "few-sessions"
 
 

@@ -10,14 +10,22 @@ import pytest
 from tests.session.test_baseline import CODED, SAVED, STEADY, sample
 from tests.storage.test_baselines import ENVIRONMENT
 from tfbench.errors import SideError
-from tfbench.model import Case, Outcome, Reason, VariantResult, Verdict
+from tfbench.model import Case, MetricValues, Note, Outcome, Reason, VariantResult, Verdict
 from tfbench.policy import preset
 from tfbench.race.timer import Stopwatch
 from tfbench.session import strategies
 from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult, missing
-from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, VariantStrategy
+from tfbench.session.strategies import (
+    LiveSideStrategy,
+    SavedBaselineStrategy,
+    VariantStrategy,
+    baseline_side,
+    recreate_side,
+    source_of,
+)
 from tfbench.sides.counterparts import Benchmark, Listing, Selection
+from tfbench.sides.source_tree import Snapshot
 from tfbench.sides.spec import Side
 from tfbench.storage.history import Content
 
@@ -97,7 +105,7 @@ def test_each_case_races_its_counterpart_on_a_live_side():
     assert starter.started == ["contender", "baseline"]
 
 
-@pytest.mark.parametrize(("seconds", "suspect"), [(1e-5, False), (2e-5, True)])
+@pytest.mark.parametrize(("seconds", "suspect"), [(1e-5, False), (2e-5, True), (5e-6, True)])
 def test_only_a_case_that_saved_times_do_not_settle_is_a_suspect(seconds, suspect):
     strategy = saved_baseline(Races(seconds))
     found = strategy.race(CODED, [CODED])
@@ -219,7 +227,9 @@ def live(monkeypatch, root, *listings, collected=()):
 
     def listing(side, selection, *more):
         paths.append(selection.paths)
-        return answers.pop(0)
+        if isinstance(answer := answers.pop(0), SideError):
+            raise answer
+        return answer
 
     monkeypatch.setattr(strategies, "benchmarks_of", listing)
     starter, side = Starter(), replace(OTHER_TREE, root=root)
@@ -270,3 +280,136 @@ def test_a_saved_baseline_races_with_the_thresholds_that_it_was_saved_with():
     loose = replace(CODED, thresholds=(("minimum_effect", 0.45), ("tolerance", 0.9)))
     saved_baseline(races, replay="all").race(loose, [loose])
     assert races.there.thresholds == ()
+
+
+@pytest.mark.parametrize(("own", "asked", "used"), [("", "", "mean"), ("", "p90", "p90"), ("p90", "median", "mean")])
+def test_a_saved_baseline_races_by_the_statistic_that_it_was_saved_with_or_that_the_run_asks_for(own, asked, used):
+    races, case = Races(), replace(CODED, statistic=own)
+    strategy = saved_baseline(races, replay="all", statistic=asked)
+    strategy.saved = replace(SAVED, samples={CODED.name: sample(1e-5, replace(CODED, statistic="mean"))})
+    strategy.race(case, [case])
+    assert races.there.statistic == used
+
+
+def test_a_race_says_that_the_benchmark_is_other_code_than_the_baselines():
+    races, changed = Races(), replace(CODED, source="def")
+    saved_baseline(races, replay="all").race(changed, [changed])
+    strategy = LiveSideStrategy(request(), CONTENDER, Starter(), races, RIVAL, [CODED], lambda text: None)
+    strategy.counterparts = SimpleNamespace(differs=lambda case: True, of=lambda case: case)
+    strategy.race(CODED, [CODED])
+    assert [run[2:] for run in races.run] == [("benchmark-changed",), ("benchmark-differs",)]
+
+
+def test_metrics_are_compared_with_the_saved_ones_under_all_that_differs():
+    here = replace(ENVIRONMENT, packages={"tensorflow": "2.20.0"}, machine={"processor": "y"})
+    strategy = saved_baseline(Races(), Starter(contender=here))
+    values = strategy.baseline_values(CaseResult(replace(CODED, source="def")))
+    assert values.differences == ["tensorflow 2.21.0 there, 2.20.0 here", Note.BENCHMARK_CHANGED]
+    assert values.machines == ["processor x there, y here"]
+    assert (len(values.facts), values.metric_values) == (6, MetricValues())
+    assert strategy.baseline_values(CaseResult(OTHER)).facts == []
+
+
+def test_a_case_without_a_counterpart_has_no_values_to_compare_with():
+    strategy = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, [CODED], lambda text: None)
+    assert strategy.baseline_values(CaseResult(CODED)).case == CODED
+    strategy.counterparts = SimpleNamespace(of=lambda case: None)
+    assert strategy.baseline_values(CaseResult(CODED)) is None
+
+
+def test_a_case_that_is_skipped_here_alone_is_incomparable():
+    strategy = saved_baseline(Races())
+    assert strategy.skipped(CODED, "no GPU").verdict.outcome is Outcome.INCOMPARABLE
+    assert strategy.skipped(OTHER, "no GPU").skip == "no GPU"
+    live_side = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, [CODED], lambda text: None)
+    assert live_side.skipped_by_mark(CODED, "no GPU").skip == "no GPU"
+    for runs in (True, False):
+        live_side.counterparts = SimpleNamespace(runs=lambda case, runs=runs: runs)
+        verdict = live_side.skipped_by_mark(CODED, "no GPU").verdict
+        assert (verdict.outcome if verdict else None) is (Outcome.INCOMPARABLE if runs else None)
+
+
+ALLOW = "--tfbench-allow-changed-benchmarks"
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "allowed", "said"),
+    [((), (), True, 0), ((ALLOW,), (ALLOW,), True, 0), ((ALLOW,), ("--x",), False, 1), (("--x",), (ALLOW,), True, 1), ((ALLOW,), (), True, 0)],
+)  # fmt: skip
+def test_a_change_cannot_allow_itself_changed_benchmarks(monkeypatch, tmp_path, here, there, allowed, said):
+    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: Benchmark("1")}, gate=there))
+    strategy.request.gate, strategy.request.allow_changed = here, True
+    strategy.race(CODED, [CODED])
+    assert strategy.allows_changed is allowed
+    assert sum("this change alters its own gate" in note for note in strategy.notes) == said
+    strategy.request.allow_changed = False
+    assert not strategy.allows_changed
+
+
+def test_a_side_that_cannot_be_collected_is_not_tried_again(monkeypatch, tmp_path):
+    strategy, paths = live(monkeypatch, tmp_path, SideError("no pytest there"))
+    for text in ("no pytest there$", "no pytest there; it was not tried again"):
+        with pytest.raises(SideError, match=text):
+            strategy.race(CODED, [CODED])
+    assert len(paths) == 1
+
+
+# The side of a saved baseline
+
+
+@pytest.mark.parametrize(
+    ("here", "saved", "made"),
+    [
+        (Snapshot("7ree", "c", False), "7ree", False),
+        (Snapshot("7ree", "c", True, ("module",)), "7ree", True),
+        (Snapshot("other", "c", False), "7ree", True),
+        (None, "7ree", True),
+        (Snapshot("", "c", False), "gone", True),
+    ],
+)
+def test_the_source_of_a_baseline_is_the_working_tree_only_while_both_are_the_same(monkeypatch, here, saved, made):
+    monkeypatch.setattr(strategies, "snapshot", lambda root: here)
+    monkeypatch.setattr(strategies, "materialise", lambda root, tree, cache: (Path("/made"), ("/", f"/{tree}")))
+    baseline = replace(SAVED, context=replace(SAVED.context, tree=saved))
+    found = source_of(baseline, CONTENDER, Path("/cache"))
+    assert (found.root, found.tree_redirect) == ((Path("/made"), ("/", f"/{saved}")) if made else (Path("/"), None))
+    if here != Snapshot("", "c", False):
+        assert (
+            source_of(replace(baseline, context=replace(SAVED.context, tree="")), CONTENDER, Path()).code == "no-source"
+        )
+
+
+class Environments:
+    """Installs what it is asked for."""
+
+    def prefer(self, commands, python):
+        self.python = python
+
+    def get(self, requirements):
+        return SimpleNamespace(executable=f"{self.python}: {' '.join(requirements)}")
+
+
+@pytest.mark.parametrize(
+    ("packages", "python", "executable"),
+    [
+        ({"tensorflow": "2.21.0"}, "3.11.9", "python"),
+        ({"tensorflow": "2.20.0"}, "3.11.9", "3.11: tensorflow==2.20.0"),
+        ({"tensorflow": "2.21.0"}, "3.12.1", "3.12: tensorflow==2.21.0"),
+    ],
+)
+def test_a_recreated_side_has_the_packages_and_the_settings_of_its_baseline(monkeypatch, packages, python, executable):
+    monkeypatch.setattr(strategies, "source_of", lambda *arguments: RIVAL)
+    monkeypatch.setattr(strategies, "packages", lambda: {"tensorflow": "2.21.0"})
+    monkeypatch.setattr(strategies, "installed", lambda executable: {})
+    monkeypatch.setattr(strategies, "settings", lambda: {"TF_NEW": "1", "TF_OTHER": "1"})
+    monkeypatch.setattr("platform.python_version", lambda: "3.11.7")
+    then = {"TF_OTHER": "0", "PYTEST_OPTION_size": "2", "CUDA_DEVICE_ORDER": "0"}
+    environment = replace(ENVIRONMENT, packages=packages, python=python, settings=then)
+    baseline = replace(SAVED, context=replace(SAVED.context, environment=environment))
+    contender = replace(CONTENDER, env={"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "1", "TF_MINE": "1"})
+    side = recreate_side(baseline, contender, Path("/cache"), Environments())
+    assert side.executable == executable
+    assert side.env == {"TF_OTHER": "0", "CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "0"}
+    assert set(side.unset) == {"TF_NEW", "TF_MINE"}
+    asked = SimpleNamespace(replay="never", folder=Path("/cache"), against="")
+    assert baseline_side(asked, baseline, contender, Environments()) is None
