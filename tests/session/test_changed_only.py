@@ -1,5 +1,6 @@
 """Which cases ``--changed-only`` spares, from what their probing launches executed."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -62,6 +63,23 @@ def test_a_case_races_if_a_file_differs_that_either_side_has_read(spared, tmp_pa
     assert spared() is None
     assert spared(before=replace(NOW, read=frozenset({"b/test_x.py"}))) is None
     assert spared(now=replace(NOW, read=frozenset({"b/test_x.py"}))) is None
+
+
+def test_a_case_races_if_a_file_differs_in_its_content_alone_or_cannot_be_read(spared, tmp_path):
+    file = tmp_path / "here/models.py"
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    file.write_text("MODELS.py")
+    for changed in (file, tmp_path / "there/models.py"):
+        os.utime(changed, ns=times)
+    assert spared() is None
+    file.unlink()
+    file.symlink_to(file)
+    assert spared() is None
+
+
+def test_a_case_with_a_contract_on_its_time_races(spared):
+    claiming = replace(CASE, claims=(CLAIM,))
+    assert spared(case=claiming, there=claiming) is None
 
 
 def test_files_that_neither_side_has_read_do_not_count(spared, tmp_path):

@@ -46,7 +46,17 @@ def read_back(result):
 
 
 @pytest.mark.parametrize(
-    "result", [FULL, SKIPPED, replace(FULL, verdict=None), replace(SKIPPED, skip="", verdict=FULL.verdict)]
+    "result",
+    [
+        FULL,
+        SKIPPED,
+        replace(FULL, verdict=None),
+        replace(
+            FULL,
+            verdict=replace(FULL.verdict, case=replace(A, thresholds=(("minimum_effect", 0.2), ("tolerance", 0.5)))),
+        ),
+        replace(SKIPPED, skip="", verdict=FULL.verdict),
+    ],
 )
 def test_a_result_survives_the_journal(result):
     found = read_back(result)
@@ -61,7 +71,7 @@ def test_a_result_survives_the_journal(result):
         ]
         same |= {"sample": found.sample, "baseline": found.baseline}
     if result.verdict:
-        same["verdict"] = replace(result.verdict, case=case)
+        same["verdict"] = replace(result.verdict, case=replace(case, thresholds=result.verdict.case.thresholds))
     assert found == replace(result, **same)
 
 
