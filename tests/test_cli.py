@@ -106,7 +106,9 @@ def test_other_words_are_still_refused(words, capsys):
     with pytest.raises(SystemExit) as left:
         cli.main(words)
     assert left.value.code == 2
-    assert "unrecognized arguments" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "unrecognized arguments" in message
+    assert message.startswith(f"usage: tfbench {words[0]} "), "the usage lists the options of the command"
 
 
 def test_an_option_of_pytest_is_refused_by_ci_with_the_way_to_give_it(capsys):

@@ -73,11 +73,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Importing every command takes three times as long as importing one. Only the help needs them all.
     needed = [words[0]] if words and words[0] in COMMANDS else list(COMMANDS)
     runs: dict[str, Run] = {}
+    parsers: dict[str, argparse.ArgumentParser] = {}
     for command in needed:
         add, runs[command] = functions(command)
         text, formatter = inspect.getdoc(runs[command]) or "", argparse.RawDescriptionHelpFormatter
         summary = text.partition("\n")[0].rstrip(".")
-        add(subparsers.add_parser(command, help=summary, description=text, formatter_class=formatter))
+        parsers[command] = subparsers.add_parser(command, help=summary, description=text, formatter_class=formatter)
+        add(parsers[command])
     if "_ARGCOMPLETE" in os.environ:  # the shell asks how to go on
         import argcomplete
 
@@ -92,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # argparse takes the words of a list from one place only, and not again after an option.
     if rest and (not hasattr(arguments, "intermixed") or any(word.startswith("-") for word in rest)):
         fix = "; give options of pytest as --arguments=OPTION" if hasattr(arguments, "arguments") else ""
-        parser.error(f"unrecognized arguments: {harmless(' '.join(rest))}{fix}")
+        parsers[arguments.command].error(f"unrecognized arguments: {harmless(' '.join(rest))}{fix}")
     if rest:
         getattr(arguments, arguments.intermixed).extend(rest)
     if warning := foreign_distribution():
