@@ -272,7 +272,7 @@ def test_a_wrong_output_beside_a_large_one_is_a_regression_that_names_it(project
     found = {name: done.reason(f"test_{name}", "parity") for name in ALTERED}
     start = "differs from the baseline's result"
     assert found == {
-        "loss": f"{start} by 69 in the output ['small'], by nothing before",
+        "loss": f"{start} by 69 in the output ['small'], by 0 before",
         "flattened": f"{start}: the output ['small'] has the shape (4,) instead of (2, 2)",
         "padded": f"{start}: the output ['small'] has the shape (5,) instead of (4,)",
         "type": f"{start}: the output ['small'] has the type float32 instead of float64",

@@ -316,12 +316,12 @@ def test_an_output_that_scatters_hides_no_other_one():
 @pytest.mark.parametrize(
     ("old", "new", "outcome", "code", "text"),
     [
-        (0.0, 0.0, "unchanged", "same", "nothing: rounding at most"),
+        (0.0, 0.0, "unchanged", "same", "0: rounding at most"),
         (0.0, 9e-5, "unchanged", "same", "9e-05: rounding at most"),
         (1e-4, 1e-4, "unchanged", "same", "0.0001: rounding at most"),
         (9e-5, 1e-5, "unchanged", "same", "1e-05: rounding at most"),
         (1.5e-4, 9e-5, "unchanged", "same", "9e-05, by 0.00015 before"),
-        (0.0, 2e-4, "regressed", "more", "0.0002, by nothing before"),
+        (0.0, 2e-4, "regressed", "more", "0.0002, by 0 before"),
         (1e-3, 1.9e-3, "unchanged", "same", "0.0019, by 0.001 before"),
         (1e-3, 2e-3, "unchanged", "same", "0.002, by 0.001 before"),
         (2e-3, 1e-3, "unchanged", "same", "0.001, by 0.002 before"),
@@ -339,7 +339,7 @@ def test_only_an_error_beyond_rounding_is_a_difference(old, new, outcome, code, 
 
 def test_a_verdict_names_the_output_or_the_structure_that_differs():
     named = evaluate(CASE, 0.0, Difference(0.5, "['loss']"), "the baseline's result", POLICY)
-    assert named.reason.message == "differs from the baseline's result by 0.5 in the output ['loss'], by nothing before"
+    assert named.reason.message == "differs from the baseline's result by 0.5 in the output ['loss'], by 0 before"
     other = Difference(LARGEST, "[1]", "the output [1] has the shape (4,) instead of (2, 2)")
     found = evaluate(CASE, 0.0, other, "the baseline's result", POLICY)
     assert found.outcome is Outcome.REGRESSED
@@ -347,4 +347,4 @@ def test_a_verdict_names_the_output_or_the_structure_that_differs():
 
 
 def test_errors_are_formatted_for_people():
-    assert (difference(0), difference(1.234e-5), difference(1e300)) == ("nothing", "1.2e-05", "an infinite factor")
+    assert (difference(0), difference(1.234e-5), difference(1e300)) == ("0", "1.2e-05", "an infinite factor")

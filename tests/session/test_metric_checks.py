@@ -242,7 +242,7 @@ def test_a_wrong_result_of_a_later_call_is_a_regression():
     answers = {"contender": probe_output(later=(1.0, 2.2)), "baseline": probe_output(later=(1.0, 2.0))}
     _, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert rows["parity"].outcome is Outcome.REGRESSED
-    text = "differs from the baseline's result by 0.089 in call 6, by nothing before"
+    text = "differs from the baseline's result by 0.089 in call 6, by 0 before"
     assert rows["parity"].reason.message == text
 
 
@@ -253,7 +253,7 @@ def test_a_later_result_that_differs_between_launches_of_a_side_is_noted():
     }
     _, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert rows["parity"].outcome is Outcome.UNCHANGED
-    text = "in call 6, by nothing before, but the metric is not exact here: launches of the same side differ by"
+    text = "in call 6, by 0 before, but the metric is not exact here: launches of the same side differ by"
     assert text in rows["parity"].reason.message
 
 
@@ -322,7 +322,7 @@ def test_a_wrong_output_is_named_although_another_one_differs_between_launches()
     }
     _, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert rows["parity"].outcome is Outcome.REGRESSED
-    text = "differs from the baseline's result by 69 in the output ['loss'], by nothing before"
+    text = "differs from the baseline's result by 69 in the output ['loss'], by 0 before"
     assert rows["parity"].reason.message == text
 
 

@@ -95,7 +95,7 @@ def amount(value: float | None, unit: str) -> str:
 
 def difference(value: float) -> str:
     """Format the error of a result relative to another one."""
-    return "nothing" if value == 0 else "an infinite factor" if value >= LARGEST else f"{value:.2g}"
+    return "an infinite factor" if value >= LARGEST else f"{value:.2g}"
 
 
 def named(counts: Mapping[str, int]) -> str:
