@@ -288,3 +288,13 @@ def test_a_terminal_of_no_width_is_printed_to(tmp_path, capsys, monkeypatch):
     (tmp_path / "report.json").write_text(json_format.render(complete([row("b.py::test_a")])))
     cli.main(["report", str(tmp_path / "report.json")])
     assert "1 unchanged" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_an_output_without_the_characters_of_charts_gets_others(tmp_path, encoding):
+    (tmp_path / "r.json").write_text(json_format.render(complete([row("b.py::test_a[●]", "regressed")])))
+    program = [sys.executable, "-m", "tfbench", "report", "r.json"]
+    variables = os.environ | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, env=variables, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"test_a[?]  regressed" in done.stdout

@@ -8,6 +8,7 @@ import difflib
 import errno
 import importlib
 import inspect
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -66,6 +67,8 @@ def functions(command: str) -> tuple[Callable[[argparse.ArgumentParser], None], 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # LANG=C and pipes of Windows lack the characters of charts
     parser = argparse.ArgumentParser(prog="tfbench", description="Performance regression suite for TensorFlow.")
     parser.add_argument("--version", action="version", version=f"tfbench {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
