@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.histories import nightly, noise
 from tests.fakes.report import CODE, complete, row
 from tfbench import __version__, cli, commands
 from tfbench.commands.ci import regressed
@@ -298,3 +299,18 @@ def test_an_output_without_the_characters_of_charts_gets_others(tmp_path, encodi
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, env=variables, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"test_a[?]  regressed" in done.stdout
+
+
+def test_saved_files_are_found_from_a_folder_below_the_root(tmp_path, monkeypatch, capsys):
+    nightly(tmp_path / ".tfbench/history", {"b.py::test_a": noise(3)})
+    (tmp_path / ".tfbench/baselines").mkdir()
+    (tmp_path / ".tfbench/baselines/first.json").write_text("")
+    (tmp_path / "benchmarks").mkdir()
+    monkeypatch.chdir(tmp_path / "benchmarks")
+    assert cli.main(["history"]) == 0
+    assert cli.main(["baseline", "list"]) == 0
+    assert cli.main(["compare", "first", "first"]) == 5
+    shown, errors = capsys.readouterr()
+    assert "history: 3 runs, 1 case" in shown
+    assert "first" in shown
+    assert f"{tmp_path}/.tfbench/baselines/first.json is not JSON" in errors

@@ -29,6 +29,12 @@ _NO_LINK = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK"
 """Opens no symbolic link, and waits for no other end of a pipe. Windows has neither."""
 
 
+def project_root() -> Path:
+    """Return the nearest folder with data of tfbench, from the current one upwards, or the current one if none has data."""
+    folders = Path(), *Path.cwd().parents
+    return next((folder for folder in folders if Path(folder, DATA_FOLDER).is_dir()), Path())
+
+
 def require_linux() -> None:
     """Refuse to measure on another system: none has all of /proc, pinned processes, prctl and waitid.
 

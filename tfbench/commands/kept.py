@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tfbench.commands import amount, asked_reason
 from tfbench.errors import BaselineError, UsageError
+from tfbench.fs import project_root
 from tfbench.model.words import duration, size
 from tfbench.report.screen import Screen, add_columns, add_row, break_name, table
 from tfbench.session.record import BaselineStore
@@ -24,8 +25,8 @@ _COMMIT, _MINUTES, _REASON, _NUMBERS = 10, len("2026-01-01T00:00"), 8, 52
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:
-    text = "pytest's root directory (default: this folder)"
-    parser.add_argument("--root", type=Path, default=Path(), metavar="PATH", help=text)
+    text = "pytest's root directory (default: this folder, or the nearest one above with .tfbench)"
+    parser.add_argument("--root", type=Path, default=project_root(), metavar="PATH", help=text)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("list", help="list all baselines with their environments")
     show = actions.add_parser("show", help="show a baseline: its environment, its cases, why it was accepted")

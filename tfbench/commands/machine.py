@@ -20,7 +20,7 @@ from tfbench.doctor.checks import COLOURS, GpuCheck
 from tfbench.doctor.machine import Finding, Limits, State
 from tfbench.errors import GpuError, UsageError
 from tfbench.facts import machine as machine_words
-from tfbench.fs import write_whole
+from tfbench.fs import project_root, write_whole
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Nvml, Recording
 from tfbench.gpus.selection import has_driver, parse_device
@@ -156,7 +156,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         return _determinism(arguments, policy, console)
     plan = _plan(arguments, policy)
     name = plan.journal_name(arguments.with_load)
-    journal = Journal(arguments.journal or Layout.of(Path()).calibration / name)
+    journal = Journal(arguments.journal or Layout.of(project_root()).calibration / name)
     load = calibration.background_load(plan.cpus, plan.processors.one) if arguments.with_load else nullcontext()
     interrupted = False
     with progress_bar(console) as bar, load:

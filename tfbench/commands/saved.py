@@ -14,7 +14,7 @@ from tfbench import compare
 from tfbench.commands import asked_reason
 from tfbench.compare import contrast, read_inputs
 from tfbench.errors import UsageError
-from tfbench.fs import write_whole
+from tfbench.fs import project_root, write_whole
 from tfbench.model import Report
 from tfbench.policy import preset
 from tfbench.report import json_format, markdown, report_page, terminal
@@ -106,7 +106,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
 
 def _path(text: str) -> Path:
     """Return the path of a file, or of the saved baseline with this name if there is no such file."""
-    path, saved = Path(text), Layout.of(Path()).baselines / f"{text}.json"
+    path, saved = Path(text), Layout.of(project_root()).baselines / f"{text}.json"
     return saved if not path.exists() and path.name == text and saved.exists() else path
 
 
@@ -147,7 +147,8 @@ def run_compare(arguments: argparse.Namespace) -> int:
 def add_history(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("words", metavar="CASE", nargs="*", help="a case, its end or a part of it; or accept CASE")
-    option("--folder", default=HISTORY, metavar="DIR|URL", help="folder or database (default: %(default)s)")
+    text = f"folder or database (default: the project's {HISTORY})"
+    option("--folder", default=str(project_root() / HISTORY), metavar="DIR|URL", help=text)
     option("--html", type=Path, metavar="PATH", help="write the history as a page")
     option("--reason", default="", metavar="TEXT", help="with accept: why the change is intended")
 
