@@ -1,6 +1,7 @@
 """The commands compare, gate and baseline, on files."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -190,6 +191,16 @@ def test_narrow_tables_break_no_date_and_no_name_inside_a_word(project, capsys, 
     assert baseline(project, "show", "long") == 0
     cells = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.split()]
     assert "test_matmul[compiler=none," in cells
+
+
+def test_an_unreadable_baseline_leaves_the_list_of_the_others_readable(project, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    (project / ".tfbench/baselines/broken.json").write_text("")
+    assert baseline(project, "list") == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^ broken +unreadable", out, re.MULTILINE)
+    assert re.search(r"^ main +\d{4}-", out, re.MULTILINE)
+    assert "broken.json is not a baseline that tfbench can read" in " ".join(out.split())
 
 
 def test_a_root_that_is_no_folder_is_refused(tmp_path, capsys):

@@ -68,7 +68,7 @@ def _list(store: BaselineStore, console: Console) -> None:
     if not names:
         console.print(f"no baseline in {store.saved.folder}; save one with pytest --benchmark --save-baseline NAME")
         return
-    made = table("baselines")
+    made, problems = table("baselines"), []
     add_columns(made, "name", fold=True)
     add_columns(made, "saved", "cases", "policy")
     made.add_column("commit", min_width=_COMMIT)
@@ -78,7 +78,8 @@ def _list(store: BaselineStore, console: Console) -> None:
         try:
             baseline = store.saved.fetch(name)
         except BaselineError as error:
-            add_row(made, Text(name, "red"), str(error))
+            add_row(made, Text(name, "red"), "unreadable")
+            problems.append(Text(str(error), "yellow"))
             continue
         environment, cases = baseline.environment, str(len(baseline.samples))
         commit = f"{environment.commit[:_COMMIT] or '-'}{' + changes' if environment.dirty else ''}"
@@ -88,7 +89,7 @@ def _list(store: BaselineStore, console: Console) -> None:
         reason = baseline.accepted[-1].reason if baseline.accepted else ""
         saved = baseline.saved[:_MINUTES].replace("T", " ")
         add_row(made, name, saved, cases, baseline.context.policy or "-", commit, tensorflow, reason)
-    console.print(made)
+    console.print(made, *problems, sep="\n")
 
 
 def _show(store: BaselineStore, name: str, console: Console) -> None:
