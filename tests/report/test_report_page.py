@@ -39,6 +39,7 @@ def test_every_case_has_its_rounds_and_metrics():
     assert [row[0] for row in found[0]["grids"][0]["rows"]] == ["graph_ops"]
     assert ["verdict", "unchanged", "outcome unchanged"] in found[0]["facts"]
     assert len(unpacked(html, "cases")["rows"]) == 60
+    assert "Of 61 verdicts on other metrics, 58 are unchanged or new." in html
 
 
 def test_sections_without_data_say_what_they_need():
