@@ -32,6 +32,15 @@ BROKEN = {
         "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); [KEPT.append(open(os.devnull)) for _ in range(200)]",
         "the process has reached the limit of 200 open files (ulimit -n); close files where they are opened",
     ),
+    "binds_a_taken_port": (
+        "KEPT.append(socket.create_server(('', 0))); socket.create_server(KEPT[-1].getsockname())",
+        "; several processes run the benchmark at once: bind port 0, and write below tmp_path",
+    ),
+    "shares_a_database": (
+        "file = f'file:{os.environ[\"TMPDIR\"]}/shared.db'; KEPT[:] = [sqlite3.connect(file, uri=True, timeout=0) for _ in range(2)]\n"
+        "    for connection in KEPT:\n        connection.execute('begin exclusive')",
+        "database is locked; several processes run the benchmark at once",
+    ),
     "reads_a_flag": (
         "absl.flags.DEFINE_integer('mine', 3, ''); raise ValueError(absl.flags.FLAGS.mine)",
         "ValueError: 3",
@@ -40,7 +49,7 @@ BROKEN = {
 }
 """Name -> body of a broken benchmark, and text of its reason."""
 DIE_LATE = """
-import os, resource, signal
+import os, resource, signal, socket, sqlite3
 import absl.flags
 
 CALLS, KEPT = [], []

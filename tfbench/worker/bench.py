@@ -337,6 +337,8 @@ Request = TypeVar("Request", bound=CaseRequest)
 Step = Callable[[], Any] | PreparedStep
 _WAITS = 0.2
 """A step that waits longer than this fraction of its processor time may have waits that go on between its calls."""
+_TAKEN = "Address already in use", "database is locked", "lockfile already exists"
+"""Parts of errors about a port or a file that another process has taken, the last of `tf.data.Dataset.cache`."""
 NO_RESULT = "the step returned None: return its result, so that the work cannot be optimized away"
 
 
@@ -416,7 +418,9 @@ class Bench(ABC, Generic[Request]):
         self.called = True
 
     def fix_of(self, error: str) -> str:
-        """Return what to do about the error of a process that has opened too many files, ``""`` for another error."""
+        """Return what to do about a port or file that is taken, or about too many open files; ``""`` for another error."""
+        if any(taken in error for taken in _TAKEN):
+            return "several processes run the benchmark at once: bind port 0, and write below tmp_path"
         if "Too many open files" not in error:
             return ""
         limit = f"the limit of {isolation.file_limit():,} open files (ulimit -n)"
