@@ -43,6 +43,18 @@ def test_any_other_variable_is_free(inherited, monkeypatch):
     assert inherited.conflict() == ""
 
 
+def test_a_relative_path_of_a_library_is_another_one_in_another_folder(monkeypatch, tmp_path):
+    (tmp_path / "settings").mkdir()
+    monkeypatch.setenv("KERAS_HOME", "settings")
+    inherited = Inheritance.of_this_process()
+    monkeypatch.chdir(tmp_path)
+    assert inherited.conflict() == "KERAS_HOME=settings is a relative path, which each side has in its own tree"
+    assert Inheritance.of_this_process().conflict() == ""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "settings"))
+    monkeypatch.setattr("os.getcwd", lambda: "/")
+    assert Inheritance.of_this_process().conflict() == ""
+
+
 def test_a_new_folder_that_would_win_is_named(inherited, monkeypatch, tmp_path):
     other = tmp_path / "vendor"
     (other / "borrowed").mkdir(parents=True)
@@ -65,6 +77,15 @@ def test_a_new_folder_without_such_a_module_is_free(inherited, monkeypatch, tmp_
     for folder in (tmp_path, tmp_path / "missing"):
         monkeypatch.syspath_prepend(str(folder))
     assert inherited.conflict() == ""
+
+
+@pytest.mark.parametrize("name", ["sitecustomize", "usercustomize"])
+def test_a_module_that_python_imports_when_it_starts_is_named(inherited, monkeypatch, tmp_path, name):
+    (tmp_path / f"{name}.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert inherited.conflict() == ""  # pytest has added the folder later
+    monkeypatch.setenv("PYTHONPATH", f"/own:{tmp_path}")
+    assert inherited.conflict() == f"the benchmarks change the path, and {name} would come from {tmp_path}/{name}.py"
 
 
 def test_python_path_of_a_side_takes_the_place_of_the_ancestors(tmp_path):

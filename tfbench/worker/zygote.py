@@ -42,6 +42,8 @@ from tfbench.worker.shared import Shared, collecting, declare_ini
 
 
 _TENSORFLOW = "tensorflow"
+_AT_START = frozenset({"sitecustomize", "usercustomize"})
+"""Modules that Python imports when it starts, if a folder of ``PYTHONPATH`` has them."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,13 @@ class Inheritance:
     """Those of ``sys.meta_path``."""
     modules: frozenset[str]
     """Names of the imported top-level modules."""
+    folder: str
+    """The working directory, from which libraries have read files with a relative path."""
 
     @classmethod
     def of_this_process(cls) -> Inheritance:
         modules = frozenset(name for name in sys.modules if "." not in name)
-        return cls(library_variables(os.environ), tuple(sys.path), tuple(sys.meta_path), modules)
+        return cls(library_variables(os.environ), tuple(sys.path), tuple(sys.meta_path), modules, os.getcwd())
 
     def conflict(self) -> str:
         """Return why this process, which was forked in that state, would have imported something else by itself.
@@ -69,14 +73,19 @@ class Inheritance:
         now = library_variables(os.environ)
         if changed := sorted(name for name in {*self.variables, *now} if self.variables.get(name) != now.get(name)):
             return f"{', '.join(changed)} is set while the benchmarks are imported; set it before pytest starts"
+        for name, value in sorted(now.items()):
+            if os.path.exists(value) and os.path.realpath(value) != os.path.realpath(os.path.join(self.folder, value)):
+                return f"{name}={value} is a relative path, which each side has in its own tree"
         for finder in sys.meta_path:
             if finder not in self.finders and _finds(finder, _TENSORFLOW):
                 return f"the benchmarks add {type(finder).__name__} to sys.meta_path, which decides about {_TENSORFLOW}"
+        at_start = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         for entry in sys.path:
             if entry in self.path:
                 continue
-            for name in sorted(self.modules & _modules_in(entry) - {OWN}):
-                if (where := _origin(name)) != getattr(sys.modules[name], "__file__", None):
+            names = self.modules.union(_AT_START if entry in at_start else ())
+            for name in sorted(names & _modules_in(entry) - {OWN}):
+                if (where := _origin(name)) != getattr(sys.modules.get(name), "__file__", None):
                     return f"the benchmarks change the path, and {name} would come from {where}"
         return ""
 
@@ -232,6 +241,8 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([own, *folders, *given]))
     isolation.compile_own_files()
     replaced = start.tree_redirect[0] if start.tree_redirect else ""
+    if inheritance is None:
+        _customize()
     own_files = OwnFiles(start.tree or start.root, replaced, start.ignored)
     if start.watches:
         own_files.watch()
@@ -249,6 +260,15 @@ def _set_path(python_path: str) -> None:
     sys.path[:] = [entry for entry in sys.path if entry not in before]
     sys.path[place:place] = now
     os.environ["PYTHONPATH"] = python_path
+
+
+def _customize() -> None:
+    """Import what Python would have imported when it started with this ``PYTHONPATH``, which the ancestor did not have."""
+    for name in sorted(_AT_START):
+        spec = PathFinder.find_spec(name, os.environ["PYTHONPATH"].split(os.pathsep))
+        if spec is not None and spec.origin != getattr(sys.modules.get(name), "__file__", None):
+            sys.modules.pop(name, None)
+            importlib.import_module(name)
 
 
 def _pytest_arguments(start: StartZygote) -> list[str]:
