@@ -104,6 +104,19 @@ def test_python_path_of_a_side_takes_the_place_of_the_ancestors(tmp_path):
     assert variable == f"/new:{tmp_path}/a"
 
 
+def test_the_module_of_a_side_that_python_imports_when_it_starts_is_imported_once(tmp_path):
+    for side in "ab":
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "sitecustomize.py").write_text(f"print({side!r})")
+    program = (
+        "from tfbench.worker.zygote import _customize, _set_path\n"
+        f"_customize()\n_set_path({str(tmp_path / 'b')!r})\n_customize()\n_customize()"
+    )
+    env = {"PYTHONPATH": f"{tmp_path / 'a'}:{':'.join(sys.path)}", "PATH": "/bin"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["a", "b"]
+
+
 class Hiding:
     """Finds nothing, and hides TensorFlow."""
 
