@@ -133,6 +133,17 @@ def test_without_tensorflow_the_error_says_to_install_it(project, tmp_path, monk
         assert reason.endswith("install TensorFlow in this environment: pip install tensorflow"), reason
 
 
+def test_a_plugin_of_the_repository_that_workers_do_not_load_is_refused(project):
+    project.write("import pytest\n\n@pytest.fixture(autouse=True)\ndef ours():\n    pass\n", "ours.py")
+    project.write(FINE, "benchmarks/test_fine.py")
+    done = project.run("-p", "ours")
+    text = 'measuring processes do not load the plugin ours; name it in the conftest.py of the root: pytest_plugins = ["ours"]'
+    assert done.code != 0
+    assert text in " ".join(done.output.split())
+    project.write('pytest_plugins = ["ours"]\n', "conftest.py")
+    assert project.run("-p", "ours").sound
+
+
 def test_a_worker_that_hangs_is_killed(project, monkeypatch):
     project.write(
         """

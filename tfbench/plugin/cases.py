@@ -121,14 +121,17 @@ def case_of(
 ) -> Case:
     """Turn a benchmark's item into its case.
 
-    Raises `DeclarationError` if no file can have its name, the ``tfbench`` mark has unknown arguments, or a contract
-    names no variant.
+    Raises `DeclarationError` if no file can have its name, the ``tfbench`` mark has unknown arguments, a contract
+    names no variant, or a plugin of the repository takes part that measuring processes lack.
     """
     try:
         convert(Name, item.nodeid)
     except ValueError:
         fix = "a name has at most 2,000 characters, none of them a line break or a tab; give its parameters shorter ids"
         raise DeclarationError(f"{brief(item.nodeid)}: {fix}") from None
+    if plugin := _unloaded_plugin(item):
+        fix = f'name it in the conftest.py of the root: pytest_plugins = ["{plugin}"]'
+        raise DeclarationError(f"{item.nodeid}: measuring processes do not load the plugin {plugin}; {fix}")
     variant, others = Variant(), ""
     callspec = getattr(item, "callspec", None)
     if callspec is not None:
@@ -154,6 +157,26 @@ def case_of(
         statistic=statistic,
         alone=isinstance(item.parent, ListedFile),
     )
+
+
+def _unloaded_plugin(item: pytest.Function) -> str:
+    """Return the plugin of the repository whose fixtures or hooks the item uses and no other plugin names; ``""`` if none.
+
+    The run has it by ``-p``, a variable or an entry point, which measuring processes leave out.
+    """
+    root = str(item.config.rootpath)
+    plugins = [plugin for plugin in item.config.pluginmanager.get_plugins() if inspect.ismodule(plugin)]
+    named = [getattr(plugin, "pytest_plugins", ()) for plugin in plugins]
+    loaded = {name for names in named for name in ([names] if isinstance(names, str) else names)}
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    used = {definition.func.__module__ for definitions in fixtures for definition in definitions}
+    for plugin in plugins:
+        file, name = getattr(plugin, "__file__", None) or "", plugin.__name__
+        own = is_below(file, root) and not is_below(file, PACKAGE) and not is_installed(file, root)
+        takes_part = name in used or any(hasattr(plugin, hook) for hook in _HOOKS)
+        if own and takes_part and name not in loaded and os.path.basename(file) != "conftest.py":
+            return name
+    return ""
 
 
 def _marked_cpus(item: pytest.Function) -> int:
