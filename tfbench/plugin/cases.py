@@ -162,10 +162,10 @@ def case_of(
 def _unloaded_plugin(item: pytest.Function) -> str:
     """Return the plugin of the repository whose fixtures or hooks the item uses and no other plugin names; ``""`` if none.
 
-    The run has it by ``-p``, a variable or an entry point, which measuring processes leave out.
+    The run has it by ``-p`` or a variable, which measuring processes leave out.
     """
-    root = str(item.config.rootpath)
-    plugins = [plugin for plugin in item.config.pluginmanager.get_plugins() if inspect.ismodule(plugin)]
+    root, manager = str(item.config.rootpath), item.config.pluginmanager
+    plugins = [plugin for plugin in manager.get_plugins() if inspect.ismodule(plugin)]
     named = [getattr(plugin, "pytest_plugins", ()) for plugin in plugins]
     loaded = {name for names in named for name in ([names] if isinstance(names, str) else names)}
     fixtures = item._fixtureinfo.name2fixturedefs.values()
@@ -173,8 +173,9 @@ def _unloaded_plugin(item: pytest.Function) -> str:
     for plugin in plugins:
         file, name = getattr(plugin, "__file__", None) or "", plugin.__name__
         own = is_below(file, root) and not is_below(file, PACKAGE) and not is_installed(file, root)
+        by_name = manager.get_name(plugin) == name  # neither a conftest.py nor an entry point
         takes_part = name in used or any(hasattr(plugin, hook) for hook in _HOOKS)
-        if own and takes_part and name not in loaded and os.path.basename(file) != "conftest.py":
+        if own and by_name and takes_part and name not in loaded:
             return name
     return ""
 
