@@ -1,5 +1,6 @@
 """Files and folders appear whole or not at all, and a lock has one holder."""
 
+import errno
 import fcntl
 import gzip
 import os
@@ -280,6 +281,16 @@ def test_a_folder_in_place_of_a_file_is_named_with_the_fix(place):
         write_whole(place, "text")
     assert caught.value.filename == str(place)  # no file that tfbench made up
     assert names(place.parent) == ["place"]
+
+
+def test_a_place_that_cannot_be_written_is_named_by_the_users_word(place, monkeypatch):
+    def refuse(prefix, dir):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), f"{dir}/{prefix}1")
+
+    monkeypatch.setattr(fs.tempfile, "mkstemp", refuse)
+    with pytest.raises(OSError, match="Read-only file system") as caught:
+        write_whole(place, "text")
+    assert (caught.value.errno, caught.value.filename) == (errno.EROFS, str(place))
 
 
 def test_one_file_for_two_outputs_is_refused(place, monkeypatch):

@@ -284,7 +284,10 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
     path.parent.mkdir(parents=True, exist_ok=True)
     for half in _abandoned(_HALF, path.parent, stat.S_ISREG):
         half.unlink(missing_ok=True)
-    scratch, descriptor = _locked(_HALF, path.parent, folder=False)
+    try:
+        scratch, descriptor = _locked(_HALF, path.parent, folder=False)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.writelines([text] if isinstance(text, str) else text)
