@@ -1,6 +1,7 @@
 """Identify and extract source trees in real git repositories."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -442,6 +443,12 @@ def test_the_digest_of_the_code_leaves_out_new_files_of_other_kinds(checkout):
     (checkout / "new.py").unlink()
     (checkout / "sub/a.py").write_text("two")
     assert code_digest(checkout) != clean
+
+
+def test_a_folder_in_no_checkout_is_named_in_full(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SideError, match=f"{re.escape(str(tmp_path))} is not in a git checkout"):
+        tree_of(Path(), "main")
 
 
 def test_a_file_is_read_as_a_tree_has_it(checkout, tmp_path):
