@@ -47,6 +47,13 @@ def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(checkout):
     assert "ratio to git:v1.0, 1 run: too few to tell" in shown.stdout
 
 
+@pytest.mark.slow
+def test_a_run_without_a_side_adds_floors(checkout):
+    done = checkout.run("--history")
+    assert "added, floors alone" in " ".join(done.output.split())
+    assert "pytest-benchmark's own numbers" not in done.output, "no plain test of pytest-benchmark ran"
+
+
 def test_an_anchor_that_moves_is_refused_before_anything_is_measured(checkout):
     against = ("self", "git:main", "git:HEAD", "tf-nightly", "git:v1.0+tf-nightly")
     done = [checkout.run("--history", "--against", spec) for spec in against]

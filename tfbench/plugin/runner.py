@@ -476,7 +476,7 @@ class Runner:
         if gone := [item for item in items if item not in staying]:
             self._config.hook.pytest_deselected(items=gone)
         items[:] = kept
-        if option("history") and not self._adopting and any(map(is_plain, kept)):
+        if option("history") and any(is_plain(item) and item.nodeid not in self.cases for item in kept):
             self._notes.append(
                 "pytest-benchmark's own numbers are not kept in the history; add --against or --baseline"
             )
