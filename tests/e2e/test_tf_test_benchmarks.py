@@ -69,6 +69,7 @@ def test_their_ops_take_turns_and_their_reported_times_are_compared_launch_by_la
     }, done.output  # fmt: skip
     assert found["Broken.benchmark_x"] == "error"
     assert "the constructor of Broken failed: RuntimeError: no data here" in done.reason("Broken.benchmark_x")
+    assert "__ Broken.benchmark_x __" in done.output, "the heading of the failure"
     assert "regressed" not in found.values()
     assert "one time per launch" in done.reason("LoopBenchmark.benchmark_add__small")
     assert "one time per launch" not in done.reason("SessionBenchmark.benchmarkProducts")

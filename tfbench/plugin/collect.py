@@ -53,6 +53,13 @@ _SECONDS = 300.0
 _LISTING: pytest.StashKey[JSON] = pytest.StashKey()
 
 
+class _Listed(pytest.Function):
+    """An item without a module, for whose headings pytest would join the names of its folders by dots."""
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        return *super().reportinfo()[:2], self.name
+
+
 class ListedFile(pytest.File):
     """A file with ``tf.test.Benchmark`` classes, of which the controller knows the names."""
 
@@ -64,8 +71,7 @@ class ListedFile(pytest.File):
         if error := names.pop(TF_TEST_ERROR, ""):
             raise self.CollectError(error)
         for name, code in names.items():
-            function: pytest.Function = pytest.Function.from_parent(self, name=name, callobj=function_of(_never, code))
-            yield function
+            yield _Listed.from_parent(self, name=name, callobj=function_of(_never, code))
 
 
 def _never(bench: object) -> None:
@@ -123,7 +129,7 @@ class RealModule(pytest.File):
         for name, content in self.listing.items():
             case = convert(Case, content["case"])
             function = function_of(_never, case.source, "benchmark" if content["plain"] else "bench")
-            item: pytest.Function = pytest.Function.from_parent(
+            item: pytest.Function = _Listed.from_parent(
                 self, name=name.removeprefix(f"{self.nodeid}::"), callobj=function
             )
             item.stash[CASE] = case
