@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.model import BESIDE, JSON, RESTLESS, RETRACED, WAITED, Case, Plan, SlowCalls
+from tfbench.model import BESIDE, JSON, ONCE, RESTLESS, RETRACED, WAITED, Case, Plan, SlowCalls
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.race.launch import Entrant, EntrantFailed, Failure
@@ -70,6 +70,8 @@ class ScriptedLauncher:
         """Entrants whose threads never rest."""
         self.traces: Sequence[int] = ()
         """Entrants whose calls trace functions again."""
+        self.once: Sequence[int] = ()
+        """Entrants that measure their step once."""
         self.gpu_clocks: dict[int, float] = {}
         """Entrant -> clock of the GPU in its rounds."""
         self.preparation_seconds = 0.0
@@ -125,6 +127,8 @@ class ScriptedLaunch:
             facts["first_call"] = scripts[entrant](self.number, self.pair, self.launcher.rng) if scripts else 0.1
         if self.launcher.memory:
             facts["peak_host_memory"] = self.launcher.memory[entrant](self.number, self.pair, self.launcher.rng)
+        if entrant in self.launcher.once:
+            facts[ONCE] = True
         self.facts[entrant] = facts
         return replace(self.launcher.step, facts=facts, works_on=entrant in self.launcher.works_on.get(self.number, ()))
 

@@ -234,6 +234,27 @@ def test_the_budget_of_seconds_ends_a_race():
     assert race.wall_seconds == pytest.approx(5.6)
 
 
+def test_each_further_entrant_adds_to_the_budget_of_seconds():
+    races = [Race(variants_of(*names), ScriptedLauncher(Clock(), []), POLICY, RaceConfig(1, [0]), Clock(), random.Random(0))
+             for names in ("a", "ab", "abc")]  # fmt: skip
+    assert [race.limit / POLICY.case_seconds for race in races] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("once", [(0,), (1,), (0, 1)])
+def test_a_step_is_measured_once_on_both_sides_or_on_neither(once):
+    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=lambda launcher: setattr(launcher, "once", once))
+    if once == (0, 1):
+        assert race.decisions[1].outcome is Outcome.UNCHANGED
+        assert race.thresholds(1) == race.usual == POLICY.once
+        assert race.rounds(1) == len(race.launches)
+        assert race.decisions[1].tail is None
+    else:
+        assert {str(failure).partition(",")[0] for failure in race.failures.values()} == {
+            "one side measures its step once (bench.once)"
+        }
+        assert (set(race.failures), race.launches) == ({0, 1}, [])
+
+
 def test_the_launches_of_a_long_step_may_take_more_than_the_budget_of_seconds():
     policy = replace(POLICY, case_seconds=1.0, case_launches=4, hopeless=math.inf)
     race, _ = raced(sides_of(CASE), [steady(1e-4, 0.3), steady(1e-4, 0.3)], policy=policy)
