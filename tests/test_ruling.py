@@ -293,9 +293,11 @@ def test_pytest_tolerates_open_cases_if_half_of_all_were_compared():
 def test_a_run_that_names_no_other_side_is_no_gate(strict):
     ruling = rule(report("new", "new"), strict=strict)
     assert (ruling.result, ruling.pytest_code, ruling.result.code) == (Result.NOT_GATED, 0, 4)
+    saved = replace(report("new"), due=(), complete=False)
+    assert rule(saved, strict=strict).result is Result.NOT_GATED
     assert rule(report("new", "regressed"), strict=strict).pytest_code == 1
-    contract = complete([row("f.py::t", "new"), row("f.py::t", "inconclusive", "contract:as_fast")])
-    assert rule(contract, strict=strict).pytest_code == int(strict)
+    other = complete([row("f.py::t", "new"), row("f.py::t", "incomparable", "first_call")])
+    assert rule(other, strict=strict).pytest_code == int(strict)
     assert rule(replace(added("new"), sides={}), strict=strict).result is Result.NOT_GATED
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tfbench.metrics.exact import first_call, memory
+from tfbench.metrics.exact import first_call, memory, on_device
 from tfbench.model import Case, Effect, Outcome, Reason, Verdict
 from tfbench.model.words import evidence
 from tfbench.policy import preset
@@ -118,6 +118,39 @@ def test_the_evidence_on_a_peak_grows_with_launches_and_a_noisy_one_accuses_nobo
         for launches in (3, 9, 30):
             assert list(outcomes(launches, 0.0, noise, 150)).count(Outcome.REGRESSED) <= alarms
     assert list(outcomes(3, 0.2, 0.002, 20)).count(Outcome.REGRESSED) == 20
+
+
+def device(*seconds, **more):
+    return [{"device_time": second, **more} for second in seconds]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "gated", "reported"),
+    [
+        (device(1.0, 1.0, 1.0), device(1.3, 1.3, 1.3), Outcome.REGRESSED, Outcome.INCONCLUSIVE),
+        (device(1.3, 1.3, 1.3), device(1.0, 1.0, 1.0), Outcome.IMPROVED, Outcome.IMPROVED),
+        (device(1.0, 1.0, 1.0), device(1.0, 1.0, 1.0), Outcome.UNCHANGED, Outcome.UNCHANGED),
+        (device(1.0, 1.0, 1.0), device(1.0, 1.4, 0.8), Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE),
+        (device(1.0, 1.0, 1.0), device(0.0, 0.0, 0.0), Outcome.MISSING, Outcome.INCONCLUSIVE),
+        (device(0.0, 0.0, 0.0), device(1.0, 1.0, 1.0), Outcome.NEW, Outcome.NEW),
+        (device(1.0), device(1.0), Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE),  # too few launches
+    ],
+)
+def test_device_time_is_gated_only_if_the_policy_says_so(before, now, gated, reported):
+    for policy, outcome in ((replace(POLICY, device_gated=True), gated), (POLICY, reported)):
+        (found,) = on_device(CASE, before, now, policy, 1)
+        assert (found.metric, found.outcome) == ("device_time", outcome)
+        assert (found.reason.code == "not-gated") == (policy is POLICY and outcome is Outcome.INCONCLUSIVE)
+
+
+def test_device_time_is_decided_by_its_own_thresholds_with_the_cases_and_pairs_of_the_run():
+    before, now, pairs = device(1.0, 1.01, 1.0, 1.01), device(1.3, 1.31, 1.32, 1.3), (0, 0, 1, 1)
+    policy = replace(POLICY, device_gated=True)
+    effects = [Effect(math.log(new["device_time"] / old["device_time"]), pair)
+               for old, new, pair in zip(before, now, pairs, strict=True)]  # fmt: skip
+    plain = decide(effects, 4, policy, cases=320, shared_zygote=False, final=True, thresholds=policy.device)
+    (found,) = on_device(CASE, before, now, policy, 320, pairs)
+    assert found.ratio == plain.comparison.ratio
 
 
 def test_a_system_that_does_not_report_memory_has_no_row():

@@ -1,10 +1,16 @@
 """An anchor is the same as long as its code and environment are, on any machine."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from tests.storage.test_baselines import BASELINE, CONTEXT
-from tfbench.session.strategies import anchor_of
+from tfbench.errors import UsageError
+from tfbench.session import strategies
+from tfbench.session.strategies import anchor_of, check_anchor
 from tfbench.sides.spec import Side
 
 SIDE = Side(
@@ -37,3 +43,23 @@ def test_a_saved_baseline_is_the_same_anchor_whatever_it_is_recreated_from():
     first = anchor_of(SIDE, HERE, saved)
     assert first.label == "baseline 'v1' of 2026-01-01T00:00:00+00:00"
     assert anchor_of(replace(SIDE, tree_redirect=None), replace(HERE, python="3.99"), saved) == first
+
+
+@pytest.mark.parametrize(
+    ("against", "refused"),
+    [
+        ("self", "a race against self has no anchor"),
+        ("tf-nightly", "tf-nightly is another version tomorrow"),
+        ("env:X=1+tensorflow", "tensorflow is another version tomorrow"),
+        ("git:main", "git:main is no tag or commit"),
+        ("git:v1.0", ""),
+        ("self + env:X=1", ""),
+        ("tensorflow==2.20.0", ""),
+        ("", ""),
+    ],
+)
+def test_an_anchor_that_moves_is_refused(monkeypatch, against, refused):
+    monkeypatch.setattr(strategies, "is_pinned", lambda root, revision: revision == "v1.0")
+    with pytest.raises(UsageError, match=f"^--history: {refused}") if refused else nullcontext():
+        check_anchor(SimpleNamespace(history=Path("h"), against=against, root=Path()))
+    check_anchor(SimpleNamespace(history=None, against=against, root=Path()))
