@@ -117,6 +117,7 @@ ONE, PAIR = outputs(np.ones((2, 2))), outputs(1.0, np.ones(2), names=["['loss']"
         (outputs(np.ones(4)), ONE, "the output has the shape (4,) instead of (2, 2)"),
         (outputs(np.pad(np.ones((2, 2)), 1)), ONE, "the output has the shape (4, 4) instead of (2, 2)"),
         (PAIR[:1], PAIR, "1 output instead of 2: ['rows'] missing"),
+        (ONE * 2, ONE, "2 outputs instead of 1"),
         (PAIR, PAIR[1:], "2 outputs instead of 1: ['loss'] new"),
         (outputs(*np.ones(2000)), ONE, "2,000 outputs instead of 1: [0], [1000], [1001], [1002], [1003] and 1,995 more new"),
         (

@@ -325,12 +325,13 @@ def test_launches_come_from_the_pairs_in_turn():
 
 
 def test_every_variant_is_compared_with_the_reference_and_leaves_when_decided():
-    race, launcher = raced(variants_of("ref", "fast", "same"), [steady(1e-4), steady(5e-5), steady(1e-4)])
+    scripts = [steady(1e-4), steady(5e-5), steady(1e-4, 0.02)]
+    race, launcher = raced(variants_of("ref", "fast", "same"), scripts)
     assert race.decisions[1].outcome is Outcome.IMPROVED
     assert race.decisions[2].outcome is Outcome.UNCHANGED
     assert sorted(launcher.active[0]) == [0, 1, 2]
-    if len(launcher.active) > POLICY.looks[0]:
-        assert sorted(launcher.active[-1]) == [0, 2]
+    assert len(launcher.active) > POLICY.looks[0]
+    assert sorted(launcher.active[-1]) == [0, 2]
 
 
 def test_a_single_case_is_measured_without_a_decision():
@@ -355,6 +356,17 @@ def test_when_the_reference_breaks_the_next_variant_is_the_reference():
     race, _ = raced(variants_of("a", "b", "c"), [steady(1e-4), steady(1e-4), steady(2e-4)], prepare=prepare)
     assert race.reference == 1
     assert race.decisions[2].comparison.ratio.center == pytest.approx(2, rel=0.02)
+
+
+def test_decisions_against_a_reference_that_breaks_later_are_made_again():
+    def prepare(launcher):
+        launcher.dies_at[0] = POLICY.looks[0]
+
+    scripts = [steady(1e-4), steady(2e-4), steady(1e-4, 0.03)]
+    race, launcher = raced(variants_of("a", "b", "c"), scripts, prepare=prepare)
+    assert sorted(launcher.active[POLICY.looks[0]]) == [0, 2]  # b is decided, and c is not
+    assert (race.reference, set(race.decisions)) == (1, {2})
+    assert race.decisions[2].comparison.ratio.center == pytest.approx(0.5, rel=0.05)
 
 
 def test_the_last_variant_that_works_is_measured_alone():

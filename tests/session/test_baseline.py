@@ -77,6 +77,17 @@ def test_work_beside_the_calls_hides_no_slowdown_from_saved_times(before, now, c
     assert found.outcome is (Outcome.UNCHANGED if code == "saved-times" else Outcome.INCONCLUSIVE)
 
 
+def test_work_beside_the_calls_of_the_median_launch_counts_by_the_thresholds_of_the_outcome():
+    faster = judged(0.9e-5)
+    found = judged(0.9e-5, beside=1.43e-6)  # 3% slower with the work
+    assert (faster.outcome, found.outcome) == (Outcome.IMPROVED, Outcome.INCONCLUSIVE)
+    assert found.reason.code == "work-beside"
+    usual = sample(1e-5)
+    busy = replace(usual, runs=(*usual.runs[1:], sample(1e-5, beside=1e-5).runs[0]))
+    time_filter = SavedTimeFilter(SAVED, STEADY, ENVIRONMENT, Policy(), 1, live=False, unmade=None)
+    assert time_filter.evaluate(CODED, busy, 2.0).outcome is Outcome.UNCHANGED
+
+
 def test_calls_that_trace_a_function_again_do_not_pass_by_saved_times_either():
     retraced = replace(SAVED, samples={CODED.name: sample(1e-5, retraced=True)})
     for saved in (SAVED, retraced):

@@ -313,7 +313,7 @@ def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: 
     if median.outcome is Outcome.UNCHANGED and tail.outcome is Outcome.IMPROVED:
         return of_tail(tail, median)
     bounded = tail.comparison.ratio.high <= 1 + thresholds.tolerance and (final or median.outcome is Outcome.IMPROVED)
-    if bounded or tail.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
+    if bounded or tail.outcome is Outcome.UNCHANGED:
         return _with_what_is_rare(median, rounds)
     reason = _of_both(ReasonCode.TAIL_NOT_DECIDED, tail, median)
     if final:
