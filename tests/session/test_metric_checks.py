@@ -25,11 +25,9 @@ POLICY = preset("standard")
 def probe_output(flops=10, outputs=(1.0, 2.0), later=None, **facts):
     named = outputs if isinstance(outputs, dict) else {"": outputs}
     last = () if later is None else (Output(np.array(later), "", "float64", call=6),)
+    arrays = [Output(array := np.array(one), name, str(array.dtype)) for name, one in named.items()]
     return ProbeOutput(
-        found={"flops": {"flops": flops}, "outputs": {}},
-        absent={},
-        facts=facts,
-        results=tuple(Output(np.array(one), name, "float64") for name, one in named.items()) + last,
+        found={"flops": {"flops": flops}, "outputs": {}}, absent={}, facts=facts, results=(*arrays, *last)
     )
 
 
@@ -324,6 +322,20 @@ def test_a_wrong_output_is_named_although_another_one_differs_between_launches()
     assert rows["parity"].outcome is Outcome.REGRESSED
     text = "differs from the baseline's result by 69 in the output ['loss'], by 0 before"
     assert rows["parity"].reason.message == text
+
+
+@pytest.mark.parametrize(("whole", "outcome"), [((500, 1000), Outcome.UNCHANGED), ((501, 1000), Outcome.REGRESSED)])
+def test_a_wrong_whole_number_of_a_variant_is_found_beside_its_rounding(whole, outcome):
+    def step(rounded, whole=(500, 1000)):
+        return probe_output(outputs={"['loss']": (1.0, rounded), "['ids']": whole})
+
+    answers = {
+        ("contender", REFERENCE.name): step(2.0), ("baseline", REFERENCE.name): step(2.0),
+        ("contender", OTHER.name): step(2.015, whole), ("baseline", OTHER.name): step(2.01),
+    }  # fmt: skip
+    _, rows, _ = judged(answers, BaselineValues(side=THERE), OTHER)
+    assert rows["parity"].outcome is outcome
+    assert ("['ids']" in rows["parity"].reason.message) == (outcome is Outcome.REGRESSED)
 
 
 @pytest.mark.parametrize(

@@ -614,8 +614,9 @@ class MetricChecker:
         sketch, policy = mine.metric_values.sketch, self._policy
         differences = parity.sketched_differences(sketch, baseline.sketch) if sketch and baseline.sketch else []
         if mine.difference is not None:
-            # On two sides, a variant has the same precision and the same outputs.
-            if not any(difference.structure for difference in differences):
+            # On two sides, a variant has the same precision and the same outputs. An error of rounding hides no whole number.
+            differences = [one for one in differences if one.structure or (one.exact and one.error)]
+            if not differences:
                 old = baseline.numbers.get(PARITY)
                 row = parity.evaluate(case, old, mine.difference, "the reference variant", policy)
                 return row, max((error for (call, _), error in scattered.items() if call == 1), default=0.0)
