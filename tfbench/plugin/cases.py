@@ -160,16 +160,19 @@ def case_of(
 
 
 def _unloaded_plugin(item: pytest.Function) -> str:
-    """Return the plugin of the repository whose fixtures or hooks the item uses and no other plugin names; ``""`` if none.
+    """Return the plugin of the repository whose hooks or autouse fixtures the item has and no other plugin names.
 
-    The run has it by ``-p`` or a variable, which measuring processes leave out.
+    The run has it by ``-p`` or a variable, which measuring processes leave out. They report a fixture that they miss, unless
+    nothing asks for it by name. Returns ``""`` if there is none.
     """
     root, manager = str(item.config.rootpath), item.config.pluginmanager
     plugins = [plugin for plugin in manager.get_plugins() if inspect.ismodule(plugin)]
     named = [getattr(plugin, "pytest_plugins", ()) for plugin in plugins]
     loaded = {name for names in named for name in ([names] if isinstance(names, str) else names)}
-    fixtures = item._fixtureinfo.name2fixturedefs.values()
-    used = {definition.func.__module__ for definitions in fixtures for definition in definitions}
+    info = item._fixtureinfo
+    asked_for = {*info.argnames, *(name for mark in item.iter_markers("usefixtures") for name in mark.args)}
+    autouse = (info.name2fixturedefs.get(name, ()) for name in info.initialnames if name not in asked_for)
+    used = {definition.func.__module__ for definitions in autouse for definition in definitions}
     for plugin in plugins:
         file, name = getattr(plugin, "__file__", None) or "", plugin.__name__
         own = is_below(file, root) and not is_below(file, PACKAGE) and not is_installed(file, root)
