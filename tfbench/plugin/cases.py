@@ -167,20 +167,24 @@ def _unloaded_plugin(item: pytest.Function) -> str:
     """
     root, manager = str(item.config.rootpath), item.config.pluginmanager
     plugins = [plugin for plugin in manager.get_plugins() if inspect.ismodule(plugin)]
-    named = [getattr(plugin, "pytest_plugins", ()) for plugin in plugins]
-    loaded = {name for names in named for name in ([names] if isinstance(names, str) else names)}
+    # Neither a conftest.py nor an entry point has the name of its module.
+    by_name = {plugin.__name__: plugin for plugin in plugins if manager.get_name(plugin) == plugin.__name__}
+    own = {name for name, plugin in by_name.items() if _is_own(getattr(plugin, "__file__", None) or "", root)}
+    if not own:
+        return ""
+    for plugin in plugins:
+        names = getattr(plugin, "pytest_plugins", ())
+        own -= {names} if isinstance(names, str) else set(names)
     info = item._fixtureinfo
     asked_for = {*info.argnames, *(name for mark in item.iter_markers("usefixtures") for name in mark.args)}
     autouse = (info.name2fixturedefs.get(name, ()) for name in info.initialnames if name not in asked_for)
     used = {definition.func.__module__ for definitions in autouse for definition in definitions}
-    for plugin in plugins:
-        file, name = getattr(plugin, "__file__", None) or "", plugin.__name__
-        own = is_below(file, root) and not is_below(file, PACKAGE) and not is_installed(file, root)
-        by_name = manager.get_name(plugin) == name  # neither a conftest.py nor an entry point
-        takes_part = name in used or any(hasattr(plugin, hook) for hook in _HOOKS)
-        if own and by_name and takes_part and name not in loaded:
-            return name
-    return ""
+    used |= {name for name in own if any(hasattr(by_name[name], hook) for hook in _HOOKS)}
+    return min(own & used, default="")
+
+
+def _is_own(file: str, root: str) -> bool:
+    return is_below(file, root) and not is_below(file, PACKAGE) and not is_installed(file, root)
 
 
 def _marked_cpus(item: pytest.Function) -> int:
