@@ -139,10 +139,8 @@ class _Judge(Generic[Judged]):
             self.result = replace(second, reason=second.reason.noted(because(Note.FOUND_TWICE, first.reason)))
             return
         absent = because(ReasonCode.NOT_MEASURED, why="; ".join(["no launch has measured it", *race.disturbed[-1:]]))
-        notes = (
-            because(Note.FIRST_RACE, first.reason),
-            because(Note.FRESH_LAUNCHES, second.reason if second else absent),
-        )
+        found = absent if second is None else second.reason
+        notes = because(Note.FIRST_RACE, first.reason), because(Note.FRESH_LAUNCHES, found)
         self._withdraw(second or first, because(ReasonCode.NOT_CONFIRMED, *notes))
 
     def interrupt(self, race: Race, confirm: bool) -> None:
