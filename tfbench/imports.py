@@ -91,7 +91,7 @@ def leaked_packages(there: str, here: str, root: str) -> list[str]:
 
 
 def module_files(known: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the file of each imported module that has one, without those that are ``known`` by this name."""
+    """Yield the name and file of each imported module that comes from a file, except for the ``known`` modules."""
     for name, module in list(sys.modules.items()):
         if isinstance(module, types.ModuleType) and known.get(name) is not module:
             # Attribute access would load a lazy module here in the zygote, on one side only.
@@ -101,10 +101,7 @@ def module_files(known: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def installed_modules(known: Mapping[str, object]) -> set[str]:
-    """Return the names of the imported top-level modules that are installed, without the standard library's.
-
-    Modules that are ``known`` by their name are left out.
-    """
+    """Return the top-level names of the installed modules that are imported and not ``known``, without the standard library."""
     installed = {name.partition(".")[0] for name, file in module_files(known) if is_installed(file)}
     return installed - sys.stdlib_module_names
 

@@ -228,7 +228,7 @@ def json_schema(schema: str, description: str, *kinds: Any) -> JSON:
         if "description" in definition:  # a docstring, which Python keeps with its indentation before 3.13
             definition["description"] = cleandoc(definition["description"])
         for field in definition.get("properties", {}).values():
-            if field.get("default") == {}:  # msgspec tells it from 0.23 on, and before of some fields
+            if field.get("default") == {}:  # msgspec writes it for all fields since 0.23, and for some before
                 del field["default"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

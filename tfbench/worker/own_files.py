@@ -63,7 +63,7 @@ class OwnFiles:
         return OwnFiles(self.tree, self._replaced, self._ignored)
 
     def remember(self) -> None:
-        """Look up what is loaded now, so that forked processes look up the rest only: each look costs them 60 ms."""
+        """Look up what is loaded now. A forked process then looks up what it loads itself, and saves 50 ms."""
         self._loaded = self.loaded()
         self._native = self._native_of(self._loaded, _mapped())
         self.known = dict(sys.modules)
