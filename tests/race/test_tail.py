@@ -105,6 +105,20 @@ def test_a_tail_that_is_not_proved_is_inconclusive_and_says_what_it_could_cost()
     assert all(one.outcome in (Outcome.INCONCLUSIVE, Outcome.UNCHANGED) for one in found)
 
 
+def test_a_median_that_is_proved_unchanged_stays_so_while_the_tail_is_open():
+    def restless(number, pair, rng):
+        return 1e-4 * (1 + rng.gauss(0, 0.002 if number < 4 else 0.05))
+
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4), restless], seed=4)
+    launcher.slow = dict.fromkeys((0, 1), SlowCalls(0.15, 60))
+    race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(4))
+    race.run()
+    decision = race.decisions[1]
+    assert decision.outcome is Outcome.UNCHANGED
+    assert decision.comparison.launches == 4 < len(race.launches)
+
+
 @pytest.mark.parametrize(("statistic", "slow", "outcome"), [
     ("mean", SlowCalls(0.05, 10), Outcome.REGRESSED),
     ("mean", None, Outcome.UNCHANGED),
