@@ -149,6 +149,36 @@ def test_threads_that_work_ahead_in_a_late_launch_of_one_side_may_be_about_to_re
     assert launcher.launches[-1].plan.works_on is believed
 
 
+@pytest.mark.parametrize("late", [2, 4])
+def test_launches_before_threads_are_seen_to_work_on_are_no_measure(late):
+    """Their calls find results ready, and "b" may have been decided by them."""
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4), steady(2e-4), steady(1e-4, 0.1)], 1)
+    launcher.step, launcher.works_on = Prepared(1e-6, {}), {late: (0, 1, 2)}
+    race = Race(variants_of("a", "b", "c"), launcher, POLICY, RaceConfig(1, range(4)), clock, random.Random(0))
+    active = []
+
+    def count(race):
+        active.append(sorted(race.undecided))
+        launcher.step = Prepared(1e-4 if len(active) >= late else 1e-6, {})
+
+    race.run(count)
+    assert active[late - 1] == ([1, 2] if late == 2 else [2])
+    assert active[late] == [1, 2]  # "b" is open again
+    assert launcher.launches[late - 1].plan.iterations[0] == 300  # of 1 µs
+    assert launcher.launches[late].plan.iterations[0] == 20e-3 / 1e-4
+    assert len(race.short_launches) == late
+    assert len(race.launches) == len(launcher.launches) - late
+
+
+def test_untimed_work_around_an_iteration_gives_each_block_one():
+    def prepare(launcher):
+        launcher.step = Prepared(1e-4, {}, untimed=0.01)
+
+    _, launcher = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], prepare=prepare)
+    assert {launch.plan.iterations for launch in launcher.launches} == {(1, 1)}
+
+
 def test_a_warm_up_that_ends_in_slow_first_calls_shortens_the_first_launch_alone():
     """The step compiles in its first calls, so that its calls of 2 ms seem to take 0.4 s."""
 
@@ -367,6 +397,19 @@ def test_decisions_against_a_reference_that_breaks_later_are_made_again():
     assert sorted(launcher.active[POLICY.looks[0]]) == [0, 2]  # b is decided, and c is not
     assert (race.reference, set(race.decisions)) == (1, {2})
     assert race.decisions[2].comparison.ratio.center == pytest.approx(0.5, rel=0.05)
+
+
+def test_what_was_proved_against_a_reference_that_breaks_later_does_not_count():
+    """The variant "c" is unchanged beside "a", and twice as fast as "b"."""
+
+    def prepare(launcher):
+        launcher.dies_at[0] = POLICY.looks[0]
+
+    scripts = [steady(1e-4), steady(2e-4), steady(1e-4), steady(1e-4, 0.03)]
+    race, _ = raced(variants_of("a", "b", "c", "d"), scripts, prepare=prepare)
+    assert race.reference == 1
+    assert race.decisions[2].outcome is Outcome.IMPROVED
+    assert race.decisions[2].comparison.ratio.center == pytest.approx(0.5, rel=0.02)
 
 
 def test_the_last_variant_that_works_is_measured_alone():

@@ -105,18 +105,24 @@ def test_a_tail_that_is_not_proved_is_inconclusive_and_says_what_it_could_cost()
     assert all(one.outcome in (Outcome.INCONCLUSIVE, Outcome.UNCHANGED) for one in found)
 
 
-def test_a_median_that_is_proved_unchanged_stays_so_while_the_tail_is_open():
-    def restless(number, pair, rng):
-        return 1e-4 * (1 + rng.gauss(0, 0.002 if number < 4 else 0.05))
+@pytest.mark.parametrize(
+    ("ratio", "deviation", "outcome"), [(1.0, 0.05, Outcome.UNCHANGED), (1.03, 0.002, Outcome.REGRESSED)]
+)
+def test_a_median_that_is_proved_unchanged_stays_so_while_the_tail_is_open_unless_it_regresses(
+    ratio, deviation, outcome
+):
+    def later(number, pair, rng):
+        return 1e-4 * (1 + rng.gauss(0, 0.002)) if number < 4 else ratio * 1e-4 * (1 + rng.gauss(0, deviation))
 
     clock = Clock()
-    launcher = ScriptedLauncher(clock, [steady(1e-4), restless], seed=4)
+    launcher = ScriptedLauncher(clock, [steady(1e-4), later], seed=4)
     launcher.slow = dict.fromkeys((0, 1), SlowCalls(0.15, 60))
     race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(4))
     race.run()
     decision = race.decisions[1]
-    assert decision.outcome is Outcome.UNCHANGED
-    assert decision.comparison.launches == 4 < len(race.launches)
+    assert race._proved[1, Statistic.MEDIAN].outcome is Outcome.UNCHANGED
+    assert decision.outcome is outcome
+    assert (decision.comparison.launches == 4) is (outcome is Outcome.UNCHANGED)
 
 
 @pytest.mark.parametrize(("statistic", "slow", "outcome"), [
