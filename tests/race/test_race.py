@@ -171,6 +171,31 @@ def test_launches_before_threads_are_seen_to_work_on_are_no_measure(late):
     assert len(race.launches) == len(launcher.launches) - late
 
 
+def test_blocks_of_threads_that_work_ahead_are_planned_by_the_mean_of_their_calls():
+    """Most calls find their results ready, and the warm-up ended in a slow one."""
+
+    def prepare(launcher):
+        launcher.works_on, launcher.step = {0: (0, 1)}, Prepared(0.4, {})
+        launcher.slow = dict.fromkeys((0, 1), SlowCalls(0.3, 1000))
+
+    _, launcher = raced(sides_of(CASE), [steady(1e-6), steady(1e-6)], prepare=prepare)
+    assert all(launch.plan.iterations[0] < 1000 for launch in launcher.launches)  # and 20,000 by the median
+
+
+def test_p90_takes_the_time_of_each_call():
+    for statistic, single in (("p90", True), ("mean", False)):
+        _, launcher = raced(sides_of(CASE), [steady(1e-4)] * 2, policy=replace(POLICY, statistic=statistic))
+        assert all((launch.plan.iterations == (1, 1)) is single for launch in launcher.launches)
+
+
+def test_more_sides_than_two_have_more_time_to_show_calls_that_are_rarely_slow():
+    sides = sides_of(CASE) + sides_of(CASE)
+    for entrants, rounds in ((sides[:2], 7), (sides, 15)):
+        launcher = ScriptedLauncher(Clock(), [])
+        race = Race(entrants, launcher, POLICY, RaceConfig(1, [0]), launcher.clock, random.Random(0))
+        assert race._with_rare_calls(make_plan(entrants, {0: 0.05, 1: 0.05}, POLICY), 0.1).rounds == rounds
+
+
 def test_untimed_work_around_an_iteration_gives_each_block_one():
     def prepare(launcher):
         launcher.step = Prepared(1e-4, {}, untimed=0.01)

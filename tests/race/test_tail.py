@@ -177,3 +177,16 @@ def test_a_long_step_that_waits_in_a_later_launch_takes_turns_from_then_on_and_t
     sliced = [launch.plan.sliced for launch in launcher.launches]
     assert sliced == [False, True] + [False] * (len(sliced) - 2)
     assert len(race.launches) == len(sliced) - 1
+
+
+@pytest.mark.parametrize(("waiting", "sliced"), [
+    ((0.0, 0.0), True), ((0.0, None), False), ((None, 0.0), False), ((0.0, 0.004), True), ((0.006, 0.0), False),
+])  # fmt: skip
+def test_a_long_step_is_sliced_if_no_side_waits_for_a_quarter_of_the_tolerance(waiting, sliced):
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(0.06), steady(0.06)])
+    launcher.step, launcher.waits = Prepared(0.06, {}, waiting=0.0), {0: 0.0, 1: 0.0}
+    race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(0))
+    race.run()
+    plan = race._plan({side: Prepared(0.06, {}, waiting=share) for side, share in enumerate(waiting)}, 0.1)
+    assert plan.sliced is sliced
