@@ -88,6 +88,40 @@ def test_cycles_of_the_gpus_clock_are_a_second_opinion_on_a_slowdown(slower, clo
     assert re.search(said, race.decisions[1].reason.message)
 
 
+def test_the_second_opinions_are_intervals_of_their_own_noise():
+    def interval_of(race, statistic, thresholds):
+        effects = pooled(race.effects(1, statistic=statistic))
+        return compare(effects, race.rounds(1), POLICY, cases=1, shared_zygote=False, thresholds=thresholds).ratio
+
+    def leave_work(launcher):
+        launcher.beside, launcher.slow = {0: 1e-4, 1: 1.2e-4}, dict.fromkeys((0, 1), SlowCalls(0.1, 1.2))
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=leave_work)
+    reason = race.decisions[1].reason
+    assert (reason.code, reason.facts["ratio"]) == (
+        "work-beside", interval_of(race, Statistic.WHOLE, POLICY.step_time)
+    )  # fmt: skip
+
+    def get_slower_calls(launcher):
+        launcher.slow = {0: SlowCalls(0.04, 50), 1: SlowCalls(0.04, 80)}
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=get_slower_calls)
+    reason = race.decisions[1].reason
+    assert (reason.code, reason.facts["ratio"]) == (
+        "mean-slower", interval_of(race, Statistic.MEAN, POLICY.tail_time)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("known", [(), (0,), (1,)])
+def test_a_second_opinion_needs_both_sides(known):
+    def prepare(launcher):
+        launcher.beside, launcher.gpu_clocks = dict.fromkeys(known, 1e-4), dict.fromkeys(known, 1980)
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=prepare)
+    assert race.decisions[1].outcome is Outcome.UNCHANGED
+    assert re.search("^[^;]*$", race.decisions[1].reason.message)
+
+
 @pytest.mark.parametrize(
     ("restless", "outcome"), [((1,), Outcome.INCONCLUSIVE), ((0, 1), Outcome.UNCHANGED), ((0,), Outcome.UNCHANGED)]
 )
@@ -338,7 +372,8 @@ def test_no_launch_is_cut_short_whose_ratio_changes_as_it_goes_on(shift):
         race.launches.append(Launch(pair, (Run(tuple(before), 1), Run(tuple(now), 1)), 0.5))
     plan = make_plan(race.entrants, {0: 1e-4, 1: 1e-4}, POLICY)
     rounds = [race._allocated(replace(plan, rounds=usual), 1e-3).rounds for usual in (100, 10)]
-    assert rounds == ([100, 100] if shift else [50, POLICY.rounds_min])  # half of the usual ones, or the fewest of a median
+    fewest = [50, POLICY.rounds_min]  # half of the usual ones, and no fewer than a median needs
+    assert rounds == ([100, 100] if shift else fewest)
 
 
 @pytest.mark.parametrize(("entrants", "ratio"), [(sides_of(CASE), 0.5), (variants_of("x", "y"), 1.0)])
