@@ -122,16 +122,19 @@ def test_a_second_opinion_needs_both_sides(known):
     assert re.search("^[^;]*$", race.decisions[1].reason.message)
 
 
-@pytest.mark.parametrize(
-    ("restless", "outcome"), [((1,), Outcome.INCONCLUSIVE), ((0, 1), Outcome.UNCHANGED), ((0,), Outcome.UNCHANGED)]
-)
-def test_threads_of_the_contender_alone_that_never_rest_leave_a_race_undecided(restless, outcome):
+@pytest.mark.parametrize(("restless", "beside", "outcome"), [
+    ((1,), 1e-5, Outcome.INCONCLUSIVE), ((0, 1), 1e-5, Outcome.UNCHANGED), ((0,), 1e-5, Outcome.UNCHANGED),
+    ((1,), 1e-7, Outcome.UNCHANGED),
+])  # fmt: skip
+def test_threads_of_the_contender_alone_that_never_rest_leave_a_race_undecided(restless, beside, outcome):
+    """Threads that do almost nothing do not."""
+
     def prepare(launcher):
-        launcher.beside, launcher.restless = {0: 1e-5, 1: 1e-5}, restless
+        launcher.beside, launcher.restless = {0: beside, 1: beside}, restless
 
     race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], prepare=prepare)
     assert race.decisions[1].outcome is outcome
-    assert ("still worked a second" in race.decisions[1].reason.message) is (1 in restless)
+    assert ("still worked a second" in race.decisions[1].reason.message) is (1 in restless and beside == 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -305,6 +308,34 @@ def test_a_race_without_hope_ends_early_with_the_cost_of_a_decision():
     found = re.search(r"; a decision would take about (\d+) launches, (\d+) s$", decision.reason.message)
     assert int(found[1]) > POLICY.looks[-1]
     assert int(found[2]) == pytest.approx(0.7 * int(found[1]), rel=0.01)
+
+
+def launched(policy, effects, rounds=8, **config):
+    """Return a race after launches of 0.7 s with these log-ratios."""
+    race = Race(
+        sides_of(CASE), ScriptedLauncher(Clock(), []), policy, RaceConfig(1, [0], **config), Clock(), random.Random(0)
+    )
+    for pair, effect in enumerate(effects):
+        runs = (Run((1e-4 * seconds,) * rounds, 1) for seconds in (1, math.exp(effect)))
+        race.launches.append(Launch(pair, tuple(runs), 0.7))
+    return race
+
+
+@pytest.mark.parametrize(
+    ("launches", "patience", "ends"), [(20, 0, True), (40, 0, False), (20, 13, True), (20, 14, False)]
+)
+def test_a_race_ends_if_its_seconds_do_not_suffice_for_a_decision(launches, patience, ends):
+    """A decision takes 37 launches, and the race has had 13. There is time for ``launches`` more."""
+    race = launched(replace(POLICY, hopeless=1.0), [0.06, -0.06] * 6 + [0.0], patience=patience)
+    reason = race._hopeless(1, race.wall_seconds + 0.7 * launches)
+    assert (reason is not None) is ends
+    assert not ends or round(reason.facts["launches"]) == 37
+
+
+@pytest.mark.parametrize("rounds", [P90_ROUNDS // 4 - 1, P90_ROUNDS // 4])
+def test_p90_of_enough_rounds_is_judged(rounds):
+    race = launched(replace(POLICY, statistic="p90"), [0.0] * 4, rounds)
+    assert ("p90 needs" in race._decide(1, False).reason.message) is (4 * rounds < P90_ROUNDS)
 
 
 def test_one_outlying_launch_does_not_end_a_race():

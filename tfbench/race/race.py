@@ -596,7 +596,7 @@ class Race:
         )
         tail = decision.comparison.ratio if statistic is Statistic.TAIL else None
         decision = replace(decision, statistic=statistic, tail=tail)
-        if statistic is Statistic.P90 and not self._once and self.rounds(entrant) < P90_ROUNDS:
+        if statistic is Statistic.P90 and self.rounds(entrant) < P90_ROUNDS:
             note = because(Note.P90_ROUNDS, needed=P90_ROUNDS, rounds=self.rounds(entrant))
             outcome = Outcome.INCONCLUSIVE if final else None
             return replace(decision, outcome=outcome, reason=because(ReasonCode.NOT_DECIDED, note))
