@@ -112,6 +112,15 @@ def test_the_second_opinions_are_intervals_of_their_own_noise():
     )  # fmt: skip
 
 
+def test_cycles_are_no_second_opinion_on_variants():
+    def prepare(launcher):
+        launcher.gpu_clocks = {0: 1980, 1: 1886}
+
+    race, _ = raced(variants_of("x", "y"), [steady(1e-4, 1e-4), steady(1.05e-4, 1e-4)], prepare=prepare)
+    assert race.decisions[1].outcome is Outcome.REGRESSED
+    assert "cycles" not in race.decisions[1].reason.message
+
+
 @pytest.mark.parametrize("known", [(), (0,), (1,)])
 def test_a_second_opinion_needs_both_sides(known):
     def prepare(launcher):
