@@ -123,14 +123,7 @@ def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: E
     if failures := {index // each: launch for index, launch in enumerate(launches) if isinstance(launch, Exception)}:
         return Difference(None, "", failures=failures)
     values = [catalog.read(launch) for launch in launches if not isinstance(launch, Exception)]
-    verdict = next(
-        (
-            change_point
-            for change_point in _judged(now.case, values[:each], values[each:], policy)
-            if change_point.metric == metric
-        ),
-        None,
-    )
+    verdict = {row.metric: row for row in _judged(now.case, values[:each], values[each:], policy)}.get(metric)
     if verdict is None or verdict.outcome in (Outcome.NEW, Outcome.MISSING):
         return Difference(None, verdict.reason.message if verdict else f"neither side reports {metric}")
     # A change within the tolerance has no ratio.
@@ -162,20 +155,7 @@ NOTABLE = 0.2
 _SECONDS = 120
 """An import of TensorFlow takes 20 s on a busy machine."""
 _FLAG = re.compile(r"^\s+--(\w+)=(\"[^\"]*\"|\S*)\s+(bool|string|int32|int64|float|double)\b", re.MULTILINE)
-_SKIPPED = (
-    "gpu",
-    "dump",
-    "print",
-    "tpu",
-    "step_marker",
-    "crash",
-    "reset",
-    "command_buffer",
-    "trace",
-    "rocm",
-    "cuda",
-    "nccl",
-)
+_SKIPPED = re.compile("gpu|dump|print|tpu|step_marker|crash|reset|command_buffer|trace|rocm|cuda|nccl", re.IGNORECASE)
 """Parts of names of flags that change no code on a CPU."""
 _XLA_PROGRAM = "import tensorflow as tf; tf.function(lambda x: x + x, jit_compile=True)(tf.ones([4]))"
 _PROGRAM = """
@@ -288,7 +268,7 @@ def candidates(good: Mapping[str, Default], bad: Mapping[str, Default]) -> list[
     new: list[Candidate] = []
     for name, now in bad.items():
         was, (value, kind) = good.get(name), now
-        if was == now or any(part in name.lower() for part in _SKIPPED):
+        if was == now or _SKIPPED.search(name):
             continue
         if was is not None:
             changed.append(Candidate(name, was.value, value, was.value))

@@ -115,7 +115,9 @@ class Module:
     def _imported(self, name: str, statement: ast.stmt) -> Imported | Module:
         if name.partition(".")[0] in (*AVAILABLE, TFBENCH, PYTEST):
             return Imported(name)
-        return self._module(name, statement)
+        if (file := _file([self.path.parent, *self.search], name)) is None:
+            raise _foreign(self.path, statement, name)
+        return self._read(file)
 
     def _imported_from(self, statement: ast.ImportFrom, name: str) -> Binding | Module:
         if not statement.level and (statement.module or "").partition(".")[0] in (*AVAILABLE, TFBENCH, PYTEST):
@@ -133,11 +135,6 @@ class Module:
         if binding is None:
             raise UsageError(f"{self.path}:{statement.lineno}: {module} does not define {name}")
         return binding
-
-    def _module(self, name: str, statement: ast.stmt) -> Module:
-        if (file := _file([self.path.parent, *self.search], name)) is None:
-            raise _foreign(self.path, statement, name)
-        return self._read(file)
 
     def attribute(self, name: str) -> Binding | Module | None:
         """Return what ``module.name`` means."""
@@ -391,7 +388,7 @@ class Flattened:
 
         Raises `UsageError` if it needs something that the file cannot have.
         """
-        name = self._name((definition.module.path, definition.name), definition.name)
+        name = self.own_name(definition.module, definition.name)
         self.add(definition.module, definition.statement)
         return name
 
@@ -422,15 +419,8 @@ class Flattened:
             return
         self._done.add(id(statement))
         for name in bound_names(statement):
-            self._name((module.path, name), name)
-        original = next(
-            (
-                statement_of_line
-                for statement_of_line in module.tree.body
-                if getattr(statement_of_line, "lineno", 0) == statement.lineno
-            ),
-            statement,
-        )
+            self.own_name(module, name)
+        original = next((part for part in module.tree.body if part.lineno == statement.lineno), statement)
         comment = _comment_above(module, original)
         self.chunks.append(comment + ast.unparse(ast.fix_missing_locations(self.rewritten(module, statement))))
 
@@ -554,7 +544,8 @@ class _Rewriter(ast.NodeTransformer):
             if not self._locals and (binding := self._module.find(node.name)) is not None:
                 assert isinstance(binding, Definition)
                 node.name = self._flattened.own_name(self._module, node.name)
-        self._locals.append((names | _named(node)) - declared)
+        names |= {part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
+        self._locals.append(names - declared)
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
@@ -562,14 +553,7 @@ class _Rewriter(ast.NodeTransformer):
         self._locals.pop()
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._visit_scope(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return self._visit_scope(node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return self._visit_scope(node)
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _visit_scope
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         if not self._locals:
@@ -596,8 +580,3 @@ class _Rewriter(ast.NodeTransformer):
             if name.partition(".")[0] not in AVAILABLE:
                 raise self._refuse(f"it has `{ast.unparse(node)}` inside a function")
         return node
-
-
-def _named(node: ast.AST) -> set[str]:
-    """Return the names that ``:=`` binds inside."""
-    return {named.target.id for named in ast.walk(node) if isinstance(named, ast.NamedExpr)}
