@@ -31,7 +31,7 @@ GOOD = Canary("unchanged", "regressed", 0.1)
 @pytest.fixture(autouse=True)
 def locks(tmp_path, monkeypatch):
     """Have tests not wait for each other."""
-    monkeypatch.setattr("tfbench.fleet.node.lease_folder", lambda: tmp_path / "locks")
+    monkeypatch.setattr("tfbench.fleet.node.lock_folder", lambda: tmp_path / "locks")
 
 
 @pytest.fixture

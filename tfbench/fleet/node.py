@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,7 @@ from tfbench.facts import packages
 from tfbench.fleet.jobs import FleetFolder, Job, check_report, load, node_name
 from tfbench.fs import hold, locked, read_text, write_whole
 from tfbench.gpus.monitor import GpuSession
-from tfbench.gpus.selection import opened, parse_device, shared_folder
+from tfbench.gpus.selection import lock_folder, opened, parse_device, shared_folder, sign
 from tfbench.model import JSON, TIME, Case, Outcome, Report
 from tfbench.model.formats import plain
 from tfbench.policy import preset
@@ -190,12 +189,6 @@ _LEASE_EACH = 0.02
 _LEASE = "host.lock"
 
 
-def lease_folder() -> Path:
-    """Return the folder of the locks of all users of this host."""
-    shared = "/run/lock" if os.access("/run/lock", os.W_OK) else tempfile.gettempdir()
-    return Path(shared, "tfbench")
-
-
 @contextmanager
 def lease(wait: float, folder: Path | None = None) -> Iterator[IO[str]]:
     """Hold the host until the block ends. Children that inherit the yielded file hold it as long as they live.
@@ -203,7 +196,7 @@ def lease(wait: float, folder: Path | None = None) -> Iterator[IO[str]]:
     Another service may take ``wait`` seconds to finish.
     Raises `NodeError` if it still measures then, or the folder is not usable.
     """
-    place = folder or lease_folder()
+    place = folder or lock_folder()
     try:
         with shared_folder(place) as descriptor:
             file = opened(_LEASE, descriptor)
@@ -211,11 +204,7 @@ def lease(wait: float, folder: Path | None = None) -> Iterator[IO[str]]:
         raise NodeError(f"{place} cannot hold the lease of this host: {error.strerror}") from None
     with file:
         _take(file, wait)
-        if file.writable():
-            file.seek(0)
-            file.truncate()
-            file.write(f"{os.getpid()}\n")
-            file.flush()
+        sign(file)
         yield file
 
 

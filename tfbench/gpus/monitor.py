@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -15,7 +14,17 @@ from statistics import median
 from tfbench.errors import GpuError, UsageError
 from tfbench.facts import parents, read_proc
 from tfbench.gpus.nvml import Driver, GpuObservationWindow, GpuReading, Identity, Nvml, hardware_reasons
-from tfbench.gpus.selection import VISIBLE, choose, doubtful_order, environment, has_driver, lock, mps_folder, visible
+from tfbench.gpus.selection import (
+    VISIBLE,
+    choose,
+    doubtful_order,
+    environment,
+    has_driver,
+    lock,
+    lock_folder,
+    mps_folder,
+    visible,
+)
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 
@@ -253,8 +262,7 @@ class GpuSession:
             self.gpus = self._chosen(nvml.identities(), names, left)
             if self.gpus:
                 _check_modes(self.gpus)
-                shared = "/run/lock" if os.access("/run/lock", os.W_OK) else tempfile.gettempdir()
-                held.enter_context(lock(self.gpus, locks or Path(shared, "tfbench")))
+                held.enter_context(lock(self.gpus, locks or lock_folder()))
                 self.gpu_monitor = GpuMonitor(self.gpus, nvml, policy, family)
                 self.environment = environment(self.gpus) if names or left else {}
                 self._held = held.pop_all()

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -81,7 +82,19 @@ def _take(gpu: Identity, name: str, folder: int, held: ExitStack) -> None:
         who = file.read().strip()
         text = f"another run measures on GPU {gpu.index} ({gpu.name}){f', process {who}' if who else ''}"
         raise GpuError(f"{text}: wait for it, or select another GPU with --device gpu:INDEX") from None
+    sign(file)
+
+
+def lock_folder() -> Path:
+    """Return the folder of the locks of all users of this machine."""
+    shared = "/run/lock" if os.access("/run/lock", os.W_OK) else tempfile.gettempdir()
+    return Path(shared, "tfbench")
+
+
+def sign(file: IO[str]) -> None:
+    """Write the id of this process into the file of a lock that it holds, if it may."""
     if file.writable():
+        file.seek(0)
         file.truncate()
         file.write(f"{os.getpid()}\n")
         file.flush()
