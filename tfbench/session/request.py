@@ -40,7 +40,6 @@ class RunRequest:
     statistic: str = ""
     """What the command line, instead of a configuration file, says that verdicts on time are about."""
     slowdown: float = 0.0
-    env: Mapping[str, str] = field(default_factory=dict)
     require_gpu: bool = False
     device: str = "all"
     """``cpu``, ``gpu`` or ``all``."""

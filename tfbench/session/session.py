@@ -195,7 +195,7 @@ class Session:
             launcher = ProcessLauncher(request.suite, policy, request.processors, gpus.gpu_monitor, stopwatch)
             held.callback(launcher.close)
             files = code_files(request.root)
-            env, code = {**request.env, **gpus.environment}, working_code(request.root)
+            env, code = gpus.environment, working_code(request.root)
             contender = Side("contender", request.executable, request.root, "", env, request.slowdown, code=code)
             saved = recorder.baselines.fetch(request.baseline) if request.baseline else None
             if saved is not None and not request.resume:
