@@ -189,28 +189,16 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     Raises `SideError` if the code is in no git checkout, so that a change of it would go unnoticed.
     """
     places = [[side.name, side.executable, str(side.root), dict(side.env), list(side.unset)] for side in sides]
-    options = [
-        request.slowdown,
-        request.changed_only,
-        request.allow_changed,
-        request.replay,
-        request.device,
-        list(request.gpus),
-        list(request.processors.one),
-    ]
+    asked = [request.slowdown, request.changed_only, request.allow_changed, request.replay, request.device]
+    devices = [list(request.gpus), list(request.processors.one)]
+    suite = [request.suite.options, request.suite.inifile, request.suite.import_mode]
+    profiles = [str(request.profile or ""), str(request.profile_regressed or "")]
     known = {
         "the code": code_digest(request.root),
         "the other side": [request.against, request.baseline, saved, places],
         "the packages": {side: distributions(side) for side in sorted({side.executable for side in sides})},
         "the policy": request.policy.as_json(),
-        "the options": [
-            *options,
-            request.suite.options,
-            request.suite.inifile,
-            request.suite.import_mode,
-            str(request.profile or ""),
-            str(request.profile_regressed or ""),
-        ],
+        "the options": [*asked, *devices, *suite, *profiles],
         "the cases of the suite": request.job.suite if request.job else digest(request.suite_names),
         "the thresholds of cases": [
             [case.name, dict(case.thresholds), case.statistic]
