@@ -117,17 +117,9 @@ def instructions(text: str) -> list[Instruction]:
 def kernels(module: Sequence[Instruction]) -> list[Instruction]:
     """Select the instructions of a module that run individually, without those inside fusions and reductions."""
     # The computation of a parallel call on a CPU runs by itself; those of fusions, reductions and sorts are inlined.
-    inner = {
-        match["name"]
-        for instruction in module
-        if instruction.op not in ("call", "async-start")
-        for match in _CALLED.finditer(instruction.rest)
-    }
-    return [
-        instruction
-        for instruction in module
-        if instruction.computation not in inner and instruction.op not in _NO_KERNEL
-    ]
+    inlining = (line.rest for line in module if line.op not in ("call", "async-start"))
+    inner = {match["name"] for rest in inlining for match in _CALLED.finditer(rest)}
+    return [line for line in module if line.computation not in inner and line.op not in _NO_KERNEL]
 
 
 def called(kernel: Instruction) -> str:
@@ -154,11 +146,7 @@ def xla_casts(instructions: Iterable[Instruction]) -> Counter[str]:
 
 def xla_float64(instructions: Iterable[Instruction]) -> Counter[str]:
     """Count the instructions with a float64 result by opcode."""
-    return Counter(
-        instruction.op
-        for instruction in instructions
-        if instruction.element_type == "f64" and instruction.op not in _NO_KERNEL
-    )
+    return Counter(line.op for line in instructions if line.element_type == "f64" and line.op not in _NO_KERNEL)
 
 
 def temporary_bytes(assignments: Sequence[str]) -> int | None:

@@ -20,7 +20,7 @@ from tfbench.metrics import graphs
 from tfbench.model import JSON, Case, Note, Outcome, OutputSketch, Reason, ReasonCode, Verdict, because
 from tfbench.model.words import LARGEST
 from tfbench.policy import Policy
-from tfbench.untrusted import some
+from tfbench.untrusted import plural, some
 
 # The raw evidence of a probing launch, from which the metrics of `tfbench.metrics.catalog` are extracted
 
@@ -158,9 +158,7 @@ def _other_outputs(mine: Sequence[str], theirs: Sequence[str]) -> str:
     shown = "; ".join(f"{some(sorted(names), _NAMED)} {word}" for word, names in known.items() if names - {""})
     if len(mine) == len(theirs):
         return f"other outputs: {shown}"
-    return (
-        f"{len(mine):,} output{'' if len(mine) == 1 else 's'} instead of {len(theirs):,}{f': {shown}' if shown else ''}"
-    )
+    return f"{plural(len(mine), 'output')} instead of {len(theirs):,}{f': {shown}' if shown else ''}"
 
 
 def _other_shape(name: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> str:
