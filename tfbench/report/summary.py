@@ -330,7 +330,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     """
     ruling = rule(report, strict=strict, part=True)
     minimum = minimum_effect(report.policy)
-    timed = [verdict for verdict in report.verdicts if verdict.metric == TIME]
+    timed = report_times(report.verdicts)
     ratios = [verdict.ratio for verdict in timed if verdict.ratio is not None and 0 < verdict.ratio.center < math.inf]
     undecided = [verdict.ratio for verdict in timed if verdict.outcome is Outcome.INCONCLUSIVE]
     counts = count(timed)

@@ -168,14 +168,9 @@ def _changes(trend: Trend) -> RenderableType:
 
 def environment_changes(points: Sequence[SeriesPoint]) -> list[str]:
     """Name changes of version and machine among successive runs, which may explain a change of level."""
-    trends = []
-    for what, values in (
-        ("version", [point.run.side for point in points]),
-        ("machine", [point.run.machine for point in points]),
-    ):
-        if len(set(values)) > 1:
-            trends.append(f"the {what} changed: {' → '.join(value for value, _ in groupby(values))}")
-    return trends
+    known = {"version": [point.run.side for point in points], "machine": [point.run.machine for point in points]}
+    steps = {what: [value for value, _ in groupby(values)] for what, values in known.items()}
+    return [f"the {what} changed: {' → '.join(values)}" for what, values in steps.items() if len(values) > 1]
 
 
 def _newest(trends: Sequence[Trend]) -> RenderableType:
