@@ -470,7 +470,6 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
 
 def as_json(matrix: Matrix, policy: JSON) -> JSON:
     """Return all results as the content of a JSON file."""
-    entries = [list(map(_entry_as_json, row.entries)) for row in matrix.rows]
     return {
         "schema": SCHEMA,
         "policy": policy,
@@ -479,13 +478,13 @@ def as_json(matrix: Matrix, policy: JSON) -> JSON:
         "cases": [
             {
                 "case": row.case.name,
-                "sides": dict(zip(matrix.sides, sides, strict=True)),
+                "sides": dict(zip(matrix.sides, map(_entry_as_json, row.entries), strict=True)),
                 "changes": [change.as_json() for change in row.changes],
                 "variants": {
                     label: _entry_as_json(entry) for label, entry in matrix.variants.get(row.case.name, {}).items()
                 },
             }
-            for row, sides in zip(matrix.rows, entries, strict=True)
+            for row in matrix.rows
         ],
         "wall_seconds": round(matrix.seconds, 3),
     }
