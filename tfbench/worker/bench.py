@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
@@ -239,13 +240,11 @@ def _fix(part: object, functions: bool) -> str:
 
 def _types(tf: Any, *names: str) -> tuple[type, ...]:
     """Return those of the public types that this version of TensorFlow has."""
-    types = []
+    found = []
     for name in names:
-        try:
-            types.append(functools.reduce(getattr, name.split("."), tf))
-        except AttributeError:
-            continue
-    return tuple(kind for kind in types if isinstance(kind, type))
+        with suppress(AttributeError):
+            found.append(attrgetter(name)(tf))
+    return tuple(kind for kind in found if isinstance(kind, type))
 
 
 # Cold caches: each call has another copy of its tensors, or the cache is overwritten before each call
