@@ -463,12 +463,8 @@ def _groups(before: StepBreakdown, now: StepBreakdown) -> list[_Group]:
     for key in fewer:
         if key in left and (match := _FUSED.match(key.kind)) is not None:
             base = match["base"]
-            parts = [
-                key_left
-                for key_left in left
-                if key_left in more and (key_left.kind == base or _FUSIBLE.match(key_left.kind))
-            ]
+            parts = [other for other in left if other in more and (other.kind == base or _FUSIBLE.match(other.kind))]
             if any(part.kind == base for part in parts):
                 groups.append(_Group(tuple(parts), (key,), "fused"))
-                left = [key_left for key_left in left if key_left is not key and key_left not in parts]
+                left = [other for other in left if other is not key and other not in parts]
     return [*groups, *(_Group((key,)) for key in left)]

@@ -242,12 +242,8 @@ class Counterparts:
         for case in now:
             if case.name not in before and case.scope:
                 variant = case.name.partition("[")[2]
-                same = [
-                    name_before
-                    for name_before in gone
-                    if before[name_before].scope == case.scope and name_before.partition("[")[2] == variant
-                ]
-                moved = [name_before for name_before in same if short_name(name_before) == case.short_name]
+                same = [old for old in gone if before[old].scope == case.scope and old.partition("[")[2] == variant]
+                moved = [old for old in same if short_name(old) == case.short_name]
                 if len(matches := moved or same) == 1:
                     counterparts[case.name] = matches[0]
         uses = Counter(counterparts.values())
