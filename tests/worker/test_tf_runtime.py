@@ -1,8 +1,12 @@
-"""The timer of TensorFlow's import, and a Keras that cannot be loaded."""
+"""The timer of TensorFlow's import, a Keras that cannot be loaded, and the numbers of a result."""
 
+import dataclasses
 import importlib
 import sys
+from decimal import Decimal
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from tfbench.worker import tf_runtime
@@ -43,3 +47,53 @@ def test_a_keras_that_cannot_be_loaded_is_left_out(monkeypatch, error):
     monkeypatch.setitem(sys.modules, "tensorflow", TensorFlow())
     assert tf_runtime.keras() is None
     tf_runtime.import_all()
+
+
+@dataclasses.dataclass
+class Scored:
+    logits: object
+    before: object = None
+
+
+class History:
+    """In place of Keras's, which `fit` returns."""
+
+    def __init__(self, loss):
+        self.history, self.params = {"loss": [loss]}, {"epochs": 1}
+
+
+RESULTS = {
+    "a data class": lambda n: {"a": Scored(np.array([1.0, n]))},
+    "what fit returns": lambda n: History(float(n)),
+    "a set": lambda n: {3, n},
+    "a frozen set": lambda n: [frozenset([n])],
+    "another mask": lambda n: np.ma.masked_array([1.0, 2.0], [n == 1, n == 2]),
+    "numbers under the mask": lambda n: np.ma.masked_array([1.0, n], [True, False]),
+    "named columns": lambda n: np.array([(1, n)], [("a", "i4"), ("b", "f4")]),
+    "a time": lambda n: np.datetime64(n, "s"),
+    "seconds": lambda n: np.array([n], "timedelta64[s]"),
+    "a decimal": Decimal,
+    "fractions": lambda n: [Fraction(n, 3)],
+    "a large whole number": lambda n: [2**80 + n],
+    "numbers as objects": lambda n: np.array([0.5, n], object),
+}
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+def test_every_kind_of_number_in_a_result_is_compared(kind):
+    def told(n):
+        return [(part.name, part.inside, part.array.tolist()) for part in tf_runtime.flattened(RESULTS[kind](n))]
+
+    assert told(1) == told(1) != []
+    assert told(1) != told(2)
+
+
+def test_what_is_under_a_mask_does_not_count():
+    first, second = (tf_runtime.flattened(np.ma.masked_array([1.0, n], [False, True])) for n in (1, 2))
+    assert [part.array.tolist() for part in first] == [part.array.tolist() for part in second]
+
+
+def test_an_object_that_contains_itself_is_read_once():
+    scored = Scored(np.ones(2))
+    scored.before = [scored, {"score": 3}]
+    assert [part.name for part in tf_runtime.flattened(scored)] == [".logits", ".before[1]['score']"]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import hashlib
 import importlib.util
 import inspect
 import io
+import numbers
 import os
 import platform
 import random
@@ -287,8 +289,9 @@ def flattened(result: object) -> list[Part]:
     """Return every array of numbers in a nested result.
 
     Variables and tensors count with their values, and tensors and arrays of texts with numbers that stand for the texts.
-    The order is that of the keys of dicts, and not of their insertion. A part without numbers is left out, such as a
-    tensor of variants, a symbolic tensor, and a table.
+    So do whole numbers of more than 64 bits. The order is that of the keys of dicts, and not of their insertion. Fields of
+    data classes are searched, and the numbers of Keras's `History`. A part without numbers is left out, such as a tensor of
+    variants, a symbolic tensor, a table, and an object of another class.
     """
     arrays = []
     for name, inside, part in _leaves("", "", result):
@@ -308,11 +311,14 @@ def _numbers(part: Any) -> np.ndarray[Any, Any] | None:
     # For numpy, bfloat16 and float8 are extension types of kind V.
     if array.dtype.kind in "fiubc" or (array.dtype.kind == "V" and array.dtype.names is None):
         return array
+    if array.dtype.kind in "mM":  # times
+        return array.astype(np.int64)
     # A text that is no tensor may be a path, which differs from launch to launch.
     if (tensor or isinstance(part, np.ndarray)) and all(isinstance(text, (bytes, str)) for text in array.flat):
-        numbers = np.array([_number_of(text) for text in array.flat], np.int64)
-        return np.reshape(numbers, array.shape)
-    return None
+        return np.reshape(np.array([_number_of(text) for text in array.flat], np.int64), array.shape)
+    if all(isinstance(number, numbers.Integral) for number in array.flat):
+        return np.reshape(np.array([_number_of(str(number)) for number in array.flat], np.int64), array.shape)
+    return array.astype(np.float64) if all(isinstance(number, numbers.Number) for number in array.flat) else None
 
 
 def _number_of(text: bytes | str) -> int:
@@ -321,20 +327,42 @@ def _number_of(text: bytes | str) -> int:
     return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
 
 
-def _leaves(name: str, inside: str, result: object) -> Iterator[tuple[str, str, Any]]:
+def _leaves(name: str, inside: str, result: object, around: tuple[object, ...] = ()) -> Iterator[tuple[str, str, Any]]:
+    if any(result is outer for outer in around):  # an object that contains itself
+        return
+    around = (*around, result)
     if isinstance(result, Mapping):
         for key, part in sorted(result.items(), key=lambda item: str(item[0])):
-            yield from _leaves(f"{name}[{key!r:.40}]", f"{inside} dict", part)
+            yield from _leaves(f"{name}[{key!r:.40}]", f"{inside} dict", part, around)
     elif isinstance(result, (list, tuple)):
         # Wrappers of TensorFlow for lists and tuples are the same for the user.
         kind = "list" if isinstance(result, list) else type(result).__name__ if hasattr(result, "_fields") else "tuple"
         for place, part in enumerate(result):
-            yield from _leaves(f"{name}[{place}]", f"{inside} {kind}", part)
+            yield from _leaves(f"{name}[{place}]", f"{inside} {kind}", part, around)
+    elif isinstance(result, (set, frozenset)):
+        for place, part in enumerate(sorted(result, key=repr)):
+            yield from _leaves(f"{name}[{place}]", f"{inside} set", part, around)
+    elif (fields := _fields(result)) is not None:
+        kind = "dataclass" if dataclasses.is_dataclass(result) else type(result).__name__
+        for field, part in fields.items():
+            yield from _leaves(f"{name}.{field}", f"{inside} {kind}", part, around)
     else:
         tf = tensorflow()
         parts = [result] if tf is None else tf.nest.flatten(result, expand_composites=True)
         for place, part in enumerate(parts):
             yield (name if len(parts) == 1 else f"{name}.{place}"), inside, part
+
+
+def _fields(result: object) -> Mapping[str, object] | None:
+    """Return the named parts of an object that holds data; ``None`` for other objects."""
+    if isinstance(result, np.ma.MaskedArray):
+        return {"mask": np.ma.getmaskarray(result), "data": result.filled(0) if result.dtype.kind in "fiubc" else None}
+    if isinstance(result, np.ndarray):
+        return None if result.dtype.names is None else {field: result[field] for field in result.dtype.names}
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        return {field.name: getattr(result, field.name, None) for field in dataclasses.fields(result)}
+    history = vars(result).get("history") if type(result).__name__ == "History" else None  # of Keras, old or new
+    return {"history": history} if isinstance(history, Mapping) else None
 
 
 def device_peaks(reset: bool = False) -> dict[str, int]:
