@@ -69,6 +69,39 @@ def test_garbage_in_cycles_is_part_of_what_calls_cost(project):
     assert done.metrics("test_step")
 
 
+SETTINGS = """
+    import gc
+    import os
+
+    def step():
+        return len([[number] for number in range(100)])
+
+    def test_step(bench, monkeypatch):
+        if "WAITS" not in os.environ:
+            {setting}
+        bench(step)
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("gc.set_threshold(20)", "makes Python collect garbage more often than in the baseline"),
+        ("monkeypatch.setenv('KMP_BLOCKTIME', '0')", "the benchmark sets KMP_BLOCKTIME=0, and the baseline none"),
+        ("gc.disable()", ""),
+        ("monkeypatch.setenv('KERAS_HOME', str(gc) + os.getcwd())", ""),
+    ],
+)
+def test_a_setting_that_the_times_do_not_show_passes_no_case(project, setting, reason):
+    project.write(SETTINGS.format(setting=setting))
+    done = project.run("--against", "env:WAITS=1")
+    if reason:
+        assert done.outcomes() == {"test_step": "inconclusive"}, done.output
+        assert reason in done.reason("test_step"), done.output
+    else:
+        assert done.outcomes()["test_step"] in ("unchanged", "improved"), done.output
+
+
 @pytest.mark.slow
 def test_less_work_left_to_others_is_an_improvement(project):
     project.write(BENCHMARK.format(pool="ThreadPoolExecutor", more=2))

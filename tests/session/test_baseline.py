@@ -88,6 +88,27 @@ def test_work_beside_the_calls_of_the_median_launch_counts_by_the_thresholds_of_
     assert time_filter.evaluate(CODED, busy, 2.0).outcome is Outcome.UNCHANGED
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "code"),
+    [
+        ({}, {"collections": 35.0}, "more-collections"),
+        ({"collections": 0.0}, {}, "more-collections"),
+        ({"collections": 35.0}, {}, "saved-times"),
+        ({}, {"collections": 0.0}, "saved-times"),
+        ({}, {"set_late": "TF_X=0"}, "set-late"),
+        ({"set_late": "TF_X=0"}, {}, "set-late"),
+        ({"set_late": "TF_X=0"}, {"set_late": "TF_X=0"}, "saved-times"),
+        ({"set_late": 3}, {"set_late": 3}, "saved-times"),
+    ],
+)
+def test_settings_of_which_times_do_not_show_the_effect_pass_no_saved_times(before, now, code):
+    saved = replace(SAVED, samples={CODED.name: sample(1e-5, **before)})
+    found = judged(saved=saved, **now)
+    assert found.reason.code == code
+    assert found.outcome is (Outcome.UNCHANGED if code == "saved-times" else Outcome.INCONCLUSIVE)
+    assert judged(1.3e-5, saved=saved, **now).outcome is Outcome.REGRESSED
+
+
 def test_calls_that_trace_a_function_again_do_not_pass_by_saved_times_either():
     retraced = replace(SAVED, samples={CODED.name: sample(1e-5, retraced=True)})
     for saved in (SAVED, retraced):

@@ -21,6 +21,7 @@ from tfbench.worker.block import (
     active_time,
     drain,
     gc_disabled,
+    gc_rate,
     gc_watched,
     pace,
     rest,
@@ -265,6 +266,18 @@ def test_a_step_that_collects_garbage_itself_pays_for_all_objects():
     gc.freeze()
     with gc_disabled():
         assert gc.get_freeze_count() < 1000
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "rate"), [((1, 1), 1.0), ((0.5, 1), 2.0), ((2, 1), 1.0), ((2, 0.5), 2.0), ((0, 1), 0.0)]
+)
+def test_the_rate_of_collections_is_that_of_the_generation_that_is_collected_most(monkeypatch, thresholds, rate):
+    monkeypatch.setattr(block_module, "_USUAL", (700, 10, 0))
+    young, middle = thresholds
+    monkeypatch.setattr(gc, "get_threshold", lambda: (700 * young, 10 * middle, 0))
+    assert gc_rate() == rate
+    with gc_disabled():
+        assert gc_rate() == 0.0
 
 
 def test_collections_that_python_begins_leave_the_objects_frozen():

@@ -345,6 +345,18 @@ class ReasonCode(_Code):
         "not decided: threads or child processes of the contender alone still worked a second after the last call, and that "
         "work is not part of its time; wait for it in the step, or stop them",
     )
+    MORE_COLLECTIONS = (
+        "more-collections",
+        "not decided: gc.set_threshold or gc.enable makes Python collect garbage more often than in the baseline, which the "
+        "times of calls leave out",
+    )
+    SET_LATE = (
+        "set-late",
+        lambda before, now: (
+            f"not decided: after TensorFlow's import, the benchmark sets {now or 'no variable'}, and the baseline "
+            f"{before or 'none'}; set variables before `import tensorflow` at the top of its file, or before pytest starts"
+        ),
+    )
     WITHIN_TOLERANCE = "within-tolerance", _unchanged
     """The change lies within the policy's tolerance."""
     NOT_DECIDED = "not-decided", _undecided

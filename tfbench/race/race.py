@@ -57,6 +57,7 @@ from tfbench.stats.verdict import (
     with_cycles,
     with_mean,
     with_retraces,
+    with_settings,
     with_tail,
     with_work_beside,
 )
@@ -546,7 +547,7 @@ class Race:
         sides = self.runs(self.reference or 0), self.runs(entrant)
         whole = self._second_opinion(entrant, Statistic.WHOLE) if leaves_work(sides[1], thresholds) else None
         decision = decision if whole is None else with_work_beside(decision, whole, thresholds, sides, final)
-        return with_retraces(decision, sides[1])
+        return with_settings(with_retraces(decision, sides[1]), *sides)
 
     def _by_time(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))

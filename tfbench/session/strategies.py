@@ -41,7 +41,7 @@ from tfbench.sides.environments import Environments, installed, minor, other_req
 from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
 from tfbench.sides.spec import Side, parse
 from tfbench.stats.alpha_spending import ignored, judged, policy_of
-from tfbench.stats.verdict import decide_on_saved, with_retraces, with_saved_work_beside
+from tfbench.stats.verdict import decide_on_saved, with_retraces, with_saved_work_beside, with_settings
 from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.history import Anchor, AnyHistory, SessionRecord, json_digest
 
@@ -295,7 +295,7 @@ class SavedTimeFilter:
         policy = policy_of(self._policy, case, before.case)
         decision = decide_on_saved(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)
         decision = with_saved_work_beside(decision, before.runs, sample.runs, policy)
-        decision = with_retraces(decision, sample.runs)
+        decision = with_settings(with_retraces(decision, sample.runs), before.runs, sample.runs)
         assert decision.outcome is not None
         return Verdict(
             case=judged(case, self._policy.step_time, policy.step_time),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, mean, median, stdev
+from statistics import fmean, mean, median, mode, stdev
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +25,10 @@ from scipy import special
 
 from tfbench.model import (
     BESIDE,
+    COLLECTIONS,
     RESTLESS,
     RETRACED,
+    SET_LATE,
     Calls,
     Comparison,
     Effect,
@@ -424,6 +426,20 @@ def with_retraces(decision: Decision, contender: Sequence[Run]) -> Decision:
     """
     if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED) and retrace(contender):
         return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RETRACED))
+    return decision
+
+
+def with_settings(decision: Decision, before: Sequence[Run], now: Sequence[Run]) -> Decision:
+    """Return the decision, unless the contender has settings of which the times do not show the effect."""
+    if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+        return decision
+    collections = [median(run.facts.get(COLLECTIONS, 1.0) for run in runs) for runs in (before, now)]
+    old, new = (mode(str(run.facts.get(SET_LATE, "")) for run in runs) for runs in (before, now))
+    if collections[0] < collections[1]:
+        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.MORE_COLLECTIONS))
+    if old != new:
+        reason = because(ReasonCode.SET_LATE, before=old, now=new)
+        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
     return decision
 
 

@@ -110,7 +110,7 @@ class Layout:
 
 SCHEMA: Final = "tfbench-baseline/1"
 NUMBERS = frozenset(
-    {"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items", "beside"}
+    {"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items", "beside", "collections"}
 )
 """Facts of a launch that are numbers. Verdicts are computed from some of them."""
 

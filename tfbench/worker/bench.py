@@ -7,6 +7,7 @@ import inspect
 import io
 import itertools
 import math
+import os
 import random
 import threading
 import time
@@ -25,16 +26,19 @@ import pytest
 
 from tfbench import protocol
 from tfbench.errors import BenchmarkError
+from tfbench.facts import library_variables
 from tfbench.model import (
     BESIDE,
     CACHE,
     COLD,
+    COLLECTIONS,
     JSON,
     ONCE,
     QUALITIES,
     REPORTED,
     RESTLESS,
     RETRACED,
+    SET_LATE,
     UNKNOWN,
     WAITED,
     WARM,
@@ -54,6 +58,7 @@ from tfbench.worker.block import (
     WorkBeside,
     drain,
     gc_disabled,
+    gc_rate,
     gc_watched,
     pace,
     rest,
@@ -494,12 +499,18 @@ class Retraces:
             self._seen.add(function)
 
 
+_READ_AT_FIRST_USE = ("XLA_FLAGS", "TF_XLA_FLAGS")
+"""Variables that TensorFlow reads when it first compiles, and not when it is imported."""
+
+
 @dataclass(repr=False)
 class TimingLaunch(Bench[protocol.TimeCase]):
     """Times blocks of the step in turn with the other processes of the launch."""
 
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
     _retraces: Retraces = field(default_factory=Retraces, init=False)
+    _variables: Mapping[str, str] = field(default_factory=lambda: library_variables(os.environ), init=False)
+    """Those that libraries read, as the benchmark and its fixtures find them."""
 
     def __post_init__(self) -> None:
         isolation.map_large_blocks()  # until the peak of memory is known
@@ -521,8 +532,17 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         block = self.block(call)
         isolation.keep_freed_memory()
         prepared = self._warm_up(block, first)
+        self._note_late_variables()
+        if (often := gc_rate()) != 1:
+            self.facts[COLLECTIONS] = often
         self.channel.send(prepared)
         self._serve_rounds(call, block, prepared)
+
+    def _note_late_variables(self) -> None:
+        now = library_variables(os.environ).items() - self._variables.items()
+        late = (f"{name}={value}" for name, value in now if name not in _READ_AT_FIRST_USE and os.sep not in value)
+        if text := ", ".join(sorted(late)):  # without paths, which differ between sides and launches
+            self.facts[SET_LATE] = text
 
     def _warm_up(self, block: Block, first: tuple[float, float] | None) -> Prepared:
         """Warm the step up, and find out how it uses its processor. ``first`` has the times of a shared first call."""
@@ -685,6 +705,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             self._note(WorkBeside(), 1)
         self.check_result(result)
         self._note_peak()
+        self._note_late_variables()
         self._repeat(seconds, (seconds, used) if shared else None)
 
     def _repeat(self, seconds: float, first: tuple[float, float] | None = None) -> None:

@@ -295,6 +295,20 @@ def gc_disabled() -> Iterator[None]:
             gc.enable()
 
 
+_USUAL = gc.get_threshold()
+
+
+def gc_rate() -> float:
+    """Return how often Python collects garbage by itself, as a multiple of its default; 0 if it never does.
+
+    `gc_disabled` keeps these collections out of the times. The generation that is collected most often counts.
+    """
+    now = gc.get_threshold()
+    if not gc.isenabled() or not now[0]:
+        return 0.0
+    return max(usual / threshold for usual, threshold in zip(_USUAL, now, strict=True) if threshold)
+
+
 @contextmanager
 def gc_watched() -> Iterator[None]:
     """Unfreeze all objects once the step calls ``gc.collect``. Automatic collections leave them frozen."""
