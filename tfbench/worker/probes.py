@@ -35,7 +35,7 @@ from tfbench.facts import read_proc
 from tfbench.model import JSON, LEAK_KINDS, OUTSIDE_PYTHON
 from tfbench.protocol import XLA_FOLDER, ProbeCase
 from tfbench.worker import tf_runtime
-from tfbench.worker.isolation import file_limit, mallinfo
+from tfbench.worker.isolation import children, file_limit, mallinfo
 from tfbench.worker.tf_runtime import MetricUnavailable
 
 # Probes: each reads one kind of evidence for the metrics other than time
@@ -231,7 +231,7 @@ def _alive() -> np.ndarray[Any, Any]:
     return np.array([len(tensors), sum(map(tf_runtime.tensor_bytes, tensors))], float)
 
 
-# What a process gains with every call: memory, Python objects, threads, open files and traces
+# What a process gains with every call: memory, Python objects, threads and child processes, open files and traces
 
 
 _FOLDERS = ("/proc/self/task", "/proc/self/fd")
@@ -303,6 +303,7 @@ class Leaks(Probe):
         row[2] = sys.getallocatedblocks()
         with suppress(OSError):
             row[3:5] = [len(os.listdir(folder)) for folder in _FOLDERS]
+            row[3] += len(children())  # of processes, zombies included
         row[5] = self._traces
 
     def _sites(self, call: Callable[[], object], calls: int, seconds: float) -> dict[str, float]:
