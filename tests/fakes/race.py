@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.model import BESIDE, JSON, ONCE, RESTLESS, RETRACED, WAITED, Case, Plan, SlowCalls
+from tfbench.model import BESIDE, JSON, ONCE, RESTLESS, RETRACED, SET_LATE, WAITED, Case, Plan, SlowCalls
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.race.launch import Entrant, EntrantFailed, Failure
@@ -70,6 +70,8 @@ class ScriptedLauncher:
         """Entrants whose threads never rest."""
         self.traces: Sequence[int] = ()
         """Entrants whose calls trace functions again."""
+        self.late: Mapping[int, Mapping[str, str]] = {}
+        """Entrant -> variables that it sets late; one without a value has another in each launch."""
         self.once: Sequence[int] = ()
         """Entrants that measure their step once."""
         self.gpu_clocks: dict[int, float] = {}
@@ -148,6 +150,8 @@ class ScriptedLaunch:
             self.facts[entrant][BESIDE] = seconds
         for entrant in self.launcher.restless:
             self.facts[entrant][RESTLESS] = True
+        for entrant, variables in self.launcher.late.items():
+            self.facts[entrant][SET_LATE] = [f"{name}={value or self.number}" for name, value in variables.items()]
         for entrant in self.launcher.traces:
             self.facts[entrant][RETRACED] = True
         self.clocks = {entrant: (clock,) * len(orders) for entrant, clock in self.launcher.gpu_clocks.items()}

@@ -166,6 +166,26 @@ def test_calls_that_trace_a_function_again_say_nothing_about_later_ones(traces, 
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "differ"),
+    [
+        ({}, {}, False),
+        ({}, {"SET": "1"}, True),
+        ({"SET": "1"}, {}, True),
+        ({"SET": "1"}, {"SET": "1"}, False),
+        ({}, {"PORT": ""}, False),  # another one in each launch
+        ({"PORT": ""}, {"PORT": "", "SET": "1"}, True),
+    ],
+)
+def test_variables_that_one_side_alone_sets_late_leave_a_race_undecided(before, now, differ):
+    def prepare(launcher):
+        launcher.late = dict(enumerate((before, now)))
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], prepare=prepare)
+    assert race.decisions[1].outcome is (Outcome.INCONCLUSIVE if differ else Outcome.UNCHANGED)
+    assert ("after TensorFlow's import" in race.decisions[1].reason.message) is differ
+
+
 def test_once_threads_have_worked_on_after_a_turn_all_launches_stop_them():
     def prepare(launcher):
         launcher.works_on = {1: (1,)}

@@ -95,10 +95,9 @@ def test_work_beside_the_calls_of_the_median_launch_counts_by_the_thresholds_of_
         ({"collections": 0.0}, {}, "more-collections"),
         ({"collections": 35.0}, {}, "saved-times"),
         ({}, {"collections": 0.0}, "saved-times"),
-        ({}, {"set_late": "TF_X=0"}, "set-late"),
-        ({"set_late": "TF_X=0"}, {}, "set-late"),
-        ({"set_late": "TF_X=0"}, {"set_late": "TF_X=0"}, "saved-times"),
-        ({"set_late": 3}, {"set_late": 3}, "saved-times"),
+        ({}, {"set_late": ["TF_X=0"]}, "set-late"),
+        ({"set_late": ["TF_X=0"]}, {}, "set-late"),
+        ({"set_late": ["TF_X=0"]}, {"set_late": ["TF_X=0"]}, "saved-times"),
     ],
 )
 def test_settings_of_which_times_do_not_show_the_effect_pass_no_saved_times(before, now, code):

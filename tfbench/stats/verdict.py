@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, mean, median, mode, stdev
+from statistics import fmean, mean, median, stdev
 from typing import NamedTuple
 
 import numpy as np
@@ -434,13 +434,18 @@ def with_settings(decision: Decision, before: Sequence[Run], now: Sequence[Run])
     if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
         return decision
     collections = [median(run.facts.get(COLLECTIONS, 1.0) for run in runs) for runs in (before, now)]
-    old, new = (mode(str(run.facts.get(SET_LATE, "")) for run in runs) for runs in (before, now))
+    old, new = map(_set_late, (before, now))
     if collections[0] < collections[1]:
         return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.MORE_COLLECTIONS))
     if old != new:
-        reason = because(ReasonCode.SET_LATE, before=old, now=new)
+        reason = because(ReasonCode.SET_LATE, before=sorted(old), now=sorted(new))
         return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
     return decision
+
+
+def _set_late(runs: Sequence[Run]) -> set[str]:
+    """Return the variables that every launch sets to the same value. A free port is another one in each."""
+    return set.intersection(*({*run.facts.get(SET_LATE, ())} for run in runs))
 
 
 def retrace(runs: Sequence[Run]) -> bool:

@@ -22,6 +22,7 @@ from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import DATA_FOLDER, read_text, write_whole
 from tfbench.model import (
     JSON,
+    SET_LATE,
     STATISTICS,
     Case,
     EnvironmentInfo,
@@ -140,6 +141,8 @@ class SavedLaunch:
             raise ValueError("the nanoseconds are no usable times")
         for name in NUMBERS.intersection(self.facts):
             a_number(self.facts[name], name, 0)
+        if not all(isinstance(variable, str) for variable in self.facts.get(SET_LATE, ())):
+            raise ValueError(f"{SET_LATE} is no list of variables")
 
     @staticmethod
     def of(run: Run) -> SavedLaunch:

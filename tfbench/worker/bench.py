@@ -541,8 +541,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _note_late_variables(self) -> None:
         now = library_variables(os.environ).items() - self._variables.items()
         late = (f"{name}={value}" for name, value in now if name not in _READ_AT_FIRST_USE and os.sep not in value)
-        if text := ", ".join(sorted(late)):  # without paths, which differ between sides and launches
-            self.facts[SET_LATE] = text
+        if variables := sorted(late):  # without paths, which differ between sides and launches
+            self.facts[SET_LATE] = variables
 
     def _warm_up(self, block: Block, first: tuple[float, float] | None) -> Prepared:
         """Warm the step up, and find out how it uses its processor. ``first`` has the times of a shared first call."""
