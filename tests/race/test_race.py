@@ -248,6 +248,16 @@ def test_blocks_of_threads_that_work_ahead_are_planned_by_the_mean_of_their_call
     assert all(launch.plan.iterations[0] < 1000 for launch in launcher.launches)  # and 20,000 by the median
 
 
+def test_the_rounds_of_a_long_step_may_take_as_long_as_a_launch_prepared_on_average():
+    def prepare(launcher):
+        launcher.step, launcher.preparation_seconds = Prepared(0.1, {}), 0.9
+
+    _, launcher = raced(sides_of(CASE), [steady(0.1, 0.05), steady(0.1, 0.05)], prepare=prepare)
+    first, *others = [launch.plan.rounds for launch in launcher.launches]
+    assert first == 9  # of 0.2 s
+    assert max(others) <= 2 * first
+
+
 def test_p90_takes_the_time_of_each_call():
     for statistic, single in (("p90", True), ("mean", False)):
         _, launcher = raced(sides_of(CASE), [steady(1e-4)] * 2, policy=replace(POLICY, statistic=statistic))
