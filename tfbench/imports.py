@@ -8,9 +8,10 @@ import sys
 import sysconfig
 import tempfile
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -88,6 +89,33 @@ def leaked_packages(there: str, here: str, root: str) -> list[str]:
         if leaked and not is_below(os.path.realpath(file), PACKAGE) and not os.path.isdir(file):
             leaks.add(package)
     return sorted(leaks)
+
+
+def hidden_modules() -> dict[str, str]:
+    """Return the top-level modules that the path finds in a source tree before an installed copy, with the copy's folder."""
+    hidden: dict[str, str] = {}
+    trees = list(takewhile(lambda entry: not is_installed(entry), sys.path))  # the standard library comes after them
+    for folder in (entry for entry in sys.path[len(trees) :] if f"{entry}{os.sep}".endswith(_PACKAGES)):
+        for name in _modules_in(folder) - {OWN}:
+            if any(_has(tree, name) for tree in trees):
+                hidden.setdefault(name, folder)
+    return hidden
+
+
+def _modules_in(folder: str) -> set[str]:
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return {module for name in names if (module := name.removesuffix(".py")).isidentifier()}
+
+
+def hidden_packages(packages: Collection[str], hidden: Mapping[str, str]) -> list[str]:
+    """Return the modules among the `hidden_modules` that belong to distributions of these names."""
+    found = set()
+    for folder in set(hidden.values()):
+        for package in packages:
+            for distribution in metadata.distributions(name=package, path=[folder]):
+                modules = {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
+                found |= {module for module in modules if hidden.get(module) == folder}
+    return sorted(found)
 
 
 def module_files(known: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -193,6 +193,8 @@ class Ready(Message):
     spawns: bool
     """Whether the zygote has opened a GPU. It cannot fork then, and becomes the process of its only launch."""
     leaked_packages: tuple[str, ...]
+    hidden: dict[str, str]
+    """As `tfbench.imports.hidden_modules` returns them."""
     needs_own_import: str = ""
     """Why the zygote cannot use what its ancestor has imported, ``""`` if it can."""
 

@@ -156,7 +156,8 @@ def _zygote(channel: Channel, start: StartZygote) -> None:
     script = json.loads(Path(start.root, "script.json").read_text())
     _act(script, "start", channel)
     environment = {"python": "3", "executable": "python", "packages": {}, "settings": {}, "machine": {}, "defaults": {}}
-    channel.send(Ready(tuple(script["cases"]), {}, (), environment, None, spawns=False, leaked_packages=()))
+    cases, hidden = tuple(script["cases"]), script.get("hidden", {})
+    channel.send(Ready(cases, {}, (), environment, None, spawns=False, leaked_packages=(), hidden=hidden))
     try:
         while True:
             _serve(channel, script, channel.receive(LaunchRequest, Reap), channel.descriptors)

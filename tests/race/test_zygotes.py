@@ -3,8 +3,11 @@
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
+import numpy
 import pytest
 
 from tests.fakes import worker
@@ -200,3 +203,13 @@ def test_threads_share_the_zygotes_of_a_pool(pool):
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda pair: opened.ready([(side, GOOD)], [pair % 3]), range(24)))
     assert set(pids(opened)) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("spec", "refused"), [("Numpy==1.26.4", True), ("2.20.0+numpy==1.26.4+python==3.10", True), ("keras==3.9.0", False)]
+)
+def test_a_named_package_that_the_source_tree_hides_is_refused(pool, spec, refused):
+    opened, side = pool(hidden={"numpy": str(Path(numpy.__file__).parents[1])})
+    reason = "baseline: numpy would come from the source tree and not from .*, so both sides would be the same"
+    with pytest.raises(SideError, match=reason) if refused else nullcontext():
+        opened.ready([(replace(side, name="baseline", spec=spec), GOOD)], [0])

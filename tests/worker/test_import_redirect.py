@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfbench.imports import is_installed, leaked_packages, redirect_imports
+from tfbench.imports import hidden_modules, hidden_packages, is_installed, leaked_packages, redirect_imports
 from tfbench.protocol import StartZygote
 from tfbench.worker import zygote
 from tfbench.worker.tf_runtime import ImportTimer
@@ -110,6 +110,35 @@ def test_a_folder_is_no_import(trees, monkeypatch):
     parent.__file__ = there
     monkeypatch.setitem(sys.modules, "above", parent)
     assert leaked_packages(there, here, f"{here}/packages/one") == []
+
+
+@pytest.fixture
+def site(tmp_path_factory):
+    """An environment with two packages of one distribution."""
+    site = tmp_path_factory.mktemp("environment") / "site-packages"
+    record = site / "two_packages-1.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: Two.Packages\nVersion: 1\n")
+    (record / "RECORD").write_text("one/__init__.py,,\ntwo.py,,\n")
+    (site / "one").mkdir()
+    (site / "one" / "__init__.py").touch()
+    (site / "two.py").touch()
+    return str(site)
+
+
+@pytest.mark.parametrize(("file", "hidden"), [("one/__init__.py", "one"), ("two.py", "two"), ("one/data.py", "")])
+def test_a_module_of_the_tree_hides_the_installed_one_that_comes_later(trees, site, file, hidden):
+    tree = Path(trees[0])
+    (tree / file).parent.mkdir(exist_ok=True)
+    (tree / file).touch()
+    before = hidden_modules()
+    sys.path[:0] = [str(tree)]
+    sys.path.append(site)
+    assert hidden_modules() == before | ({hidden: site} if hidden else {})
+    assert hidden_packages(["two-packages"], hidden_modules()) == [hidden] * bool(hidden)
+    assert hidden_packages(["numpy"], hidden_modules()) == []
+    sys.path.append(sys.path.pop(0))  # as a file .pth of an editable installation adds it
+    assert hidden_modules() == before
 
 
 @pytest.mark.parametrize(("info", "leaks"), [({}, ["copied"]), ({"editable": True}, [])])

@@ -26,11 +26,12 @@ from tfbench.errors import (
     headline_of,
 )
 from tfbench.fs import isolated_package_dir
+from tfbench.imports import hidden_packages
 from tfbench.model import Case
 from tfbench.policy import Policy
 from tfbench.protocol import Channel, ChannelClosed, Done, LaunchRequest, M, Message, TimedOut, encode, pair
 from tfbench.race.workers import TEMPORARY, Suite, tail, worker_environment
-from tfbench.sides.spec import Side
+from tfbench.sides.spec import Side, names_of
 from tfbench.suite.tensorflow_stub import fix_of
 
 # The process of a launch, as the controller sees it: forked from a zygote, asked over a channel, and ended
@@ -410,6 +411,12 @@ class Zygote(_Forker):
             raise SideError(
                 f"{name}: {', '.join(answer.leaked_packages)} would come from the working tree or an installed copy and not from "
                 f"{self.side.spec}, so both sides would be the same; uninstall it, and name its folder in pytest's option pythonpath"
+            )
+        if not answer.needs_own_import and (hidden := hidden_packages(names_of(self.side.spec), answer.hidden)):
+            raise SideError(
+                f"{name}: {', '.join(hidden)} would come from the source tree and not from {self.side.spec}, so both sides "
+                "would be the same; install the tree by pip install -e . and keep its folder out of the path (no pythonpath "
+                "in pytest's settings, --import-mode=importlib), or race git:REV"
             )
         self.collected = answer
 

@@ -134,6 +134,12 @@ def packages_of(spec: str) -> list[str]:
     return _with_tensorflow(packages) if packages else []
 
 
+def names_of(spec: str) -> list[str]:
+    """Return the names of the packages that a specification pins, without TensorFlow's."""
+    parts = map(str.strip, of_version(spec).split("+"))
+    return [name for part in parts if _is_package(part) and (name := _name(part)) not in TENSORFLOWS]
+
+
 def _is_package(part: str) -> bool:
     """Whether the part is a package pinned to a version, or one for the newest that goes with the others."""
     return bool(PACKAGE.fullmatch(part)) or part in _UNPINNED

@@ -26,7 +26,16 @@ from _pytest.runner import runtestprotocol
 
 from tfbench import errors, protocol
 from tfbench.facts import describe, library_variables
-from tfbench.imports import OWN, FolderByFolder, enter, ini_file, installed_modules, leaked_packages, redirect_imports
+from tfbench.imports import (
+    OWN,
+    FolderByFolder,
+    enter,
+    hidden_modules,
+    ini_file,
+    installed_modules,
+    leaked_packages,
+    redirect_imports,
+)
 from tfbench.model import MODULES, NATIVE, PLAIN
 from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
@@ -386,6 +395,7 @@ class Zygote:
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
                 # arenas, which launches of this zygote then need not allocate.
                 leaked_packages=tuple(leaked_packages(*redirect, self.start.root)),
+                hidden=hidden_modules(),
                 needs_own_import=self.inheritance.conflict() if self.inheritance else "",
             )
         )
