@@ -138,7 +138,9 @@ $(READY): requirements.txt pyproject.toml
 	@echo "tfbench: creating the environment $(VENV) with $(PYTHON): about 2.5 GB, a minute or two"
 	@$(BIN)/python -c '$(SUITABLE)' >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade --default-pip >/dev/null
-	@{ $(PIP) "uv>=0.5,<1" && $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode $(WHAT); } || { \
+	@uv() { $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode $(WHAT); }; \
+	{ $(PIP) "uv>=0.5,<1" && { uv || { export UV_SYSTEM_CERTS=true; \
+		echo "tfbench: uv failed; trying again with the certificates of the system"; uv; }; }; } || { \
 		echo "tfbench: uv failed; trying again with pip, which is slower"; $(PIP) $(WHAT); }
 	@touch $(READY)
 

@@ -128,6 +128,8 @@ def minor(version: str) -> str:
 
 
 _OFFLINE = re.compile(r"dns error|failed to fetch|could not connect|error sending request|offline", re.IGNORECASE)
+_SYSTEM_CERTIFICATES = ("UV_SYSTEM_CERTS", "UV_NATIVE_TLS")
+"""Variables by which uv trusts the certificates that the system trusts, as pip does; the second is of older versions."""
 _FULL = re.compile(r"no space left on device|os error 28", re.IGNORECASE)
 
 
@@ -149,6 +151,9 @@ def run(*arguments: str, given: str = "") -> str:
     env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")}
     command = [_program(), *arguments, "--color=never", "--no-progress"]
     done = subprocess.run(command, input=given, env=env, capture_output=True, text=True, check=False)
+    if done.returncode and "invalid peer certificate" in done.stderr:  # a network may have a certificate of its own
+        env = dict.fromkeys(_SYSTEM_CERTIFICATES, "true") | env
+        done = subprocess.run(command, input=given, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         # uv draws its reasons as a tree over several lines.
         reasons = " ".join(re.sub(r"[×╰─▶│├]+", " ", done.stderr).split())
