@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 
@@ -111,3 +112,21 @@ def headline_of(text: str) -> str:
     if last := [line for line in last if line.strip()]:
         return min(last, key=lambda line: len(line) - len(line.lstrip())).strip()
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_LAYER = re.compile(r"(.*: Exception encountered when calling .*\.)\n\s*")
+_USER_CODE = re.compile(r".*[:.] in user code:\n(.*\n)*?    (?!File )(?=[\w.]+(:|$))", re.MULTILINE)
+_GRAPH = re.compile(r"(.*: )Graph execution error:\n(.*\n)*?(?=.*\n\s*\[\[)")
+
+
+def error_line(text: str) -> str:
+    """Return the line of an error's text that says what is wrong, out of the wraps of AutoGraph, graphs and Keras' layers."""
+    text = _COLOURS.sub("", text).strip()
+    if outer := _LAYER.match(text):
+        text = f"{outer[1]} {text[outer.end() :]}"
+    if inner := _USER_CODE.match(text):
+        return error_line(text[inner.end() :].replace("\n    ", "\n"))
+    if inner := _GRAPH.match(text):
+        text = inner[1] + text[inner.end() :]
+    return text.partition("\n")[0]

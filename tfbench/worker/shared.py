@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tfbench.errors import BenchmarkError
+from tfbench.errors import BenchmarkError, error_line
 from tfbench.facts import packages
 from tfbench.fs import atomic_dir, locked
 from tfbench.suite.functions import digest
@@ -130,7 +130,7 @@ def _fill(folder: Path, build: Callable[[], object], own_files: OwnFiles) -> Non
         manifest = {_INPUTS: inputs, _OUTPUTS: _digests(folder)}
         (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     except BaseException as error:
-        text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+        text = error_line(f"{type(error).__name__}: {error}")
         (folder / _FAILED).write_text(text[:500], encoding="utf-8")
         raise
 

@@ -524,8 +524,7 @@ def _last_line(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     unknown = getattr(report.longrepr, "errorstring", None)  # of a fixture
     text = unknown or getattr(crash, "message", None) or report.longreprtext.strip().rpartition("\n")[2]
-    line = str(text).strip().partition("\n")[0].removeprefix(f"{errors.__name__}.{errors.BenchmarkError.__name__}: ")
-    return line[:500]
+    return errors.error_line(str(text)).removeprefix(f"{errors.__name__}.{errors.BenchmarkError.__name__}: ")[:500]
 
 
 def _skip_reason(report: pytest.TestReport) -> str:
