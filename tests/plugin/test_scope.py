@@ -36,7 +36,7 @@ def scopes(pytester):
     (pytester.path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef bench():\n    return print\n")
 
     def collect(**files):
-        for name, text in {"models": "run = print\n", **files}.items():
+        for name, text in {"models": "def run(*values):\n    return values\n", **files}.items():
             place = pytester.path / name.replace("__", "/")
             place.parent.mkdir(exist_ok=True)
             place.with_suffix(".py").write_text(textwrap.dedent(text))
@@ -61,6 +61,7 @@ def test_a_benchmark_is_known_in_another_file_and_under_another_name(scopes):
 
 def test_what_it_does_not_use_comments_and_docstrings_do_not_count(scopes):
     assert of(scopes, OLD, OLD.replace("UNUSED = 1", "UNUSED = 2  # more") + "\n    def other():\n        pass\n")
+    assert of(scopes, OLD, OLD.replace("UNUSED = 1", "UNUSED = {}\n    UNUSED['one'] = 1"))
     assert of(scopes, OLD, OLD.replace("Races a step.", "Races the step."))
     assert of(scopes, OLD, OLD.replace("        return models", "        'Runs.'\n        return models"))
 
@@ -71,6 +72,8 @@ def test_what_it_does_not_use_comments_and_docstrings_do_not_count(scopes):
         ("models.run(x)", "models.run(x) + 1"), ("SIZE = 3", "SIZE = 4"), ("import models", "import json as models"),
         ("return [SIZE]", "return [SIZE, SIZE]"), ("UNUSED = 1", "print()"), ("UNUSED = 1", "from os import *"),
         ("bench(step, data)", "bench(step, data, 1)"), ("UNUSED = 1", "pytestmark = pytest.mark.slow"),
+        ("UNUSED = 1", "import sys; sys.ps3 = 1"),
+        ("UNUSED = 1", "import sys; sys.__dict__['ps3'], other = 3, 4"),
     ],
 )  # fmt: skip
 def test_another_definition_assignment_import_fixture_or_statement_makes_it_another_one(scopes, before, now):
@@ -217,6 +220,45 @@ def test_a_definition_in_another_benchmark_file_counts_if_it_is_used(scopes, pyt
     )
     assert first
     assert first == same != other
+
+
+@pytest.mark.parametrize("place", ["benchmarks__sizes", "benchmarks__deeper", "benchmarks__conftest", "conftest"])
+@pytest.mark.parametrize(
+    "text",
+    ["import {0}\n", "if True:\n    from {0} import OTHER\n", "try:\n    from {0} import *\nfinally:\n    pass\n"],
+)
+def test_what_an_import_of_a_benchmark_file_does_to_the_measured_code_counts(
+    scopes, pytester, monkeypatch, place, text
+):
+    monkeypatch.syspath_prepend(pytester.path / "benchmarks")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:  # of another test
+        monkeypatch.delitem(sys.modules, name)
+    fixture = "import pytest\n\n@pytest.fixture\ndef bench():\n    return print\n"
+    files = {
+        "conftest": fixture, "benchmarks__conftest": "", "benchmarks__deeper": "",
+        "benchmarks__sizes": "import deeper\nOTHER = 1\n",
+        "benchmarks__test_main": text.format("sizes") + "\n\ndef test_main(bench):\n    bench(len)\n",
+    }  # fmt: skip
+    first, same, other = (
+        scopes(**{**files, place: f"{files[place]}\nimport models\nmodels.SIZE = {size}\nUNUSED = {unused}\n"})[
+            "test_main"
+        ]
+        for size, unused in ((1, 1), (1, 2), (2, 1))
+    )
+    assert first
+    assert first == same != other
+
+
+def test_a_function_of_a_benchmark_file_does_not_count_if_only_another_function_imports_it(
+    scopes, pytester, monkeypatch
+):
+    monkeypatch.syspath_prepend(pytester.path / "benchmarks")
+    test = "def other():\n    import sizes\n\ndef test_main(bench):\n    bench(len)\n"
+    first, second = (
+        scopes(benchmarks__test_main=test, benchmarks__sizes=f"import models\nmodels.SIZE = {n}\n")["test_main"]
+        for n in (1, 2)
+    )
+    assert first == second != ""
 
 
 def test_a_definition_in_the_measured_code_does_not_count(scopes):

@@ -329,6 +329,7 @@ _HOOKS = (
 _LONGEST = 1024
 """A longer text is no name of a file."""
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_Import = (ast.Import, ast.ImportFrom)
 
 
 @dataclass(frozen=True)
@@ -354,8 +355,10 @@ def scope_of(item: pytest.Function) -> str:
     """Return a digest of a benchmark's function, fixtures and hooks, with what they use in the suite; ``""`` if unknown.
 
     It follows names to definitions, assignments and imports in the files of the suite, and counts all other statements
-    of these files. An import of another file counts by its text and the file's place. The content of a data file in the
-    benchmark folders counts where these statements name it. The names of the function and its class do not count.
+    of these files, of the suite's files that they import and of each conftest.py. So do assignments to attributes and items
+    of what a file imports, such as ``os.environ``. An import of another file counts by its text and the file's place. The
+    content of a data file in the benchmark folders counts where these statements name it. The names of the function and
+    its class do not count.
     """
     place = f"{item.cls.__qualname__}." if item.cls else ""
     fixtures = {
@@ -373,6 +376,7 @@ def scope_of(item: pytest.Function) -> str:
         parts = [
             _used(plain, suite, renamed=True),
             *sorted(_used(inspect.unwrap(function), suite) for function in {*fixtures, *_hooks(item)}),
+            *sorted(filter(None, (_done_by(plugin, file, suite) for plugin, file in _conftests(item)))),
         ]
     except (OSError, TypeError, AttributeError, SyntaxError, RecursionError):
         return ""
@@ -381,11 +385,17 @@ def scope_of(item: pytest.Function) -> str:
 
 def _hooks(item: pytest.Function) -> Iterator[Callable[..., object]]:
     """Yield the functions of the item's conftest.py files that pytest calls before or around its benchmark."""
+    for plugin, _ in _conftests(item):
+        found = (getattr(plugin, name, None) for name in _HOOKS)
+        yield from (function for function in found if inspect.isfunction(function))
+
+
+def _conftests(item: pytest.Function) -> Iterator[tuple[object, str]]:
+    """Yield each conftest.py of the item as a plugin, and its file."""
     for plugin in item.config.pluginmanager.get_plugins():
         file = getattr(plugin, "__file__", None) or ""
         if os.path.basename(file) == "conftest.py" and is_below(str(item.path), os.path.dirname(file)):
-            found = (getattr(plugin, name, None) for name in _HOOKS)
-            yield from (function for function in found if inspect.isfunction(function))
+            yield plugin, file
 
 
 @cache
@@ -401,9 +411,21 @@ def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False)
         return f"{function.__module__}.{names}"
     if "<" in names:
         raise TypeError(f"{names} depends on the arguments of the function that has made it")
+    return _used_from(file, names, suite, renamed)
+
+
+@cache
+def _done_by(conftest: object, file: str, suite: _Suite) -> str:
+    """Return a digest of what the import of a conftest.py runs, ``""`` if nothing."""
+    return _used_from(file, "", suite, False)
+
+
+def _used_from(file: str, names: str, suite: _Suite, renamed: bool) -> str:
+    """Do the same for a definition in a file; without ``names``, for what the import of the file runs."""
     chosen: dict[str, set[int]] = {}
     """File -> numbers of the statements that count."""
     modules: dict[str, _Module] = {}
+    named: set[str] = set()
     todo, seen = [(file, name) for name in {*names.split(".")[:1], *_ALWAYS}], set[tuple[str, str]]()
     while todo:
         if (wanted := todo.pop()) in seen:
@@ -418,13 +440,19 @@ def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False)
         added = set(range(len(module.body))) if first in _DYNAMIC else set(module.bound.get(first, ()))
         if fresh:
             added |= module.always
+            todo += ((other, "") for other in module.executed)
+        named |= {place} if name else set()
         for number in added - chosen[place]:
             todo += ((place, used) for used in _names(module.body[number]))
         chosen[place] |= added
         todo += module.imported(name)
+    if not names and not any(chosen.values()):
+        return ""
     own = names if renamed else ""
     texts = []
     for place, numbers in sorted(chosen.items(), key=lambda pair: (pair[0] != file, pair[0])):
+        if not numbers and place not in named:  # imported, but nothing in it counts
+            continue
         body = modules[place].body
         texts += ["" if place == file else os.path.relpath(_within(place, suite.root), suite.root)]
         texts += [_text(body[number], own if place == file else "", place, suite.root) for number in sorted(numbers)]
@@ -490,6 +518,8 @@ class _Module:
     """Name as the module uses it -> file of the suite, and the name there; ``""`` for the file itself."""
     stars: Sequence[str]
     """Files of the suite of which it imports all names."""
+    executed: Sequence[str]
+    """Files of the suite that its import imports."""
 
     def imported(self, name: str) -> Iterator[tuple[str, str]]:
         """Yield the file and the name of each definition of other files that a name stands for, dots included."""
@@ -506,29 +536,37 @@ def _module(file: str, changed: int, suite: _Suite) -> _Module:
         tree = ast.parse(source.read())
     bound: dict[str, set[int]] = defaultdict(set)
     always = set()
+    imported = {name for node in tree.body if isinstance(node, _Import) for name in _bound(node)}
     for number, node in enumerate(tree.body):
         names = set(_bound(node))
         for name in names:
             bound[name].add(number)
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if "*" in names or not (names or is_text):
+        if "*" in names or not (names or is_text) or imported.intersection(_changed(node)):
             always.add(number)
-    imports, stars = {}, []
+    imports: dict[str, tuple[str, str]] = {}
+    stars, executed = [], []
+    at_import = {id(part) for node in tree.body if not isinstance(node, _Definition) for part in ast.walk(node)}
     for part in ast.walk(tree):
+        files = []
         if isinstance(part, ast.Import):
             for alias in part.names:
                 if place := _file_of(alias.name, file, 0, suite):
                     imports[alias.asname or alias.name] = place, ""
+                    files.append(place)
         elif isinstance(part, ast.ImportFrom):
             whole = _file_of(part.module or "", file, part.level, suite)
+            files += [whole] if whole else []
             for alias in part.names:
                 if alias.name == "*":
                     stars += [whole] if whole else []
                 elif place := _file_of(f"{part.module or ''}.{alias.name}".strip("."), file, part.level, suite):
                     imports[alias.asname or alias.name] = place, ""
+                    files.append(place)
                 elif whole:
                     imports[alias.asname or alias.name] = whole, alias.name
-    return _Module(tree.body, bound, always, imports, stars)
+        executed += files if id(part) in at_import else []
+    return _Module(tree.body, bound, always, imports, stars, executed)
 
 
 def _file_of(module: str, file: str, level: int, suite: _Suite) -> str:
@@ -556,6 +594,15 @@ def _bound(node: ast.stmt) -> Iterator[str]:
     elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def _changed(node: ast.stmt) -> Iterator[str]:
+    """Yield the names of the objects of which an assignment sets an attribute or an item, such as ``os`` of ``os.environ``."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for inner in (inner for target in targets for inner in ast.walk(target)):
+            if isinstance(inner, (ast.Attribute, ast.Subscript)):
+                yield from (part.id for part in ast.walk(inner.value) if isinstance(part, ast.Name))
 
 
 def _names(node: ast.stmt) -> Iterator[str]:
