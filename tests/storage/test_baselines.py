@@ -191,14 +191,16 @@ def test_a_replaced_baseline_is_the_new_one(store):
     assert store.fetch("first").tree == "0ther"
 
 
-def test_an_unknown_name_lists_the_known_ones(store):
+@pytest.mark.parametrize("method", ["fetch", "remove"])
+def test_an_unknown_name_lists_the_known_ones(store, method):
+    ask = getattr(store, method)
     unknown = f"^no baseline named 'nope' in {store.folder}; "
     with pytest.raises(BaselineError, match=f"{unknown}save one with --save-baseline NAME$"):
-        store.fetch("nope")
+        ask("nope")
     for name in ("second", "first"):
         store.save(name, BASELINE)
     with pytest.raises(BaselineError, match=f"{unknown}the baselines are: first, second$"):
-        store.fetch("nope")
+        ask("nope")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "a b", "x.lock", "a..b", "-x", "x.", "x" * 101])
@@ -339,7 +341,7 @@ def test_a_removed_baseline_is_gone(store):
     store.save("first", BASELINE)
     store.remove("first")
     assert store.names() == []
-    with pytest.raises(BaselineError, match=f"^no baseline named 'first' in {store.folder}$"):
+    with pytest.raises(BaselineError, match=r"^no baseline named 'first' in "):
         store.remove("first")
 
 

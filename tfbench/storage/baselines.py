@@ -269,9 +269,7 @@ class Baselines:
         """
         path = self._path(name)
         if not path.exists():
-            known = ", ".join(self.names())
-            fix = f"the baselines are: {known}" if known else "save one with --save-baseline NAME"
-            raise BaselineError(f"no baseline named {name!r} in {self.folder}; {fix}")
+            raise self._unknown(name)
         try:
             return parse(name, parse_json(read_text(path)))
         except ReportError as error:
@@ -314,8 +312,13 @@ class Baselines:
         try:
             path.unlink()
         except FileNotFoundError:
-            raise BaselineError(f"no baseline named {name!r} in {self.folder}") from None
+            raise self._unknown(name) from None
         return path
+
+    def _unknown(self, name: str) -> BaselineError:
+        known = ", ".join(self.names())
+        fix = f"the baselines are: {known}" if known else "save one with --save-baseline NAME"
+        return BaselineError(f"no baseline named {name!r} in {self.folder}; {fix}")
 
     def _path(self, name: str) -> Path:
         self.check_name(name)
