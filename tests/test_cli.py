@@ -68,6 +68,19 @@ def test_a_shell_completes_commands_and_options(tmp_path, line, words):
     assert {word.strip() for word in (tmp_path / "words").read_text().splitlines()} == words
 
 
+@pytest.mark.parametrize("words", [["--help"], ["history"], ["baseline", "list"]])
+def test_a_removed_current_folder_is_named(tmp_path, monkeypatch, capsys, words):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(SystemExit) as left:
+        cli.main(words)
+    assert left.value.code == 5
+    expected = "tfbench: the current folder cannot be used: No such file or directory; change to another one\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_an_invalid_value_exits_with_2(capsys):
     assert cli.main(["calibrate", "--policy", "lax"]) == 2
     assert "no policy named 'lax'" in capsys.readouterr().err

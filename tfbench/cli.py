@@ -70,6 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # LANG=C and pipes of Windows lack the characters of charts
     parser = argparse.ArgumentParser(prog="tfbench", description="Performance regression suite for TensorFlow.")
+    try:
+        os.getcwd()
+    except OSError as error:
+        parser.exit(ERROR, f"tfbench: the current folder cannot be used: {error.strerror}; change to another one\n")
     parser.add_argument("--version", action="version", version=f"tfbench {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     words = sys.argv[1:] if argv is None else argv
