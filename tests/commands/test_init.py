@@ -32,6 +32,17 @@ def test_an_empty_project_gets_everything_and_then_has_it_all(tmp_path, capsys):
     assert texts == {name: (tmp_path / name).read_text() for name in texts}
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_the_race_against_a_commit_needs_a_commit(tmp_path, capsys, committed):
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    if committed:
+        author = "-c", "user.name=a", "-c", "user.email=a@example.org"
+        subprocess.run(["git", *author, "commit", "-qm", "x", "--allow-empty"], cwd=tmp_path, check=True)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    last = "race the working tree against the last commit" + ", once there is one" * (not committed)
+    assert capsys.readouterr().out.endswith(f"{last}\n")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "advice"),
     [

@@ -18,18 +18,20 @@ from pathlib import Path
 import pytest
 from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers it nowhere else
 
-from tfbench.errors import ReportError, UsageError
+from tfbench.errors import ReportError, SideError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.imports import ini_file
 from tfbench.report.screen import say
 from tfbench.sides.environments import minor
+from tfbench.sides.source_tree import tree_of
 from tfbench.untrusted import an_object, brief, parse_json
 
 _NEXT = """
 next:
   pytest --benchmark                                            race the variants of each benchmark
   pytest --benchmark --against self --inject-slowdown 0.10      prove that a slowdown of 10% is found: exit code 1
-  pytest --benchmark --against git:HEAD                         race the working tree against the last commit"""
+  pytest --benchmark --against git:HEAD                         race the working tree against the last commit, once there is one"""
+_ONCE = ", once there is one"
 
 
 def add_init(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +60,9 @@ def run_init(arguments: argparse.Namespace) -> int:
     for advice in setup.advice:
         say(f"to do: {advice}")
     commands = _NEXT.replace("--benchmark", f"--benchmark{setup.options}")
+    with suppress(SideError):
+        tree_of(root, "HEAD")
+        commands = commands.removesuffix(_ONCE)
     say(commands if setup.files else "the project has it all: no file was written")
     return 0
 
