@@ -577,3 +577,16 @@ def test_a_revision_that_only_a_remote_or_a_deeper_clone_has_is_told_with_the_fi
         tree_of(tmp_path / "shallow", "old")
     with pytest.raises(SideError, match="run `git fetch` if a remote has it"):
         tree_of(checkout, "nowhere")
+
+
+def test_a_repository_without_a_commit_is_named(tmp_path):
+    git(tmp_path, "init", "-q")
+    with pytest.raises(SideError, match=r"git:HEAD: no such revision in this repository; it has no commit yet$"):
+        tree_of(tmp_path, "HEAD")
+
+
+def test_a_git_that_cannot_be_executed_is_as_none(tmp_path, monkeypatch):
+    (tmp_path / "git").write_text("#!/bin/sh\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(source_tree.NoCheckout, match="git is not installed"):
+        source_tree.checkout(tmp_path)

@@ -51,7 +51,7 @@ def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> s
     variables = {**without_repository(os.environ), **(env or {})}
     try:
         done = subprocess.run(["git", *arguments], cwd=root, env=variables, capture_output=True, check=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # PermissionError if a file of this name is not executable
         raise NoCheckout("git is not installed, which comparing source trees needs; install git") from None
     except subprocess.CalledProcessError as error:
         raise SideError(f"git {arguments[0]}: {os.fsdecode(error.stderr).strip() or 'failed'}") from None
@@ -385,6 +385,8 @@ def _where_it_may_be(root: Path, revision: str) -> str:
             return f"a branch of a remote has this name: write git:{remote[0]}"
         if _git(root, "rev-parse", "--is-shallow-repository") == "true":
             return f"this clone is shallow: {_UNSHALLOW}"
+        if not _git(root, "rev-list", "--all", "--max-count=1"):
+            return "it has no commit yet"
     return "run `git fetch` if a remote has it"
 
 
