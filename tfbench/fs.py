@@ -47,12 +47,17 @@ def require_linux() -> None:
         )
 
 
-def too_many_files(error: BaseException) -> str:
-    """Return what to do about an error of a process that may not open another file, ``""`` for another error."""
-    if not (isinstance(error, OSError) and error.errno == errno.EMFILE):
-        return ""
-    limit = os.sysconf("SC_OPEN_MAX")  # the module resource is a file, which could not be opened now
-    return f"the limit of {limit} open files is too low; raise it with ulimit -n {max(1024, 2 * limit)}"
+def shortage(error: BaseException) -> str:
+    """Return what to do if a process lacks files, processes or memory; ``""`` for another error."""
+    code = errno.ENOMEM if isinstance(error, MemoryError) else error.errno if isinstance(error, OSError) else None
+    if code == errno.EMFILE:
+        limit = os.sysconf("SC_OPEN_MAX")  # the module resource is a file, which could not be opened now
+        return f"the limit of {limit} open files is too low; raise it with ulimit -n {max(1024, 2 * limit)}"
+    if code == errno.ENOMEM:
+        return "too little memory is left for tfbench; free some, or raise the limit (ulimit -v, or a container's)"
+    if code == errno.EAGAIN or (isinstance(error, RuntimeError) and str(error) == "can't start new thread"):
+        return "no more processes and threads can be started; raise their limit (ulimit -u, or a container's)"
+    return ""
 
 
 @contextmanager

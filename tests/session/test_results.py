@@ -199,6 +199,22 @@ def test_too_few_open_files_are_one_line_with_the_fix(monkeypatch, through_a_sid
     assert broken(CASE, error) == CaseResult(CASE, Verdict(CASE, Outcome.ERROR, Reason("broken", message)), output="")
 
 
+@pytest.mark.parametrize(
+    ("error", "lacks"),
+    [
+        (MemoryError("4 MiB"), "too little memory is left for tfbench; "),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "too little memory is left for tfbench; "),
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "no more processes and threads can be started; "),
+        (RuntimeError("can't start new thread"), "no more processes and threads can be started; "),
+    ],
+)
+def test_a_lack_of_memory_and_processes_is_no_fault_of_tfbench(error, lacks):
+    found = broken(CASE, error)
+    assert found.verdict.reason.code == "broken"
+    assert found.verdict.reason.message.startswith(lacks)
+    assert found.output == ""
+
+
 def test_a_fault_of_tfbench_itself_keeps_its_traceback():
     try:
         raise ValueError("gone\nmore")

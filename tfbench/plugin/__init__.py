@@ -18,7 +18,7 @@ import pytest
 
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import foreign_distribution
-from tfbench.fs import too_many_files
+from tfbench.fs import shortage
 from tfbench.policy import PRESETS
 from tfbench.storage.baselines import HISTORY, HISTORY_VARIABLE, PROFILES
 from tfbench.suite.axes import SCALES, SMALL, VARIABLE, Variant, add_scale, set_scale
@@ -156,8 +156,8 @@ def _refused(config: pytest.Config) -> Iterator[None]:
         yield
     except TfbenchError as error:
         raise pytest.UsageError(in_use(config, str(error))) from None
-    except OSError as error:
-        if not (why := too_many_files(error)):
+    except (OSError, MemoryError, RuntimeError) as error:
+        if not (why := shortage(error)):
             raise
         raise pytest.UsageError(why) from None
 

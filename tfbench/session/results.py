@@ -18,7 +18,7 @@ from tfbench.errors import (
     WorkerHung,
     headline_of,
 )
-from tfbench.fs import too_many_files
+from tfbench.fs import shortage
 from tfbench.metrics import contracts, exact, parity
 from tfbench.metrics.catalog import (
     ALGORITHMS,
@@ -320,7 +320,7 @@ def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResul
 
 def reason_of(error: Exception) -> tuple[Reason, str]:
     """Return a one-line reason for a failure, and the output that explains it."""
-    if why := too_many_files(error.__cause__ or error):
+    if why := shortage(error.__cause__ or error):
         return because(ReasonCode.BROKEN, error=why), ""
     if isinstance(error, TfbenchError):
         output = getattr(error, "output", "") or error.rest
