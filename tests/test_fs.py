@@ -299,3 +299,9 @@ def test_one_file_for_two_outputs_is_refused(place, monkeypatch):
     check_outputs({"--html": place, "--markdown": None, "--report-json": "other"})
     with pytest.raises(UsageError, match=r"--html and --report-json both write \./place; name two files"):
         check_outputs({"--html": place, "--report-json": "./place"})
+
+
+@pytest.mark.parametrize("path", ["-", Path("-")])
+def test_the_sign_of_the_standard_output_is_no_file(path):
+    with pytest.raises(UsageError, match="--html writes a file, and - is none; name one"):
+        check_outputs({"--html": path})

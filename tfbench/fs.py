@@ -309,9 +309,11 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
 
 
 def check_outputs(files: Mapping[str, str | Path | None]) -> None:
-    """Check that no two options write the same file, which would keep only the last output; raises `UsageError` if so."""
+    """Check the options that write files: each its own one, and none ``-``; raises `UsageError` if they do not."""
     taken: dict[Path, str] = {}
     for option, path in files.items():
+        if str(path) == "-":
+            raise UsageError(f"{option} writes a file, and - is none; name one")
         if path and (first := taken.setdefault(Path(path).resolve(), option)) != option:
             raise UsageError(f"{first} and {option} both write {brief(path)}; name two files")
 
