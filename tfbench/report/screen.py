@@ -80,8 +80,18 @@ class Screen(Console):
             super().on_broken_pipe()
         raise SystemExit(CUT_OFF)
 
+    def print(self, *objects: Any, crop: bool = False, **how: Any) -> None:
+        """Print as `rich` does, and cut no line: a terminal breaks those of wide tables."""
+        super().print(*objects, crop=crop, **how)
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as `rich` does, and replace the text of each piece; codes for the cursor come from `rich` alone."""
+        """Render as `rich` does, and replace the text of each piece; codes for the cursor come from `rich` alone.
+
+        A table gets `_WIDTH` columns on a narrower terminal, where cells and headings would be cut.
+        """
+        if isinstance(renderable, Table):
+            options = options or self.options
+            options = options.update(width=max(_WIDTH, options.max_width))
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(harmless(segment.text), segment.style)
 
