@@ -430,6 +430,18 @@ def test_a_baseline_without_the_code_of_its_checkout_is_not_saved(place):
     assert not (place.root / ".tfbench/baselines").exists()
 
 
+def test_a_history_that_was_asked_for_and_cannot_be_written_fails_the_run(place, tmp_path_factory):
+    place.commit("some commit")
+    place.forbid_writing()
+    done = place.run("--history")
+    assert done.code == 1, done.output
+    assert "the measurements of this run could not be recorded: " in done.output
+    elsewhere = tmp_path_factory.mktemp("history")
+    done = place.run(f"--history={elsewhere}")
+    assert done.code == 0, done.output
+    assert len(list(elsewhere.glob("*.jsonl"))) == 1
+
+
 def test_a_read_only_checkout_is_measured_and_not_written(place):
     place.commit("some commit")
     place.forbid_writing()

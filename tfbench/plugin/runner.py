@@ -274,12 +274,13 @@ def race_summary(race: Race) -> str:
 
 
 def remember(session: Session, root: Path) -> list[str]:
-    """Record the run in its history and as a candidate for its baseline; return notes for the user."""
-    try:
+    """Record the run in its history and as a candidate for its baseline; return notes for the user.
+
+    Raises `TfbenchError` or `OSError` if the run cannot be recorded.
+    """
+    with suppress(OSError):  # a history may be elsewhere
         Layout(session.request.folder).write_gitignore()
-        candidate = session.remember()
-    except (TfbenchError, OSError) as error:
-        return [f"the measurements of this run could not be recorded: {error}"]
+    candidate = session.remember()
     changed = (Outcome.REGRESSED, Outcome.IMPROVED)
     if candidate is None or not any(verdict.outcome in changed for verdict in session.report().verdicts):
         return []
@@ -647,7 +648,11 @@ class Runner:
                     self._errors.append(str(error))
                 except SideError as error:  # git cannot keep the source tree
                     self._errors.append(f"the baseline {name!r} was not saved: {error}")
-        self._notes += remember(self._session, self._config.rootpath)
+        try:
+            self._notes += remember(self._session, self._config.rootpath)
+        except (TfbenchError, OSError) as error:
+            lost = self._errors if setting(self._config, "history") else self._notes
+            lost.append(f"the measurements of this run could not be recorded: {error}")
         try:
             self._notes += self._write_report(report)
         except UsageError as error:
