@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import SideError
+from tfbench.fs import scratch_dir
 from tfbench.model import Case
 from tfbench.sides.counterparts import (
     Benchmark,
@@ -165,3 +166,14 @@ def test_a_file_of_which_a_listing_says_nothing_is_unseen(tmp_path):
         (tmp_path / name).touch()
     listing = Listing(broken=("broken.py",), seen=frozenset(["seen.py"]))
     assert listing.unseen(["seen.py", "broken.py", "other.py", "other.py", "absent.py"], tmp_path) == ("other.py",)
+
+
+def test_a_killed_collection_is_named(tmp_path):
+    with pytest.raises(SideError, match="pytest was killed by signal 9 while it collected its benchmarks"):
+        collect(["sh", "-c", "kill -9 $$"], {}, tmp_path, seconds=60)
+
+
+def test_the_folder_of_a_collection_is_removed_with_those_of_killed_processes(tmp_path):
+    program = "import json, sys; asked = json.loads(sys.argv[1])['answer']; json.dump({'at': asked}, open(asked, 'w'))"
+    at = collect([sys.executable, "-c", program], {}, tmp_path, seconds=60)["at"]
+    assert Path(at).is_relative_to(scratch_dir())

@@ -19,6 +19,7 @@ from rich.text import Text
 from tfbench.doctor.machine import GIB, MPS, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
 from tfbench.errors import BenchmarkError, LaunchDisturbed, TfbenchError
 from tfbench.facts import Cgroup
+from tfbench.fs import scratch_dir
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Identity, hardware_reasons
 from tfbench.model import TIME, Case, Outcome, Plan, Run
@@ -427,7 +428,7 @@ class GpuCheck:
 
     def _profiled(self, tell: Tell) -> Finding:
         tell("profiling a matrix product")
-        with tempfile.TemporaryDirectory(prefix="tfbench-check-") as folder:
+        with tempfile.TemporaryDirectory(prefix="check-", dir=scratch_dir()) as folder:
             profiler, entrant = Profiler(self._launcher, self._policy), Entrant(GPU_CASE, self._side("contender"))
             place, _ = profiler.profile(entrant, Path(folder), 0)
             spaces = [xplane.load(file) for file in place.iterdir()]

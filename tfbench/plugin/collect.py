@@ -23,7 +23,7 @@ import pytest
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks  # pytest offers it nowhere else
 
 from tfbench.errors import DeclarationError, SideError, UsageError
-from tfbench.fs import write_whole
+from tfbench.fs import scratch_dir, write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.imports import FolderByFolder, enter, ini_file, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case
@@ -348,7 +348,8 @@ def collect(
     catcher = _Catcher(values or {})
     printed = io.StringIO()
     with (
-        tempfile.TemporaryDirectory(prefix="tfbench-cache-") as cache,  # plugins may need one, and the user's stays
+        # Plugins may need a cache, and the user's stays.
+        tempfile.TemporaryDirectory(prefix="cache-", dir=scratch_dir()) as cache,
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(printed),
     ):

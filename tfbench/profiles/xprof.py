@@ -23,7 +23,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from tfbench.errors import ProfileError
-from tfbench.fs import python_path
+from tfbench.fs import python_path, scratch_dir
 from tfbench.profiles import (
     BYTES,
     COUNT,
@@ -103,7 +103,7 @@ class Answers:
 
 def ask(file: Path, seconds: float, run: Callable[..., Any] = subprocess.run) -> Answers:
     """Have xprof read an XPlane file in so many seconds at most."""
-    with tempfile.TemporaryDirectory(prefix="tfbench-xprof-") as folder:
+    with tempfile.TemporaryDirectory(prefix="xprof-", dir=scratch_dir()) as folder:
         # xprof writes cache files next to the file that it reads.
         copy, answer = Path(folder, "run", file.name), Path(folder, "answer.json")
         copy.parent.mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, TfbenchError
-from tfbench.fs import atomic_dir, write_whole
+from tfbench.fs import atomic_dir, scratch_dir, write_whole
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
 from tfbench.metrics.catalog import read as read_metrics
@@ -283,7 +283,7 @@ def on_device(
     """
     profiler.ready(entrants.values(), len(launches))
     sections: dict[str, list[JSON]] = {side: [] for side in entrants}
-    with tempfile.TemporaryDirectory(prefix="tfbench-device-") as folder:
+    with tempfile.TemporaryDirectory(prefix="device-", dir=scratch_dir()) as folder:
         for launch in launches:
             for side, entrant in entrants.items():
                 place, joules = profiler.profile(entrant, Path(folder, side), launch, gpu_monitor)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tfbench.errors import ReportError, SideError
-from tfbench.fs import isolated_package_dir, python_path, read_text, without_repository
+from tfbench.fs import isolated_package_dir, python_path, read_text, scratch_dir, without_repository
 from tfbench.model import JSON, Case, own_thresholds, short_name
 from tfbench.sides.spec import Side
 from tfbench.untrusted import a_flag, a_list, a_text, an_object, described, parse_json
@@ -48,7 +48,7 @@ def collect(
     given = without_repository(os.environ if variables is None else variables)
     env = {key: value for key, value in given.items() if not key.startswith("PYTEST_")}
     env |= {"PYTHONPATH": python_path(root, env.get("PYTHONPATH", "")), **(settings or {})}
-    with tempfile.TemporaryDirectory(prefix="tfbench-collect-") as folder:
+    with tempfile.TemporaryDirectory(prefix="collect-", dir=scratch_dir()) as folder:
         answer = Path(folder, "benchmarks.json")  # what the tree's own code prints is not in the way there
         try:
             done = subprocess.run(
@@ -58,6 +58,8 @@ def collect(
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise SideError(f"pytest did not collect its benchmarks within {seconds:.0f} s") from None
+        if done.returncode < 0:
+            raise SideError(f"pytest was killed by signal {-done.returncode} while it collected its benchmarks")
         if done.returncode or not answer.exists():
             last = (done.stderr.strip() or done.stdout.strip())[-_TAIL:]
             raise SideError(f"pytest cannot collect its benchmarks\n{last}")
