@@ -59,6 +59,28 @@ def test_a_benchmark_is_known_in_another_file_and_under_another_name(scopes):
     assert of(scopes, OLD, OLD)
 
 
+def test_a_value_of_the_ini_file_that_it_reads_counts(scopes, pytester):
+    old = """
+        import pytest
+
+        @pytest.fixture
+        def size(pytestconfig):
+            return pytestconfig.getini("python_classes"), pytestconfig.getini("unknown")
+
+        def test_reads(bench, size):
+            bench(step, size)
+
+        def test_main(bench):
+            bench(step)
+    """
+    found = []
+    for text in ("python_classes = A", "python_classes = B", "python_classes = B\nnorecursedirs = C"):
+        pytester.makeini(f"[pytest]\n{text}")
+        found.append(scopes(test_old=old))
+    assert len({scope["test_main"] for scope in found}) == 1
+    assert found[0]["test_reads"] != found[1]["test_reads"] == found[2]["test_reads"] != ""
+
+
 def test_what_it_does_not_use_comments_and_docstrings_do_not_count(scopes):
     assert of(scopes, OLD, OLD.replace("UNUSED = 1", "UNUSED = 2  # more") + "\n    def other():\n        pass\n")
     assert of(scopes, OLD, OLD.replace("UNUSED = 1", "UNUSED = {}\n    UNUSED['one'] = 1"))
@@ -137,7 +159,6 @@ def test_a_data_file_in_the_benchmark_folders_counts_if_it_is_named(pytester):
     for content in ("1", "2"):
         for name in ("a.csv", "a.out"):
             (folder / name).write_text(content)
-        cases._used.cache_clear()
         cases._all_data_files.cache_clear()
         cases._content.cache_clear()
         items, _ = pytester.inline_genitems("-p", "no:cacheprovider", "--import-mode=importlib")

@@ -10,6 +10,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache, partial
@@ -341,6 +342,8 @@ class _Suite:
     """Benchmark folders below the root."""
     patterns: tuple[str, ...]
     """Names of files with tests."""
+    getini: Callable[[str], object]
+    """Return the value of an option of the ini file. Raises `ValueError` if it is unknown or no such value."""
 
     def has(self, file: str) -> bool:
         """Tell whether a file belongs to the suite and not to the code that the suite measures."""
@@ -357,8 +360,8 @@ def scope_of(item: pytest.Function) -> str:
     It follows names to definitions, assignments and imports in the files of the suite, and counts all other statements
     of these files, of the suite's files that they import and of each conftest.py. So do assignments to attributes and items
     of what a file imports, such as ``os.environ``. An import of another file counts by its text and the file's place. The
-    content of a data file in the benchmark folders counts where these statements name it. The names of the function and
-    its class do not count.
+    content of a data file in the benchmark folders counts where these statements name it, and so does the value of an option
+    of the ini file. The names of the function and its class do not count.
     """
     place = f"{item.cls.__qualname__}." if item.cls else ""
     fixtures = {
@@ -367,7 +370,7 @@ def scope_of(item: pytest.Function) -> str:
     config, root = item.config, str(item.config.rootpath)
     paths = (os.path.normpath(os.path.join(root, path)) for path in config.getini("tfbench_paths"))
     folders = tuple(path for path in paths if path != root and is_below(path, root))
-    suite = _Suite(root, folders, ("conftest.py", *config.getini("python_files")))
+    suite = _Suite(root, folders, ("conftest.py", *config.getini("python_files")), config.getini)
     try:
         plain = inspect.unwrap(item.function)
         own = os.path.samefile(inspect.getsourcefile(plain) or "", item.path)
@@ -457,9 +460,18 @@ def _used_from(file: str, names: str, suite: _Suite, renamed: bool) -> str:
         texts += ["" if place == file else os.path.relpath(_within(place, suite.root), suite.root)]
         texts += [_text(body[number], own if place == file else "", place, suite.root) for number in sorted(numbers)]
     used = [modules[place].body[number] for place, numbers in chosen.items() for number in numbers]
-    texts += _data_files(used, suite)
+    texts += [*_data_files(used, suite), *_ini_values(used, suite)]
     text = "\n".join(dict.fromkeys(texts))  # an import that is repeated counts once
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _ini_values(used: Sequence[ast.stmt], suite: _Suite) -> Iterator[str]:
+    """Yield each option of the ini file that these statements read by ``getini("NAME")``, with its value."""
+    for node in (node for statement in used for node in ast.walk(statement)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "getini":
+            for name in (str(part.value) for part in node.args if isinstance(part, ast.Constant)):
+                with suppress(ValueError, TypeError):
+                    yield f"{name} = {suite.getini(name)}".replace(suite.root, "")
 
 
 def _data_files(used: Sequence[ast.stmt], suite: _Suite) -> Iterator[str]:
