@@ -95,16 +95,20 @@ def hidden_modules() -> dict[str, str]:
     """Return the top-level modules that the path finds in a source tree before an installed copy, with the copy's folder."""
     hidden: dict[str, str] = {}
     trees = list(takewhile(lambda entry: not is_installed(entry), sys.path))  # the standard library comes after them
+    own = set().union(*map(modules_in, trees)) - {OWN}
     for folder in (entry for entry in sys.path[len(trees) :] if f"{entry}{os.sep}".endswith(_PACKAGES)):
-        for name in _modules_in(folder) - {OWN}:
+        for name in own & modules_in(folder):
             if any(_has(tree, name) for tree in trees):
                 hidden.setdefault(name, folder)
     return hidden
 
 
-def _modules_in(folder: str) -> set[str]:
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    return {module for name in names if (module := name.removesuffix(".py")).isidentifier()}
+def modules_in(folder: str) -> set[str]:
+    """Return the names that modules in a folder of the path may have; none if it cannot be read."""
+    try:
+        return {name.partition(".")[0] for name in os.listdir(folder or ".")}
+    except OSError:
+        return set()
 
 
 def hidden_packages(packages: Collection[str], hidden: Mapping[str, str]) -> list[str]:

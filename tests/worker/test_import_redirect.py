@@ -113,22 +113,26 @@ def test_a_folder_is_no_import(trees, monkeypatch):
 
 
 @pytest.fixture
-def site(tmp_path_factory):
-    """An environment with two packages of one distribution."""
-    site = tmp_path_factory.mktemp("environment") / "site-packages"
-    record = site / "two_packages-1.dist-info"
-    record.mkdir(parents=True)
-    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: Two.Packages\nVersion: 1\n")
-    (record / "RECORD").write_text("one/__init__.py,,\ntwo.py,,\n")
-    (site / "one").mkdir()
-    (site / "one" / "__init__.py").touch()
-    (site / "two.py").touch()
-    return str(site)
+def install(tmp_path_factory):
+    """Installs a distribution with these files into an environment of its own, and returns the folder of its record."""
+
+    def install(name, *files):
+        site = tmp_path_factory.mktemp("environment") / "site-packages"
+        record = site / f"{name.lower().replace('.', '_')}-1.dist-info"
+        record.mkdir(parents=True)
+        (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        (record / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+        for file in files:  # from 3.12 on, Python lists existing files only
+            (site / file).parent.mkdir(exist_ok=True)
+            (site / file).touch()
+        return record
+
+    return install
 
 
 @pytest.mark.parametrize(("file", "hidden"), [("one/__init__.py", "one"), ("two.py", "two"), ("one/data.py", "")])
-def test_a_module_of_the_tree_hides_the_installed_one_that_comes_later(trees, site, file, hidden):
-    tree = Path(trees[0])
+def test_a_module_of_the_tree_hides_the_installed_one_that_comes_later(trees, install, file, hidden):
+    tree, site = Path(trees[0]), str(install("Two.Packages", "one/__init__.py", "two.py").parent)
     (tree / file).parent.mkdir(exist_ok=True)
     (tree / file).touch()
     before = hidden_modules()
@@ -142,15 +146,10 @@ def test_a_module_of_the_tree_hides_the_installed_one_that_comes_later(trees, si
 
 
 @pytest.mark.parametrize(("info", "leaks"), [({}, ["copied"]), ({"editable": True}, [])])
-def test_a_copy_that_pip_installed_from_the_working_tree_leaks(trees, monkeypatch, tmp_path_factory, info, leaks):
+def test_a_copy_that_pip_installed_from_the_working_tree_leaks(trees, monkeypatch, install, info, leaks):
     there, here = trees
-    site = tmp_path_factory.mktemp("environment") / "site-packages"
-    record = site / "copied-1.dist-info"
-    record.mkdir(parents=True)
-    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: copied\nVersion: 1\n")
-    (record / "RECORD").write_text("copied/__init__.py,,\n")
-    (site / "copied").mkdir()
-    (site / "copied" / "__init__.py").touch()  # from 3.12 on, Python lists existing files only
+    record = install("copied", "copied/__init__.py")
+    site = record.parent
     (record / "direct_url.json").write_text(json.dumps({"url": f"file://{there}", "dir_info": info}))
     monkeypatch.syspath_prepend(str(site))
     module = types.ModuleType("copied")

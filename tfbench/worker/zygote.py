@@ -34,6 +34,7 @@ from tfbench.imports import (
     ini_file,
     installed_modules,
     leaked_packages,
+    modules_in,
     redirect_imports,
 )
 from tfbench.model import MODULES, NATIVE, PLAIN
@@ -93,7 +94,7 @@ class Inheritance:
             if entry in self.path:
                 continue
             names = self.modules.union(_AT_START if entry in at_start else ())
-            for name in sorted(names & _modules_in(entry) - {OWN}):
+            for name in sorted(names & modules_in(entry) - {OWN}):
                 if (where := _origin(name)) != getattr(sys.modules.get(name), "__file__", None):
                     return f"the benchmarks change the path, and {name} would come from {where}"
         return ""
@@ -105,13 +106,6 @@ def _finds(finder: Any, name: str) -> bool:
         return finder.find_spec(name, None) is not None
     except Exception:
         return True
-
-
-def _modules_in(folder: str) -> set[str]:
-    try:
-        return {name.partition(".")[0] for name in os.listdir(folder or ".")}
-    except OSError:
-        return set()
 
 
 def _origin(name: str) -> str | None:
