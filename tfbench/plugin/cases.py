@@ -379,7 +379,7 @@ def scope_of(item: pytest.Function) -> str:
         parts = [
             _used(plain, suite, renamed=True),
             *sorted(_used(inspect.unwrap(function), suite) for function in {*fixtures, *_hooks(item)}),
-            *sorted(filter(None, (_done_by(plugin, file, suite) for plugin, file in _conftests(item)))),
+            *sorted(filter(None, (_done_by(file, suite) for _, file in _conftests(item)))),
         ]
     except (OSError, TypeError, AttributeError, SyntaxError, RecursionError):
         return ""
@@ -418,7 +418,7 @@ def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False)
 
 
 @cache
-def _done_by(conftest: object, file: str, suite: _Suite) -> str:
+def _done_by(file: str, suite: _Suite) -> str:
     """Return a digest of what the import of a conftest.py runs, ``""`` if nothing."""
     return _used_from(file, "", suite, False)
 
@@ -601,7 +601,7 @@ def _bound(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a definition, an assignment or an import binds; none for other statements."""
     if isinstance(node, _Definition):
         yield node.name
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+    elif isinstance(node, _Import):
         yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
     elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -643,7 +643,7 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
     text = dump(_Unnamed(own.split(".")).visit(node) if own else node)
     if isinstance(node, ast.ImportFrom) and node.level:
         return f"{text} from {os.path.relpath(os.path.dirname(_within(file, root)), root)}"
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
+    if isinstance(node, _Import):
         named = [alias.name for alias in node.names]
         base = getattr(node, "module", "") or ""
         names = {base, *(f"{base}.{name}" if base else name for name in named)}
