@@ -30,8 +30,7 @@ _NEXT = """
 next:
   pytest --benchmark                                            race the variants of each benchmark
   pytest --benchmark --against self --inject-slowdown 0.10      prove that a slowdown of 10% is found: exit code 1
-  pytest --benchmark --against git:HEAD                         race the working tree against the last commit, once there is one"""
-_ONCE = ", once there is one"
+  pytest --benchmark --against git:HEAD                         race the working tree against the last commit"""
 
 
 def add_init(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +59,10 @@ def run_init(arguments: argparse.Namespace) -> int:
     for advice in setup.advice:
         say(f"to do: {advice}")
     commands = _NEXT.replace("--benchmark", f"--benchmark{setup.options}")
-    with suppress(SideError):
+    try:
         tree_of(root, "HEAD")
-        commands = commands.removesuffix(_ONCE)
+    except SideError:
+        commands += ", once there is one"
     say(commands if setup.files else "the project has it all: no file was written")
     return 0
 
