@@ -354,7 +354,8 @@ class ReasonCode(_Code):
         "set-late",
         lambda before, now: (
             f"not decided: after TensorFlow's import, the benchmark sets {some(now, _SHOWN) or 'no variable'}, and the "
-            f"baseline {some(before, _SHOWN) or 'none'}; set variables before `import tensorflow` at the top of its file, or before pytest starts"
+            f"baseline {some(before, _SHOWN) or 'none'}; set variables before `import tensorflow` at the top of its file, or "
+            "before pytest starts"
         ),
     )
     WITHIN_TOLERANCE = "within-tolerance", _unchanged
