@@ -2,6 +2,7 @@
 
 import sys
 import time
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -81,10 +82,14 @@ def pauses(nanoseconds):
 
 
 def pauses_at_interrupts():
-    """Returns how many more of 100 periods have their longest pause at the timer's interrupt than at another time, on average."""
+    """Returns how many more of 100 periods have their longest pause at the timer's interrupt than at another time, on average.
+
+    Returns 0 if the machine is too busy to find the timer.
+    """
     timer.cache_clear()
     found = timer()
-    assert found is not None
+    if found is None:
+        return 0
     # Other users of the machine cause more and longer pauses, but at any time. So divide the period into ten parts, the
     # first one centered on the interrupt, and count for each part the periods whose longest pause lies in it.
     moments, lengths = pauses(100 * found.period).T
@@ -97,8 +102,9 @@ def pauses_at_interrupts():
 @pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux' timer is known")
 def test_a_loop_is_interrupted_when_the_timer_says(fresh):
-    # A count of 100 has a standard error of at most 5. On a busy machine, an attempt may fail.
-    assert any(pauses_at_interrupts() > 5 * 5 for _ in range(3))
+    # A count of 100 has a standard error of at most 5. A busy machine has longer pauses at other times, so count more periods.
+    excess = accumulate(pauses_at_interrupts() for _ in range(30))
+    assert any(total > 5 * 5 * np.sqrt(counts) for counts, total in enumerate(excess, start=1))
 
 
 IN_TIME = [20, 17, 60, 30, 19, 18, 25, 19, 18, 21, 33, 19, 70, 18, 19]
