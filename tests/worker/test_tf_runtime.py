@@ -1,10 +1,13 @@
 """The timer of TensorFlow's import, a Keras that cannot be loaded, and the numbers of a result."""
 
+import ast
 import dataclasses
+import enum
 import importlib
 import sys
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -55,6 +58,30 @@ class Scored:
     before: object = None
 
 
+class Plain:
+    def __init__(self, value):
+        self.value, self._cache, self.call = value, object(), print
+
+
+class Callable(Plain):
+    def __call__(self):
+        return self.value
+
+
+class Slotted:
+    """In place of a class of attrs."""
+
+    __slots__ = ("value",)
+    __attrs_attrs__ = (SimpleNamespace(name="value"),)
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Level(enum.Enum):
+    LOW, HIGH = 1, 2
+
+
 class History:
     """In place of Keras's, which `fit` returns."""
 
@@ -65,6 +92,10 @@ class History:
 RESULTS = {
     "a data class": lambda n: {"a": Scored(np.array([1.0, n]))},
     "what fit returns": lambda n: History(float(n)),
+    "attributes": lambda n: Plain({"a": Plain(n)}),
+    "a namespace": lambda n: [SimpleNamespace(a=n)],
+    "a class of attrs": Slotted,
+    "a member of an enumeration": Level,
     "a set": lambda n: {3, n},
     "a frozen set": lambda n: [frozenset([n])],
     "another mask": lambda n: np.ma.masked_array([1.0, 2.0], [n == 1, n == 2]),
@@ -86,6 +117,10 @@ def test_every_kind_of_number_in_a_result_is_compared(kind):
 
     assert told(1) == told(1) != []
     assert told(1) != told(2)
+
+
+def test_objects_without_data_of_their_own_are_left_out():
+    assert tf_runtime.flattened([Callable(1), Plain(print), ast.Constant(3), np.random.default_rng(), Plain, sys]) == []
 
 
 def test_what_is_under_a_mask_does_not_count():

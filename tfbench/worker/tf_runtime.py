@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import enum
 import functools
 import hashlib
 import importlib.util
@@ -28,12 +29,13 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from tfbench.errors import BenchmarkError
+from tfbench.imports import is_installed
 from tfbench.model import JSON
 from tfbench.worker.isolation import die_with_parent
 
@@ -290,8 +292,9 @@ def flattened(result: object) -> list[Part]:
 
     Variables and tensors count with their values, and tensors and arrays of texts with numbers that stand for the texts.
     So do whole numbers of more than 64 bits. The order is that of the keys of dicts, and not of their insertion. Fields of
-    data classes are searched, and the numbers of Keras's `History`. A part without numbers is left out, such as a tensor of
-    variants, a symbolic tensor, a table, and an object of another class.
+    data classes are searched, the numbers of Keras's `History`, and the public attributes of objects of the project's own
+    classes, unless they can be called, such as a model. A part without numbers is left out, such as a tensor of variants, a
+    symbolic tensor, a table, and an object of a library's class.
     """
     arrays = []
     for name, inside, part in _leaves("", "", result):
@@ -353,6 +356,29 @@ def _leaves(name: str, inside: str, result: object, around: tuple[object, ...] =
             yield (name if len(parts) == 1 else f"{name}.{place}"), inside, part
 
 
+_HOLD_NUMBERS = (numbers.Number, np.ndarray, np.generic, Mapping, list, tuple, set, frozenset, SimpleNamespace)
+"""Types of attributes whose numbers count. Others may be expensive to read, such as a table that loads its rows."""
+
+
+def _attributes(result: object) -> Mapping[str, object] | None:
+    """Return the public attributes of an object of the project's own class; ``None`` for other objects."""
+    if not hasattr(result, "__dict__") or callable(result) or not _is_own(type(result)):
+        return None
+
+    def counts(name: str, part: object) -> bool:
+        return not name.startswith("_") and (
+            isinstance(part, _HOLD_NUMBERS) or hasattr(part, "numpy") or _is_own(type(part))
+        )
+
+    return {name: part for name, part in sorted(vars(result).items()) if counts(name, part)}
+
+
+def _is_own(kind: type) -> bool:
+    """Return whether a class is defined in a file that is not installed."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return kind is SimpleNamespace or bool(file and not is_installed(file))
+
+
 def _fields(result: object) -> Mapping[str, object] | None:
     """Return the named parts of an object that holds data; ``None`` for other objects."""
     if isinstance(result, np.ma.MaskedArray):
@@ -361,8 +387,15 @@ def _fields(result: object) -> Mapping[str, object] | None:
         return None if result.dtype.names is None else {field: result[field] for field in result.dtype.names}
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
         return {field.name: getattr(result, field.name, None) for field in dataclasses.fields(result)}
-    history = vars(result).get("history") if type(result).__name__ == "History" else None  # of Keras, old or new
-    return {"history": history} if isinstance(history, Mapping) else None
+    if isinstance(result, enum.Enum):
+        return {"value": result.value}
+    if type(result).__name__ == "History" and isinstance(history := getattr(result, "history", None), Mapping):
+        return {"history": history}  # of Keras, old or new
+    if (attributes := getattr(type(result), "__attrs_attrs__", None)) is not None:
+        return {attribute.name: getattr(result, attribute.name, None) for attribute in attributes}
+    tf = tensorflow()
+    whole = tf is None or any(part is result for part in tf.nest.flatten(result, expand_composites=True))
+    return _attributes(result) if whole and not hasattr(result, "numpy") else None
 
 
 def device_peaks(reset: bool = False) -> dict[str, int]:
