@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -258,10 +259,11 @@ def test_sketches_of_other_lengths_are_refused():
         sketched_differences([one], [other])
 
 
-def test_the_scatter_of_an_output_is_its_largest_distance_from_the_first_launch():
-    first, near, far = (sketch(outputs([3.0, 4.0], [1.0, one])) for one in (0.0, 0.1, 0.2))
-    for others in ([near, far], [far, near]):
-        assert scatter([first, *others]) == {(1, "[0]"): 0.0, (1, "[1]"): pytest.approx(0.2)}
+def test_the_scatter_of_an_output_is_its_largest_distance_between_two_launches_relative_to_either():
+    launches = [sketch(outputs([3.0, 4.0], [one])) for one in (0.8, 1.0, 2.0)]
+    for order in permutations(launches):
+        assert scatter(order) == {(1, "[0]"): 0.0, (1, "[1]"): pytest.approx(1.5)}
+    first, far = launches[0], launches[2]
     assert scatter([first]) == scatter([(), far]) == scatter([first, ()]) == {}
     assert scatter([first, first[:1]]) == {(1, ""): LARGEST}
 
@@ -277,7 +279,7 @@ def test_results_of_a_later_call_are_compared_with_those_of_the_same_call():
     assert sketched_differences(other, one)[1] == Difference(pytest.approx(0.5 / math.sqrt(5)), "", call=6)
     gone = sketched_differences(one[:1], one)[1]
     assert (gone.call, gone.structure) == (6, "0 outputs instead of 1")
-    assert scatter([one, other]) == {(1, ""): 0.0, (6, ""): pytest.approx(0.5 / math.sqrt(5))}
+    assert scatter([other, one]) == {(1, ""): 0.0, (6, ""): pytest.approx(0.5 / math.sqrt(5))}
 
 
 def test_a_later_call_has_no_comparison_in_an_older_baseline_or_with_another_number():
@@ -307,7 +309,8 @@ def test_rounding_may_grow_until_a_later_call_and_a_first_call_outweighs_it():
 def test_an_output_that_scatters_hides_no_other_one():
     differences = [Difference(0.5, "[0]"), Difference(0.01, "[1]"), Difference(0.02, "[2]")]
     assert largest(differences, {}, POLICY).output == "[0]"
-    assert largest(differences, {(1, "[0]"): 0.3}, POLICY).output == "[2]"
+    assert largest(differences, {(1, "[0]"): 0.051}, POLICY).output == "[2]"
+    assert largest(differences, {(1, "[0]"): 0.049}, POLICY).output == "[0]"
     assert largest(differences, {(1, "[0]"): 0.3, (1, "[2]"): 0.01}, POLICY).output == "[1]"
     assert largest(differences, {(1, ""): LARGEST}, POLICY).output == "[0]"
     unnamed = {(1, ""): 0.1, (1, "[0]"): 0.3}  # a launch had another number of outputs

@@ -255,6 +255,16 @@ def test_a_later_result_that_differs_between_launches_of_a_side_is_noted():
     assert text in rows["parity"].reason.message
 
 
+@pytest.mark.parametrize(("value", "outcome"), [(2.3, Outcome.INCONCLUSIVE), (2.6, Outcome.REGRESSED)])
+def test_a_result_that_differs_between_launches_of_a_side_regresses_by_more_than_that_alone(value, outcome):
+    answers = {
+        side: [probe_output(outputs=(one,)) for one in values]
+        for side, values in {"contender": (value, value, value), "baseline": (1.0, 1.0, 1.15)}.items()
+    }
+    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    assert rows["parity"].outcome is outcome
+
+
 def test_numbers_that_are_not_finite_are_found_in_a_later_call():
     answers = {"contender": probe_output(later=(1.0, np.nan)), "baseline": probe_output(later=(1.0, 2.0))}
     _, rows, _ = judged(answers, BaselineValues(side=THERE))

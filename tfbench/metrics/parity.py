@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -285,14 +286,13 @@ Scatter = Mapping[tuple[int, str], float]
 
 
 def scatter(launches: Sequence[Sequence[OutputSketch]]) -> Scatter:
-    """Map each output to its largest distance in a launch from the first launch of the same side.
+    """Map each output to its largest distance between any two launches of one side, relative to either.
 
     Every output of a call differs if their number does. Raises `ValueError` if a sketch has the wrong length.
     """
-    first, *others = launches
     errors: dict[tuple[int, str], float] = {}
-    for other in others:
-        for difference in sketched_differences(other, first) if other and first else ():
+    for one, other in permutations(filter(None, launches), 2):
+        for difference in sketched_differences(other, one):
             place = difference.call, difference.output
             errors[place] = max(difference.error, errors.get(place, 0.0))
     return errors
@@ -305,7 +305,7 @@ def largest(differences: Sequence[Difference], scattered: Scatter, policy: Polic
     """
 
     def rank(difference: Difference) -> tuple[bool, int, float]:
-        noise = policy.parity_growth * scattered_by(difference, scattered)
+        noise = policy.parity_scatter * scattered_by(difference, scattered)
         counts = difference.error > max(difference.floor(policy), noise)
         return counts, -difference.call, difference.error
 

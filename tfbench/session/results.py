@@ -594,7 +594,7 @@ class MetricChecker:
         row, scattered = self._parity(case, baseline, mine, context.scatter)
         if row is not None and row.outcome is Outcome.REGRESSED:
             error = row.values[1] if row.values else None
-            if error is not None and error <= self._policy.parity_growth * scattered:
+            if error is not None and error <= self._policy.parity_scatter * scattered:
                 (note,) = row.reason.notes
                 note = because(Note.RESULT, **note.facts, scatter=scattered)
                 row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_EXACT, note))
