@@ -326,7 +326,7 @@ def _entry(row: Any, where: str) -> Entry:
     valid = [field.name for field in fields(Entry)]
     if unknown := [key for key in row if key not in valid]:
         raise UsageError(f"{where} has the unknown key {brief(repr(unknown[0]))}; valid keys: {', '.join(valid)}")
-    if missing := [key for key in _FIXES if not row.get(key)]:
+    if missing := [key for key in _FIXES if not str(row.get(key) or "").strip()]:
         raise UsageError(f"{where} lacks {missing[0]!r}; {_FIXES[missing[0]]}")
     try:
         return convert(Entry, row)
