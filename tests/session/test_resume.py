@@ -7,6 +7,7 @@ import subprocess
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,7 @@ from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.resume import Journal, Resumption, entry_of, identity, result_of
 from tfbench.sides import source_tree
 from tfbench.sides.spec import Side
+from tfbench.suite.shards import SuitePart
 
 A, B = (Case(f"w.py::w[a={level}]", "w", "w.py::w", (("a", level),), env=(("E", level),)) for level in "xy")
 RATIO = Ratio(1.01, 0.99, 1.03, 0.95)
@@ -156,6 +158,24 @@ def test_finished_cases_are_taken_from_an_interrupted_run(tmp_path, known):
         assert third.notes == ["--resume: there is no interrupted run, so every case is measured"]
 
 
+def test_whoever_names_the_journal_removes_it(tmp_path, known):
+    """The job of a fleet may lose its process after the last case, and before its report is safe."""
+    own = {"journal": tmp_path / "own.jsonl", "job": SuitePart(1, 1, "s", 2, "j")}
+    with running(tmp_path, resume=False, complete=True, **own) as first:
+        first.keep(FULL)
+    with running(tmp_path, **own) as second:
+        assert list(second.earlier) == [A.name]
+
+
+def test_a_job_goes_on_on_the_same_machine_only(tmp_path, known, monkeypatch):
+    own = {"job": SuitePart(1, 1, "s", 2, "j")}
+    with running(tmp_path, resume=False, **own) as first:
+        first.keep(FULL)
+    monkeypatch.setattr(resume.os, "uname", lambda: SimpleNamespace(nodename="another"))
+    with running(tmp_path, **own) as second:
+        assert second.notes == ["--resume: the machine changed since that run, so every case is measured"]
+
+
 def test_another_baseline_is_another_run(tmp_path, known):
     interrupted(tmp_path, FULL)
     with running(tmp_path, saved="today") as second:
@@ -198,6 +218,7 @@ def test_a_run_that_cannot_write_its_journal_goes_on_and_says_so(tmp_path, known
             patched.setattr(Journal, "add", full)
             run.keep(FULL)
         assert run.notes == ["this run cannot be resumed: [Errno 28] No space left on device"]
+        assert run.lost == "[Errno 28] No space left on device"
         try_lock(tmp_path / "data" / "journal.lock").close()  # free for another run
         run.keep(FULL)
     assert len(run.notes) == 1
@@ -210,7 +231,7 @@ def test_without_a_checkout_only_a_resumed_run_says_why_it_measures_everything(t
 
     monkeypatch.setattr(resume, "code_digest", refuse)
     with running(tmp_path, resume=False) as silent, running(tmp_path) as told:
-        assert silent.notes == []
+        assert (silent.notes, silent.lost) == ([], "no git checkout")
         assert told.notes == ["--resume: every case is measured: no git checkout"]
         told.keep(FULL)
 

@@ -701,6 +701,8 @@ class Runner:
             reporter.line(f"profiles: {place}; tfbench explain CASE --profile {place} reads them")
         if report.interrupted:
             text = "the same command with --resume goes on, and keeps the cases that were measured"
+            if lost := self._session.journal.lost:
+                text = f"no case that was measured is kept for --resume: {lost}"
             reporter.line(in_use(self._config, text))
         for note in (*self._session.notes, *self._notes):
             reporter.line(in_use(self._config, note))

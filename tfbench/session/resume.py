@@ -151,14 +151,19 @@ class Resumption:
         self.earlier: dict[str, CaseResult] = {}
         """Name of a case -> its result, taken from an earlier run."""
         self.notes: list[str] = []
+        self.lost = ""
+        """Why this run cannot be resumed, ``""`` if it can."""
         self._journal: Journal | None = None
+        self._kept = request.journal is not None  # by whoever names the file, until the report of the run is safe
         try:
             known = identity(request, sides, saved)
             self._journal = Journal(request.journal or Layout(request.folder).journal, known, request.resume)
         except (OSError, SideError) as error:
+            self.lost = str(error)
             if request.resume:
                 self.notes.append(f"--resume: every case is measured: {error}")
             return
+        self.lost = self._journal.lost
         self.notes += [self._journal.note] if self._journal.note else []
         for case in cases:
             entry = self._journal.entries.get(case.name)
@@ -173,6 +178,7 @@ class Resumption:
             try:
                 self._journal.add(entry_of(result))
             except (OSError, ValueError) as error:
+                self.lost = str(error)
                 self.notes.append(f"this run cannot be resumed: {error}")
                 self.close(complete=False)
                 self._journal = None
@@ -180,7 +186,7 @@ class Resumption:
     def close(self, complete: bool) -> None:
         """Release the journal; ``complete`` if no case is left to measure."""
         if self._journal is not None:
-            self._journal.close(complete)
+            self._journal.close(complete and not self._kept)
 
 
 def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
@@ -206,7 +212,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
             if case.thresholds or case.statistic
         ],
         "the settings": settings(),
-        "the machine": machine(),
+        "the machine": machine() | ({"host": os.uname().nodename} if request.job else {}),
     }
     known |= {f"the environment variable {name}": value for name, value in _own_variables(request).items()}
     for file in _data(request):
@@ -320,11 +326,14 @@ class Journal:
         """Name of a case -> its entry, of an earlier run with the same identity."""
         self.note = ""
         """What became of the earlier run, if resuming."""
+        self.lost = ""
+        """Why this run is not kept."""
         self._path = path
         self._file: IO[str] | None = None
         self._lock = try_lock(path.with_suffix(".lock"))
         if self._lock is None:
-            self.note = "another run is using this folder, so this run cannot be resumed"
+            self.lost = "another run is using this folder"
+            self.note = f"{self.lost}, so this run cannot be resumed"
             return
         if resume:
             self._take_over(identity)
@@ -337,7 +346,7 @@ class Journal:
             if not self._path.exists():
                 self.note = "--resume: there is no interrupted run, so every case is measured"
                 return
-            first, *rest = read_text(self._path).splitlines()
+            first, *rest = read_text(self._path).splitlines() or [""]
             head = an_object(parse_json(first), "the first line")
             before = an_object(head["identity"], "identity") if head["schema"] == SCHEMA else {}
         except (ReportError, ValueError, KeyError) as error:

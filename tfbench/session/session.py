@@ -276,6 +276,11 @@ class Session:
             self.edited[:] = edited_files(self.request.root, self.files)
         if not self.runs.interrupted:
             self.strategy.conclude()
+            if self.journal.earlier and self.contender.name not in self.starter.described:
+                # An interrupted run has measured all cases. The report has to say what its sides are all the same.
+                live = [side for side in (self.contender, self.strategy.baseline) if side is not None]
+                self.starter.start(self.cases[:1], *live)
+                self.strategy.conclude()
 
     def report(self, complete: bool = False) -> Report:
         """Build the report: it has a row for each case that was due, whatever is known so far."""
@@ -347,9 +352,6 @@ class Session:
 
     def _measurements(self) -> RunMeasurements:
         started = self.contender.name in self.starter.described
-        if not started and self.journal.earlier:
-            self.starter.start(self.cases[:1], self.contender)
-            started = True
         environment = self.starter.environment_info(self.contender) if started else None
         modules = self.starter.described[self.contender.name].get(MODULES, ()) if started else ()
         return RunMeasurements(self.runs.final, self.strategy.way, environment, modules, self._anchor())
