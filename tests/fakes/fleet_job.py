@@ -48,7 +48,7 @@ def plan(place: Path, jobs: int, cases: int = 1, machine_class: str = "any"):
 def report_of(job: Job, **more) -> Report:
     """Return the report of a job whose cases are unchanged."""
     sides = {name: {"spec": side["spec"], "slowdown": 0.0, "root": "/", **CODE} for name, side in job.sides.items()}
-    fields = {"policy": dict(job.policy), "sides": sides, "shard": job.part.of_cases(job.cases)}
+    fields = {"policy": dict(job.policy), "sides": sides, "shard": job.part.of_cases(job.cases), "seed": job.seed}
     return complete([row(case) for case in job.cases], **{**fields, **more})
 
 

@@ -12,11 +12,12 @@ from tests.fakes.report import CODE
 from tfbench.errors import EngineAway, EngineError, JobError, ReportError
 from tfbench.fleet import controller
 from tfbench.fleet.controller import Fleet, failed_logs, line, merge, seconds_left
-from tfbench.fleet.engines import State
-from tfbench.fleet.jobs import FleetFolder
+from tfbench.fleet.engines import LocalEngine, State
+from tfbench.fleet.jobs import FleetFolder, node_name
 from tfbench.fs import write_whole
 from tfbench.model.words import span
 from tfbench.report import json_format
+from tfbench.report.merge import merge as merge_reports
 
 
 class FakeEngine:
@@ -56,7 +57,7 @@ def folder(tmp_path):
 
 def finish(folder, index, attempt=1):
     write_whole(folder.report(index), json_format.render(report_of(folder.job(index))))
-    folder.note(index, "done", "n1", outcomes={"unchanged": 2})
+    folder.note(index, "done", "n1")
 
 
 def outcomes(report):
@@ -80,7 +81,8 @@ def test_a_lost_job_is_tried_again_and_then_an_error_of_each_of_its_cases(folder
         if index == 1 and attempt < 3:
             return
         if index == 2:
-            write_whole(folder.log(2), "first\nlast words\n")
+            folder.log(2).parent.mkdir(parents=True, exist_ok=True)
+            folder.log(2).write_bytes(b"first\nlast words \xff\n")
             folder.note(2, "failed", "n1", reason="the disk is full")
             return
         finish(folder, index)
@@ -94,7 +96,7 @@ def test_a_lost_job_is_tried_again_and_then_an_error_of_each_of_its_cases(folder
     lost = next(row for row in report.verdicts if str(row.outcome) == "error")
     assert "job 2 was lost: the disk is full" in lost.reason.message
     assert not report.gap
-    assert failed_logs(folder, status) == ["job 2: first", "job 2: last words"]
+    assert failed_logs(folder, status) == ["job 2: first", "job 2: last words \N{REPLACEMENT CHARACTER}"]
 
 
 def test_a_job_on_a_machine_that_is_set_aside_is_not_counted_as_tried(folder):
@@ -108,6 +110,32 @@ def test_a_job_on_a_machine_that_is_set_aside_is_not_counted_as_tried(folder):
     one, engine = fleet(folder, does)
     assert one.run().lost == {}
     assert engine.avoided == ["bad"]
+
+
+def test_refusals_of_an_earlier_fleet_neither_count_nor_hide_a_failure(folder):
+    for _ in range(20):
+        folder.note(1, "aside", "bad", reason="its canary failed")
+
+    def does(index, attempt):
+        assert attempt < 9
+        if index == 2 or (index == 1 and attempt < 3):
+            return  # its process dies before it notes anything
+        finish(folder, index)
+
+    folder.note(2, "aside", "bad", reason="its canary failed")
+    one, engine = fleet(folder, does)
+    lost = one.run().lost
+    assert engine.attempts == {1: 3, 2: 3, 3: 1, 4: 1}
+    assert list(lost) == [2]
+    assert "no process of it came to its end in 3 attempts" in lost[2]
+
+
+def test_the_only_machine_is_not_asked_again_after_its_canary_failed(folder):
+    told = []
+    folder.set_aside(node_name(), "its canary failed")
+    with pytest.raises(EngineError, match="this machine was set aside, and is the only one: run tfbench doctor here"):
+        Fleet(folder, LocalEngine(["no program"]), lambda status: told.append(dict(status.aside))).run()
+    assert told == [{node_name(): "its canary failed"}]
 
 
 def test_it_goes_on_where_it_was(folder):
@@ -177,6 +205,50 @@ def test_a_report_of_another_job_is_measured_again(folder):
     one, engine = fleet(folder, does)
     assert one.run().done == 4
     assert engine.attempts[1] == 2
+    assert json.loads(folder.report(1).with_suffix(".refused").read_text())["shard"]["index"] == 2
+
+
+def test_a_report_whose_job_cannot_be_read_for_a_while_stays(folder):
+    away = folder.path / "away"
+
+    def does(index, attempt):
+        if (index, attempt) == (1, 2):
+            away.rename(folder.job_file(1))
+            return
+        finish(folder, index)
+        if index == 1:
+            folder.job_file(1).rename(away)
+
+    one, engine = fleet(folder, does)
+    assert one.run().done == 4
+    assert engine.attempts[1] == 2
+
+
+@pytest.mark.parametrize("use", [lambda folder: merge(folder, {}), lambda folder: fleet(folder, None)[0].run()])
+def test_a_damaged_report_stays_and_the_message_has_the_fix(folder, use):
+    for index in range(1, 5):
+        finish(folder, index)
+    whole = folder.report(2).read_text()
+    folder.report(2).write_text(whole[:-9])
+    with pytest.raises(JobError, match=r"000002.json is not JSON: .*; remove the file, and the job is measured again"):
+        use(folder)
+    assert folder.report(2).read_text() == whole[:-9]
+
+
+def test_jobs_and_plans_of_another_fleet_are_refused_before_anything_runs(folder, tmp_path):
+    plan(tmp_path / "other", 4, cases=2)
+    other = FleetFolder(tmp_path / "other")
+    mine = folder.job_file(2).read_text()
+    folder.job_file(2).write_text(other.job_file(2).read_text())
+    one, engine = fleet(folder, lambda *_: None)
+    with pytest.raises(JobError, match=r"000002.json belongs to another plan than"):
+        one.run()
+    folder.job_file(2).write_text(mine)
+    folder.plan_file.write_text(other.plan_file.read_text())
+    one, engine = fleet(folder, lambda *_: None)
+    with pytest.raises(JobError, match=r"000001.json belongs to another plan than"):
+        one.run()
+    assert engine.attempts == {}
 
 
 def test_merging_refuses_what_is_missing_twice_or_from_another_kind_of_machine(folder):
@@ -184,6 +256,8 @@ def test_merging_refuses_what_is_missing_twice_or_from_another_kind_of_machine(f
         finish(folder, index)
     with pytest.raises(JobError, match=r"job 4 of 4 has no report: .* fleet run --resume .* measures what is missing"):
         merge(folder, {})
+    with pytest.raises(ReportError, match=r"report of a fleet's job: merge the folder of the fleet, whose plan knows"):
+        merge_reports([("1.json", json_format.read(folder.report(1).read_text(), "1.json"))])
     side = {"spec": "git:main", "slowdown": 0.0, **CODE, "machine": {"driver": "550.1"}}
     other = report_of(folder.job(4), sides={"baseline": side, "contender": {**side, "spec": "working tree"}})
     write_whole(folder.report(4), json_format.render(other))

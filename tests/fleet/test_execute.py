@@ -72,6 +72,7 @@ def test_two_attempts_at_once_measure_once(folder):
     for one in attempts:
         one.join()
     assert len(measured) == 1
+    assert [path for path in folder.work(1).parent.iterdir() if path.name != "000001"] == []
 
 
 def test_an_incomplete_report_is_not_kept(folder):
@@ -82,6 +83,56 @@ def test_an_incomplete_report_is_not_kept(folder):
         run(folder, measure=measure)
     assert not folder.report(1).exists()
     assert folder.attempts(1)[-1]["event"] == "failed"
+
+
+def test_a_clock_that_is_set_back_costs_no_result(folder, monkeypatch):
+    times = iter(range(10**6, 0, -1))
+    monkeypatch.setattr("tfbench.fleet.node.time.time", lambda: float(next(times)))
+    assert run(folder)
+    assert json_format.read(folder.report(1).read_text(), "it").machines[0]["seconds"] >= 0
+
+
+@pytest.mark.parametrize("where", ["check", "measure"])
+def test_every_failure_is_noted_with_its_reason(folder, where):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        run(folder, **{where: full})
+    last = folder.attempts(1)[-1]
+    assert (last["event"], last["reason"]) == ("failed", "[Errno 28] No space left on device")
+
+
+def test_the_report_of_an_earlier_attempt_is_not_taken_for_a_new_one(folder, tmp_path):
+    def measure(job, root, work, held):
+        fleet_job.measure(job, root, work, held)
+        node.measured([sys.executable, "-c", "raise SystemExit(1)"], job, tmp_path, work, held)
+
+    with pytest.raises(JobError, match=r"job 1 has no report: pytest wrote no .*report.json"):
+        run(folder, measure=measure)
+
+
+def test_a_killed_pytest_is_named(folder, tmp_path):
+    def measure(job, root, work, held):
+        node.measured([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], job, tmp_path, work, held)
+
+    with pytest.raises(JobError, match="job 1: pytest was killed by signal 9; its output says why"):
+        run(folder, measure=measure)
+
+
+def test_a_copy_of_a_job_does_not_stand_for_another(folder):
+    folder.job_file(2).write_text(folder.job_file(1).read_text())
+    with pytest.raises(JobError, match=r"000002.json is a copy of job 1; name .*000001.json, or --report-json"):
+        Place.of(folder.job_file(2))
+
+
+def test_a_job_outside_of_its_fleet_removes_no_folder_of_the_user(folder, tmp_path):
+    job = tmp_path / "mine.json"
+    job.write_text(folder.job_file(1).read_text())
+    (tmp_path / "out.work").mkdir()
+    place = Place.of(job, tmp_path / "out.json")
+    assert node.run(place, Path("/"), WHERE, fleet_job.measure, race_canary=lambda *_: GOOD, check=lambda *_: None)
+    assert {path.name for path in tmp_path.iterdir()} == {"fleet", "locks", "mine.json", "out.json", "out.work"}
 
 
 def test_a_report_of_another_job_is_refused(folder):

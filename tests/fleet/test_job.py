@@ -67,6 +67,12 @@ def test_an_option_of_pytest_cannot_be_a_case(folder, job):
         parse_job(hostile.render(), "it")
 
 
+def test_a_policy_without_a_name_is_refused(job):
+    unnamed = {key: value for key, value in job.policy.items() if key != "name"}
+    with pytest.raises(JobError, match="at policy, the name is missing; plan again"):
+        parse_job(replace(job, policy=unnamed).render(), "it")
+
+
 def test_its_own_report_is_accepted(job):
     check_report(job, report_of(job), "it")
 
@@ -84,6 +90,8 @@ def test_the_report_of_another_job_is_refused(folder, job):
         ({"sides": {"baseline": {"spec": "git:v1"}}}, "raced git:v1"),
         ({"shard": None}, "another job"),
         ({"verdicts": ()}, "not complete"),
+        ({"seed": 2**40}, "has another seed than its job"),
+        ({"interrupted": True}, "is of a run that was interrupted"),
     ],
 )
 def test_an_unfit_report_is_refused(job, changes, text):

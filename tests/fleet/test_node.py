@@ -52,6 +52,10 @@ def test_other_thresholds(job, tmp_path):
         node.check(replace(job, policy={**job.policy, "alpha": 0.5}), tmp_path)
 
 
+def test_what_options_of_the_project_change_is_no_other_threshold(job, tmp_path):
+    node.check(replace(job, policy={**job.policy, "statistic": "mean", "device_gated": True}), tmp_path)
+
+
 def test_a_root_that_is_not_shared(job, tmp_path):
     with pytest.raises(NodeError, match=r"does not exist on .*: share it with this machine, or give --root"):
         node.check(job, tmp_path / "nothing")

@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,8 @@ from tfbench.fleet import jobs
 from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs
 from tfbench.fleet.controller import merge as merge_fleet
 from tfbench.fleet.engines import Engine, LocalEngine, RayEngine, SlurmEngine
-from tfbench.fleet.jobs import PLAN, FleetFolder, Plan, load, node_name, pinned, sides_of
-from tfbench.fleet.node import WAIT, Place, finished, measured
+from tfbench.fleet.jobs import PLAN, FleetFolder, Plan, kept_report, load, node_name, pinned, sides_of
+from tfbench.fleet.node import WAIT, Place, measured
 from tfbench.fleet.node import run as execute
 from tfbench.fs import require_linux, try_lock, write_whole
 from tfbench.model.formats import plain
@@ -27,6 +28,7 @@ from tfbench.model.words import span
 from tfbench.plugin.collect import COMMAND, Collected, collect
 from tfbench.plugin.options import worker_processors
 from tfbench.policy import PRESETS, Policy, preset
+from tfbench.race.workers import terminable
 from tfbench.report import json_format
 from tfbench.report.artifact import FILES, files_of, load_report
 from tfbench.report.merge import confirm, merge
@@ -59,6 +61,7 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
         option("--driver", default="", metavar="VERSION", help="GPU driver that the machines must have")
         add_selections(action, cpus=False)
         if name == "run":
+            action.set_defaults(given_for_plan=_not_default(action))
             option("--engine", default="local", metavar="|".join(ENGINES), help="what runs the jobs")
             option("--local-nodes", type=int, default=0, metavar="N", help="with ray: nodes of an own cluster here")
             text = "with slurm: an option of sbatch, such as --gres=gpu:1; repeatable"
@@ -66,6 +69,17 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
             option("--history", default="", metavar="DIR|URL", help="add each job's run to this history")
             option("--resume", type=Path, metavar="FOLDER", help="run the jobs of a fleet that have no report yet")
             option("--report-json", type=Path, metavar="PATH", help="write the merged report here as well")
+
+
+def _not_default(planning: argparse.ArgumentParser) -> Callable[[argparse.Namespace], list[str]]:
+    """Return a function that names the options with another value than the default, of those that a parser has now."""
+    known = vars(planning.parse_args([]))
+
+    def given(arguments: argparse.Namespace) -> list[str]:
+        names = [name for name, default in known.items() if getattr(arguments, name) != default]
+        return [name.removeprefix("select ") if " " in name else f"--{name.replace('_', '-')}" for name in names]
+
+    return given
 
 
 def run_fleet(arguments: argparse.Namespace) -> int:
@@ -86,8 +100,9 @@ def run_fleet(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--engine {arguments.engine!r}: choose from {', '.join(ENGINES)}")
     if arguments.engine == "local":
         require_linux()
-    if arguments.resume and (arguments.against or arguments.paths):
-        raise UsageError("--resume runs the jobs as they were planned: leave out --against and benchmarks")
+    if arguments.resume and (given := arguments.given_for_plan(arguments)):
+        words = ", ".join(given).replace("--paths", "benchmarks")
+        raise UsageError(f"--resume runs the jobs as they were planned: leave out {words}")
     if arguments.history:
         place = arguments.history if is_url(arguments.history) else str(Path(arguments.history).absolute())
         opened(place)  # a wrong password is found before anything is measured
@@ -101,7 +116,7 @@ def run_fleet(arguments: argparse.Namespace) -> int:
     held = try_lock(folder.lock)
     if held is None:
         raise UsageError(f"another process runs the fleet in {folder.path}; wait for it, or end it")
-    with held, ExitStack() as stack:
+    with held, terminable(), ExitStack() as stack:
         engine = _engine(arguments, folder, plan)
         stack.callback(engine.close)
         return _run(arguments, folder, engine)
@@ -117,7 +132,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     if not 0 < arguments.job_seconds < 1e6:
         raise UsageError(f"--job-seconds {arguments.job_seconds:g}: write the seconds of a job, such as 900")
     words, selected = selected_words(arguments)
-    collected = collect([*words, *arguments.paths])
+    collected = collect([*words, f"--tfbench-policy={policy.name}", *arguments.paths])
     cases = list(collected.cases.values())  # skipped cases too, since the other side may run them
     if not cases:
         raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
@@ -127,7 +142,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     spec = pinned(arguments.against, collected.root)
     make = partial(
         jobs.Job,
-        policy=plain(policy),
+        policy=plain(collected.policy),  # with what the project's settings of pytest say
         sides=sides_of(spec, collected.root),
         machine_class=arguments.machine_class,
         driver=arguments.driver,
@@ -217,12 +232,13 @@ def run_job(arguments: argparse.Namespace) -> int:
     job, place = load(arguments.job), Place.of(arguments.job, arguments.report_json)
     root = arguments.root or (Path(place.fleet.plan().root) if place.fleet else Path())
     label = f"job {job.index} of {job.of}, {plural(len(job.cases), 'case')}"
-    if finished(job, place):
+    if kept_report(job, place.report):
         say(f"{label}: done already: {place.report}")
         return 0
     say(f"{label}: started on {node_name()}")
     measure = partial(measured, PYTEST)
-    execute(place, root.absolute(), worker_processors(arguments.cpus), measure, wait=arguments.wait)
+    with terminable():
+        execute(place, root.absolute(), worker_processors(arguments.cpus), measure, wait=arguments.wait)
     say(f"{label}: {place.report}")
     return 0
 
@@ -245,7 +261,11 @@ def run_merge(arguments: argparse.Namespace) -> int:
         fleet = FleetFolder(arguments.reports[0])
         whole, count = merge_fleet(fleet, {}), fleet.plan().jobs
     else:
-        texts = (item for path in arguments.reports for item in files_of(path).items())
+        texts = [
+            (str(path) if name == path.name else f"{path}/{name}", text)
+            for path in arguments.reports
+            for name, text in files_of(path).items()
+        ]
         reports = [(name, json_format.read(text, name)) for name, text in texts]
         whole, count = merge(reports), len(reports)
     if arguments.confirmed_by:

@@ -12,13 +12,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from tfbench.errors import EngineAway, EngineError, JobError, ReportError, TfbenchError
+from tfbench.errors import EngineAway, EngineError, JobError, ReportError
 from tfbench.fleet.engines import Engine, State, Submission
-from tfbench.fleet.jobs import FleetFolder, Job, check_report
-from tfbench.fs import read_text
-from tfbench.model import Report
+from tfbench.fleet.jobs import FleetFolder, Job, kept_report, read_report
+from tfbench.model import TIME, Report
 from tfbench.model.words import span
-from tfbench.report import json_format
+from tfbench.race.workers import tail
 from tfbench.report.merge import Merger
 from tfbench.untrusted import brief, plural
 
@@ -98,18 +97,13 @@ def merge(folder: FleetFolder, lost: Mapping[int, str]) -> Report:
     merger = Merger(rounds=plan.cases <= ROUNDS)
     # The first report tells what all others must have, so the lost ones come last.
     for index in (number for number in range(1, plan.jobs + 1) if number not in lost):
-        job, path = folder.job(index), folder.report(index)
-        if job.suite != plan.suite or job.of != plan.jobs:
-            raise JobError(f"{folder.job_file(index)} belongs to another plan than {folder.plan_file}")
-        try:
-            report = json_format.read(read_text(path), str(path))
-        except ReportError as error:
+        path = folder.report(index)
+        if (report := kept_report(folder.job(index, plan), path)) is None:
             fix = f"tfbench fleet run --resume {folder.path} measures what is missing"
-            raise JobError(f"job {index} of {plan.jobs} has no report: {error}; {fix}") from None
-        check_report(job, report, str(path))
+            raise JobError(f"job {index} of {plan.jobs} has no report: there is no {path}; {fix}")
         merger.add(str(path), report)
     for index in sorted(lost):
-        job = folder.job(index)
+        job = folder.job(index, plan)
         merger.add_lost(f"job {index}", job.part.of_cases(job.cases), lost[index])
     merger.add_missing(plan.missing)
     for host, why in folder.aside():
@@ -169,26 +163,29 @@ class Fleet:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        plan = folder.plan()
+        plan = self._plan = folder.plan()
         self._folder, self._engine, self._tell, self._sleep, self._clock = folder, engine, tell, sleep, clock
         self.status = Status(plan.jobs, plan.cases, seconds=plan.seconds)
         self._waiting: deque[int] = deque()
         self._submitted: set[int] = set()
-        self._attempts: Counter[int] = Counter()
+        self._before: dict[int, int] = {}
+        """Job -> number of the events of its attempts when it was submitted."""
+        self._tried: Counter[int] = Counter()
+        """Job -> attempts, in parts of `_SOON`."""
 
     def run(self) -> Status:
         """Run until each job has a report or is lost.
 
         Raises:
             EngineError: The engine refuses the jobs, or has not answered for `AWAY` seconds.
-            JobError: A job was edited, or its report is another job's. Nothing was submitted.
+            JobError: A job was edited, or its report is damaged or another job's. Nothing was submitted.
             KeyboardInterrupt: The user pressed Ctrl-C. The jobs were cancelled.
         """
         for index in range(1, self.status.jobs + 1):
-            if self._folder.report(index).exists():
-                self._count(index, self._checked(index))
+            job = self._folder.job(index, self._plan)  # an edited one is refused before anything is measured
+            if report := kept_report(job, self._folder.report(index)):
+                self._count(job, report)
             else:
-                self._folder.job(index)  # an edited one is refused before anything is measured
                 self._waiting.append(index)
         away = self._clock()
         try:
@@ -211,6 +208,7 @@ class Fleet:
         return self.status
 
     def _step(self) -> None:
+        self._avoid()
         if room := WINDOW - len(self._submitted):
             chosen = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
             if chosen:
@@ -226,49 +224,54 @@ class Fleet:
         for index in ended:
             self._submitted.discard(index)
             self._end(index)
+        self._avoid()
+
+    def _avoid(self) -> None:
+        """Tell the engine which machines were set aside."""
         if new := {host: why for host, why in self._folder.aside() if host not in self.status.aside}:
             self.status.aside.update(new)
+            self._tell(self.status)  # the engine may have no other
             self._engine.avoid(list(self.status.aside))
 
     def _submission(self, index: int) -> Submission:
+        self._before[index] = len(self._folder.attempts(index))
         return Submission(index, self._folder.job_file(index).absolute(), self._folder.log(index).absolute())
 
     def _end(self, index: int) -> None:
         """Take the report of a job that its engine has ended, or give it to the engine again."""
         why = ""
         try:
-            self._count(index, self._checked(index))
-            return
+            job = self._folder.job(index, self._plan)
+            if report := self._report(job):
+                self._count(job, report)
+                return
         except (JobError, ReportError) as error:
-            if self._folder.report(index).exists():  # damaged, or of another job
-                self._folder.report(index).unlink(missing_ok=True)
-                why = str(error)
-        attempts = self._folder.attempts(index)
-        last = attempts[-1] if attempts else {}
-        if last.get("event") != "aside":  # such a job has not been tried: its machine was not fit
-            self._attempts[index] += 1
-        tries = max(self._attempts[index], sum(row["event"] == "aside" for row in attempts) // _SOON)
-        if tries < ATTEMPTS:
+            why = str(error)
+        new = self._folder.attempts(index)[self._before[index] :]  # an earlier fleet may have left others
+        last = new[-1] if new else {}
+        # A job whose machine was not fit has not been tried.
+        self._tried[index] += 1 if last.get("event") == "aside" else _SOON
+        if self._tried[index] < ATTEMPTS * _SOON:
             self._waiting.append(index)
             return
-        reason = why or brief(last.get("reason") or f"no process of it came to its end in {tries} attempts")
+        reason = why or brief(last.get("reason") or f"no process of it came to its end in {ATTEMPTS} attempts")
         self.status.lost[index] = f"job {index} was lost: {reason}; its output is in {self._folder.log(index)}"
 
-    def _checked(self, index: int) -> tuple[Job, Counter[str]]:
-        job, path = self._folder.job(index), self._folder.report(index)
-        events = [row for row in self._folder.attempts(index) if row["event"] == "done"]
-        report = json_format.read(read_text(path), str(path))
-        check_report(job, report, str(path))
-        known = events[-1].get("outcomes") if events else None
-        outcomes = known if isinstance(known, dict) else {}
-        return job, Counter({str(key): int(value) for key, value in outcomes.items() if isinstance(value, int)})
+    def _report(self, job: Job) -> Report | None:
+        """Return the report of a job, ``None`` without one. Another file in its place gets another name."""
+        path = self._folder.report(job.index)
+        try:
+            return read_report(job, path)
+        except JobError as error:
+            kept = path.with_suffix(".refused")
+            path.replace(kept)
+            raise JobError(f"{error}; it is {kept} now") from None
 
-    def _count(self, index: int, ended: tuple[Job, Counter[str]]) -> None:
-        job, outcomes = ended
+    def _count(self, job: Job, report: Report) -> None:
         self.status.done += 1
         self.status.cases_done += len(job.cases)
         self.status.seconds_done += job.seconds
-        self.status.outcomes.update(outcomes)
+        self.status.outcomes.update(str(row.outcome) for row in report.verdicts if row.metric == TIME)
 
 
 def seconds_left(status: Status, slots: int, elapsed: float, done_before: float) -> float | None:
@@ -285,9 +288,6 @@ def failed_logs(folder: FleetFolder, status: Status) -> list[str]:
     """Return the last five lines of the logs of lost jobs, at most of three jobs."""
     output = []
     for index in sorted(status.lost)[:3]:
-        try:
-            text = read_text(folder.log(index))
-        except TfbenchError:
-            continue
-        output += [f"job {index}: {line}" for line in text.strip().splitlines()[-5:]]
+        with suppress(OSError), folder.log(index).open("rb") as log:
+            output += [f"job {index}: {line}" for line in tail(log).splitlines()[-5:]]
     return output

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfbench.errors import EngineAway, EngineError, ReportError
-from tfbench.fleet.jobs import FleetFolder
+from tfbench.fleet.jobs import FleetFolder, node_name
 from tfbench.fs import read_text, write_whole
 from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.untrusted import brief
@@ -113,7 +113,8 @@ class LocalEngine:
         }
 
     def avoid(self, hosts: Collection[str]) -> None:
-        """Do nothing: there is one machine, whose jobs refuse it."""
+        if node_name() in hosts:
+            raise EngineError("this machine was set aside, and is the only one: run tfbench doctor here")
 
     def cancel(self) -> None:
         self._waiting.clear()
@@ -122,7 +123,7 @@ class LocalEngine:
         for process in self._running.values():
             try:
                 process.wait(_ENDING)
-            except subprocess.TimeoutExpired:
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):  # too slow, or interrupted once more
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

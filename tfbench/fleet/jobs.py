@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from tfbench.errors import JobError, ReportError, UsageError
 from tfbench.facts import packages
-from tfbench.fs import atomic_dir, read_text, write_whole
+from tfbench.fs import atomic_dir, read_text, remove_half_dirs, write_whole
 from tfbench.model import JSON, Case, Report
 from tfbench.model.formats import (
     Digest,
@@ -39,8 +39,10 @@ from tfbench.model.formats import (
     read,
 )
 from tfbench.model.report import PolicyContent
+from tfbench.report import json_format
 from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
 from tfbench.sides.spec import of_version
+from tfbench.storage.history import json_digest
 from tfbench.suite.shards import SuitePart, digest
 from tfbench.untrusted import NO_CASE, brief, is_case, parse_json, plural, render_json
 
@@ -160,16 +162,20 @@ def load(path: Path) -> Job:
     return parse_job(read_text(path), str(path))
 
 
-def parse_job(text: str, name: str) -> Job:
-    """Build a job from the text of its file; ``name`` is for errors. Raises `JobError`, see `load`."""
+_REPLAN = "plan again with this tfbench, or install the tfbench that planned it"
+
+
+def parse_job(text: str, name: str, fix: str = _REPLAN) -> Job:
+    """Build a job from the text of its file; ``name`` and ``fix`` are for errors. Raises `JobError`, see `load`."""
     try:
         content = parse_json(text)
         check_schema(content, SCHEMA)
         job = convert(Job, content)
         if unknown := sorted(set(content) - {"schema", "digest", *(field.name for field in fields(Job))}):
             raise ValueError(f"at the top, the key {unknown[0]!r} is unknown")
+        if not isinstance(job.policy.get("name"), str):
+            raise ValueError("at policy, the name is missing")
     except ValueError as error:
-        fix = "plan again with this tfbench, or install the tfbench that planned it"
         raise JobError(f"{brief(name)} is not a job of the schema {SCHEMA}: {brief(error)}; {fix}") from None
     if job.digest != content.get("digest"):
         raise JobError(f"{brief(name)} was edited: its content does not match its digest; run tfbench fleet plan again")
@@ -194,12 +200,35 @@ def check_report(job: Job, report: Report, name: str) -> None:
         raise JobError(f"{brief(name)} is the report of another job; job {job.index} of {job.of} has none")
     if report.policy != job.policy:
         raise JobError(f"{brief(name)} has other thresholds than its job")
+    if report.seed != job.seed or report.interrupted:
+        what = "is of a run that was interrupted" if report.interrupted else "has another seed than its job"
+        raise JobError(f"{brief(name)} {what}")
     spec = report.sides.get("baseline", {}).get("spec")
     if report.sides and spec != job.against:
         raise JobError(f"{brief(name)} raced {brief(spec)}, and its job names {brief(job.against)}")
     missing = set(job.cases) - set(report.due)
     if missing:
         raise JobError(f"{brief(name)} has no row for {min(missing)}, a case of its job")
+
+
+def read_report(job: Job, path: Path) -> Report | None:
+    """Return the complete report of a job, ``None`` without one. Raises `JobError` if the file is another one."""
+    if not path.exists():
+        return None
+    try:
+        report = json_format.read(read_text(path), str(path))
+    except ReportError as error:
+        raise JobError(str(error)) from None
+    check_report(job, report, str(path))
+    return report
+
+
+def kept_report(job: Job, path: Path) -> Report | None:
+    """Return the same, for a report that no job writes now. The message of the error names the fix."""
+    try:
+        return read_report(job, path)
+    except JobError as error:
+        raise JobError(f"{error}; remove the file, and the job is measured again") from None
 
 
 def schema() -> JSON:
@@ -225,6 +254,8 @@ class Plan:
     cases: Number
     suite: Text
     machine_class: Text
+    session: Text
+    """Beginning of the identities that its jobs have in a history."""
     root: Text
     """pytest's root, where each machine finds the benchmarks."""
     seconds: Annotated[float, Meta(ge=0)]
@@ -233,7 +264,12 @@ class Plan:
     """Names of the cases that the other side would run under the same options, and that are in no job."""
 
     def render(self) -> str:
-        return render_json({"schema": PLAN_SCHEMA, **plain(self)}, 1) + "\n"
+        content = plain(self)
+        return render_json({"schema": PLAN_SCHEMA, "digest": json_digest(content), **content}, 1) + "\n"
+
+    def has(self, job: Job) -> bool:
+        """Whether a job is one of this plan."""
+        return (job.of, job.suite, job.session) == (self.jobs, self.suite, f"{self.session}{job.index:05x}")
 
 
 @dataclass(frozen=True)
@@ -270,14 +306,18 @@ class FleetFolder:
         return FleetFolder(folder) if folder is not None and (folder / PLAN).is_file() else None
 
     def plan(self) -> Plan:
-        """Read the plan. Raises `JobError` if there is none, or it has another schema."""
+        """Read the plan. Raises `JobError` if there is none, it has another schema, or was edited."""
         try:
             content = parse_json(read_text(self.plan_file))
             check_schema(content, PLAN_SCHEMA)
-            return convert(Plan, content)
+            plan = convert(Plan, content)
         except (ValueError, ReportError) as error:
             fix = "tfbench fleet plan writes one"
             raise JobError(f"{brief(self.path)} is no folder of a fleet ({brief(error)}); {fix}") from None
+        if content.pop("digest", "") != json_digest({key: content[key] for key in content if key != "schema"}):
+            text = "its content does not match its digest; run tfbench fleet plan again"
+            raise JobError(f"{brief(self.plan_file)} was edited: {text}")
+        return plan
 
     def job_file(self, index: int) -> Path:
         return self._numbered("jobs", index, ".json")
@@ -298,11 +338,13 @@ class FleetFolder:
     def _numbered(self, kind: str, index: int, suffix: str) -> Path:
         return self.path / kind / f"{index // _EACH:03}" / f"{index:06}{suffix}"
 
-    def job(self, index: int) -> Job:
-        """Read a job. Raises as `load`, and `JobError` if the file has another job's number."""
-        job = load(self.job_file(index))
+    def job(self, index: int, plan: Plan | None = None) -> Job:
+        """Read a job of the plan. Raises as `load`, and `JobError` if the file is another job's, or one of another plan."""
+        job, path = load(self.job_file(index)), brief(self.job_file(index))
         if job.index != index:
-            raise JobError(f"{brief(self.job_file(index))} is job {job.index}, and its name says {index}")
+            raise JobError(f"{path} is job {job.index}, and its name says {index}; run tfbench fleet plan again")
+        if not (plan or self.plan()).has(job):
+            raise JobError(f"{path} belongs to another plan than {self.plan_file}; run tfbench fleet plan again")
         return job
 
     # Attempts
@@ -315,8 +357,10 @@ class FleetFolder:
         path = self._attempts(index)
         path.parent.mkdir(parents=True, exist_ok=True)
         row = {"event": event, "host": host, "time": time.time(), **more}
+        # A line that was cut off, as by a full disk, must not take this one with it.
+        start = "\n" if path.exists() and not path.read_bytes().endswith(b"\n") else ""
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"{render_json(row)}\n")
+            file.write(f"{start}{render_json(row)}\n")
 
     def attempts(self, index: int) -> list[JSON]:
         """Return the events of a job's attempts in time order, without a line that was cut off."""
@@ -337,19 +381,23 @@ class FleetFolder:
 
     def why_aside(self, host: str) -> str:
         """Return why a machine was set aside, ``""`` if it was not."""
-        return dict(self.aside()).get(host, "") if self._aside(host).exists() else ""
+        path = self._aside(host)
+        return _why_aside(path)[1] if path.exists() else ""
 
     def aside(self) -> Iterator[tuple[str, str]]:
         """Yield each machine that was set aside, and the reason."""
-        for path in sorted((self.path / "aside").glob("*.json")):
-            try:
-                row = read(_Aside, read_text(path).rstrip())
-                yield row.host, row.reason
-            except (ReportError, ValueError) as error:
-                yield path.stem, f"its file cannot be read: {brief(error)}"
+        yield from map(_why_aside, sorted((self.path / "aside").glob("*.json")))
 
     def _aside(self, host: str) -> Path:
         return self.path / "aside" / f"{_HOST.sub('_', host)[:100]}.json"
+
+
+def _why_aside(path: Path) -> tuple[str, str]:
+    try:
+        row = read(_Aside, read_text(path).rstrip())
+    except (ReportError, ValueError) as error:
+        return path.stem, f"its file cannot be read: {brief(error)}"
+    return row.host, row.reason or "its file names no reason"
 
 
 def node_name() -> str:
@@ -440,19 +488,32 @@ def jobs_of(parts: Sequence[tuple[tuple[str, ...], float]], make: Callable[..., 
 def write_plan(place: Path, jobs: Iterable[Job], root: Path, missing: Sequence[str] = ()) -> Plan:
     """Write the folder of a fleet, whole or not at all; return its plan.
 
-    Raises `OSError` if the folder exists, or cannot be written, and `UsageError` if there is no job.
+    Raises `OSError` if the folder exists, or cannot be written, and `UsageError` if there is no job, or one that no
+    machine would take.
     """
+    remove_half_dirs(place.parent)
     with atomic_dir(place) as half:
         folder, made, seconds, last = FleetFolder(half), 0, 0.0, None
         for job in jobs:
-            path = folder.job_file(job.index)
+            path, text = folder.job_file(job.index), job.render()
+            try:
+                parse_job(text, f"job {job.index} of this plan", "give another value")
+            except JobError as error:
+                raise UsageError(str(error)) from None
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(job.render(), encoding="utf-8")  # the folder is renamed when all files are whole
+            path.write_text(text, encoding="utf-8")  # the folder is renamed when all files are whole
             made, seconds, last = made + 1, seconds + job.seconds, job
         if last is None:
             raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
         plan = Plan(
-            made, last.suite_cases, last.suite, last.machine_class, str(root), round(seconds, 3), tuple(missing)
+            made,
+            last.suite_cases,
+            last.suite,
+            last.machine_class,
+            last.session[:-5],
+            str(root),
+            round(seconds, 3),
+            tuple(missing),
         )
         folder.plan_file.write_text(plan.render(), encoding="utf-8")
     return plan

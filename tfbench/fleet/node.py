@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import IO
 
 from tfbench.doctor import machine
-from tfbench.errors import JobError, NodeError, ReportError, SideError, TfbenchError, UsageError
+from tfbench.errors import JobError, NodeError, SideError, TfbenchError, UsageError
 from tfbench.facts import machine as machine_facts
 from tfbench.facts import packages
-from tfbench.fleet.jobs import FleetFolder, Job, check_report, load, node_name
-from tfbench.fs import hold, locked, read_text, write_whole
+from tfbench.fleet.jobs import FleetFolder, Job, kept_report, load, node_name, read_report
+from tfbench.fs import hold, locked, write_whole
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.selection import lock_folder, opened, parse_device, shared_folder, sign
 from tfbench.model import JSON, TIME, Case, Outcome, Report
@@ -37,6 +36,7 @@ from tfbench.sides.environments import minor
 from tfbench.sides.source_tree import code_digest
 from tfbench.sides.spec import Side
 from tfbench.storage.baselines import HISTORY_VARIABLE, JOURNAL
+from tfbench.untrusted import brief
 
 # Race a canary: unchanged code, and a slowdown that a fit machine detects
 
@@ -128,6 +128,10 @@ def _outcomes(processors: Processors, rng: random.Random, gpu_session: GpuSessio
 # Check that this machine may do a job, and state the facts of the machine for the report
 
 
+_OF_OPTIONS = ("statistic", "device_effect", "device_gated")
+"""Thresholds that an option of the project's settings of pytest may change. The report of the job has to have the same."""
+
+
 def check(job: Job, root: Path) -> None:
     """Refuse a job that another machine has to do.
 
@@ -135,9 +139,9 @@ def check(job: Job, root: Path) -> None:
     """
     if not root.is_dir():
         raise NodeError(f"{root} does not exist on {platform.node()}: share it with this machine, or give --root")
-    name = str(job.policy["name"])
+    name = job.policy["name"]
     try:
-        ours = plain(preset(name))
+        ours = plain(preset(name)) | {key: job.policy[key] for key in _OF_OPTIONS if key in job.policy}
     except UsageError as error:
         raise NodeError(f"{platform.node()}: {error}") from None
     if changed := sorted(key for key in ours.keys() | job.policy.keys() if ours.get(key) != job.policy.get(key)):
@@ -249,17 +253,19 @@ class Place:
         fleet = FleetFolder.of_job(job)
         if fleet is None or report is not None:
             path = report or job.with_suffix(".report.json")
-            return Place(job, path, path.with_suffix(".work"))
+            return Place(job, path, path.with_name(f"{path.name}.work"))  # a folder that is removed: no likely name
         index = load(job).index
+        if job.resolve() != fleet.job_file(index).resolve():
+            raise JobError(
+                f"{brief(job)} is a copy of job {index}; name {brief(fleet.job_file(index))}, or --report-json"
+            )
+        fleet.job(index)  # one of another plan is refused before it is measured
         return Place(job, fleet.report(index), fleet.work(index), fleet)
 
-
-def finished(job: Job, place: Place) -> bool:
-    """Whether the complete report of the job exists. Raises `JobError` if another file is in its place."""
-    if not place.report.exists():
-        return False
-    check_report(job, json_format.read(read_text(place.report), str(place.report)), str(place.report))
-    return True
+    @property
+    def lock(self) -> Path:
+        """File that an attempt locks."""
+        return self.work.with_name(f"{self.work.name}.lock")
 
 
 def run(
@@ -280,55 +286,51 @@ def run(
         JobError: The job or its report is unusable, or the run did not come to its end.
         NodeError: This machine is not fit for the job.
     """
-    job = load(place.job)
-    host = node_name()
-    if finished(job, place):
-        return False
-    check(job, root)
-    with lease(wait) as held, locked(place.work.with_suffix(".lock")):
-        if finished(job, place):  # another attempt was faster
+    job, host = load(place.job), node_name()
+
+    def note(event: str, **more: object) -> None:
+        if place.fleet:
+            with suppress(OSError):  # a full disk may lose the note, and not the job
+                place.fleet.note(job.index, event, host, **more)
+
+    try:
+        if kept_report(job, place.report):
             return False
-        if place.fleet and (why := place.fleet.why_aside(host)):
-            _note(place, job, "aside", host, reason=why)
-            raise NodeError(f"{host} was set aside: {why}; fix it, and remove its file in {place.fleet.path}/aside")
-        began = time.time()
-        _note(place, job, "began", host, processors=list(processors.one))
-        try:
+        check(job, root)
+        with lease(wait) as held, locked(place.lock):
+            if kept_report(job, place.report):  # another attempt was faster
+                return False
+            if place.fleet and (why := place.fleet.why_aside(host)):
+                raise NodeError(f"{host} was set aside: {why}; fix it, and remove its file in {place.fleet.path}/aside")
+            began, clock = time.time(), time.monotonic()  # a clock that is set during the job changes no duration
+            note("began", processors=list(processors.one))
             canary = race_canary(processors, random.Random(job.seed), job.device)
             if canary.failure:
                 if place.fleet:
                     place.fleet.set_aside(host, f"its canary failed: {canary.failure}")
                 raise NodeError(f"{host} failed its canary, {canary.failure}: run tfbench doctor there")
             measure(job, root, place.work, held)
-            report = _read(job, place.work / "report.json")
             machine: JSON = {
-                "host": host, "class": job.machine_class, "jobs": 1, "seconds": round(time.time() - began, 3),
+                "host": host, "class": job.machine_class, "jobs": 1, "seconds": round(time.monotonic() - clock, 3),
                 "facts": facts(processors), "canary": canary.as_json(),
             }  # fmt: skip
-            write_whole(place.report, json_format.render(replace(report, machines=(machine,))))
-        except TfbenchError as error:
-            aside = bool(place.fleet and place.fleet.why_aside(host))
-            _note(place, job, "aside" if aside else "failed", host, began=began, reason=str(error))
-            raise
-        outcomes = Counter(str(row.outcome) for row in report.verdicts if row.metric == TIME)
-        _note(place, job, "done", host, began=began, processors=list(processors.one), outcomes=outcomes)
-        shutil.rmtree(place.work, ignore_errors=True)
-    with suppress(OSError):
-        place.work.with_suffix(".lock").unlink()
+            report = replace(_read(job, place.work / "report.json"), machines=(machine,))
+            write_whole(place.report, json_format.render(report))
+            note("done", began=began, processors=list(processors.one))
+            shutil.rmtree(place.work, ignore_errors=True)
+    except (TfbenchError, OSError) as error:
+        note("aside" if place.fleet and place.fleet.why_aside(host) else "failed", reason=str(error))
+        raise
+    finally:
+        if place.report.exists():  # no attempt needs its lock any more
+            with suppress(OSError):
+                place.lock.unlink()
     return True
 
 
-def _note(place: Place, job: Job, event: str, host: str, **more: object) -> None:
-    if place.fleet:
-        place.fleet.note(job.index, event, host, **more)
-
-
 def _read(job: Job, path: Path) -> Report:
-    try:
-        report = json_format.read(read_text(path), str(path))
-    except ReportError as error:
-        raise JobError(f"job {job.index} has no report: {error}") from None
-    check_report(job, report, str(path))
+    if (report := read_report(job, path)) is None:
+        raise JobError(f"job {job.index} has no report: pytest wrote no {path}")
     return report
 
 
@@ -347,9 +349,11 @@ def measured(pytest: Sequence[str], job: Job, root: Path, work: Path, held: IO[s
 
     ``pytest`` is its command with the plugin of tfbench. Raises `JobError` if pytest did not come to its end.
     """
+    (work / "report.json").unlink(missing_ok=True)  # of an earlier attempt
     write_whole(work / "cases.txt", "".join(f"{case}\n" for case in job.cases))
     write_whole(work / "job.json", job.render())
     options = options_of(job, work.absolute() / "job.json", work.absolute(), bool(os.environ.get(HISTORY_VARIABLE)))
     code = run_terminable([*pytest, *options], cwd=root, pass_fds=(held.fileno(),), stdin=subprocess.DEVNULL)
     if code not in (0, 1):  # with 1, a case failed, and the report says which
-        raise JobError(f"job {job.index}: pytest ended with exit code {code}; its output says why")
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        raise JobError(f"job {job.index}: pytest {how}; its output says why")

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -213,23 +214,29 @@ _ENDING = 60.0
 """Seconds that an interrupted run gets to write its report and journal, before it is killed."""
 
 
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Have SIGTERM, with which CI systems and engines end a job, act like Ctrl-C until the block ends."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def run_terminable(words: Sequence[str], **options: Any) -> int:
-    """Run a command and return its exit code. SIGTERM, with which CI systems and engines end a job, acts like Ctrl-C.
+    """Run a command that is `terminable`, and return its exit code.
 
     Raises `KeyboardInterrupt` if this process was interrupted. The command has been told, and has ended.
     """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with subprocess.Popen(words, **options) as child:
+    with terminable(), subprocess.Popen(words, **options) as child:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            child.terminate()  # SIGINT does not reach a command that a script has started in the background
             try:
-                return child.wait()
-            except KeyboardInterrupt:
-                child.terminate()  # SIGINT does not reach a command that a script has started in the background
-                try:
-                    child.wait(_ENDING)
-                except (subprocess.TimeoutExpired, KeyboardInterrupt):  # too slow, or interrupted once more
-                    child.kill()
-                    child.wait()
-                raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
+                child.wait(_ENDING)
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):  # too slow, or interrupted once more
+                child.kill()
+                child.wait()
+            raise

@@ -59,6 +59,9 @@ def merge(reports: Sequence[Named]) -> Report:
         return reports[0][1]
     merger = Merger()
     for name, report in reports:
+        if report.shard and "job" in report.shard:
+            fix = "merge the folder of the fleet, whose plan knows which cases are missing"
+            raise ReportError(f"{name} is the report of a fleet's job: {fix}")
         merger.add(name, report)
     return merger.finish()
 
