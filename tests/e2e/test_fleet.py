@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
-from tests.e2e.project import Project
+from tests.e2e.project import LIMIT, Project, wait_for
+from tests.faults.processes import Run
 
 pytestmark = pytest.mark.slow
 BENCHMARKS = """
@@ -49,12 +55,61 @@ def test_a_suite_is_measured_in_jobs_and_goes_on_where_it_was(project):
     assert "is not the planned code" in refused.stderr
 
 
+def started(project, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "tfbench", *arguments], cwd=project.root, env=project.environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def test_a_fleet_and_a_job_end_with_all_processes_and_lose_no_measured_case(tmp_path):
+    project = Run(tmp_path, full=True)
+    (tmp_path / "conftest.py").unlink()  # it changes the policy
+    project.write(BENCHMARKS)
+    project.write("temporary/\n.cache/\n", ".gitignore")
+    project.commit("one")
+    planned = ("--against", "git:HEAD", "--policy", "quick", "--job-seconds=6", "--folder=fleet")
+    assert project.tfbench("fleet", "plan", *planned).returncode == 0
+    fleet = started(project, "fleet", "run", "--resume", "fleet")
+    wait_for(tmp_path / "fleet/attempts/000/000001.jsonl")  # the canary races
+    fleet.terminate()
+    output = fleet.communicate(timeout=LIMIT)[0]
+    assert (fleet.returncode, "tfbench fleet run --engine local --resume fleet goes on" in output) == (130, True), (
+        output
+    )
+    project.check_clean()
+
+    killed = started(project, "job", "run", "fleet/jobs/000/000001.json")
+    journal = tmp_path / "fleet/work/000/000001/journal.jsonl"
+    end = time.monotonic() + LIMIT
+    while not journal.exists() or journal.read_text().count("\n") < 2:
+        assert time.monotonic() < end
+        assert killed.poll() is None, killed.stdout.read()
+        time.sleep(0.01)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    done = project.tfbench("fleet", "run", "--resume", "fleet")
+    assert done.returncode in (0, 3), done.stdout + done.stderr  # all sides are known, so the reports can be merged
+    assert "1 of 1 cases taken from the interrupted run" in (tmp_path / "fleet/logs/000/000001.txt").read_text()
+    project.check_clean()
+
+
+def test_settings_of_the_project_are_part_of_the_plan(project):
+    project.write("[pytest]\naddopts = --tfbench-statistic=mean\n", "pytest.ini")
+    project.git("commit", "-qam", "by the mean")
+    done = project.tfbench("fleet", "run", "--against=git:HEAD", "--policy=quick", "-k", "test_a", "--folder=fleet")
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    assert json.loads((project.root / "fleet/report.json").read_text())["policy"]["statistic"] == "mean"
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         (["--against=git:HEAD", "--engine=pbs"], "--engine 'pbs': choose from local, slurm, ray"),
         (["--engine=local"], "a fleet races two sides: give --against SPEC"),
         (["--resume=nothing"], "nothing is no folder of a fleet"),
+        (["--resume=x", "-k", "a", "--policy=strict", "b.py"], "as they were planned: leave out benchmarks, --policy, -k"),
+        (["--against=self", "--machine-class=a b"], "job 1 of this plan is not a job of the schema tfbench-job/1: at machine_class"),
         (["--against=self", "--history=postgresql://me:pass-word@127.0.0.1:1/x"], "the history in postgresql://me@127.0.0.1:1/x"),
         (["--against=self", "--local-nodes=3", "--folder=f"], "--local-nodes is for --engine ray"),
         (["--against=self", "-k", "nothing"], "no benchmark is selected"),

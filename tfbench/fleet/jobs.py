@@ -42,7 +42,7 @@ from tfbench.model.report import PolicyContent
 from tfbench.report import json_format
 from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
 from tfbench.sides.spec import of_version
-from tfbench.storage.history import json_digest
+from tfbench.storage.history import ignore_in_git, json_digest
 from tfbench.suite.shards import SuitePart, digest
 from tfbench.untrusted import NO_CASE, brief, is_case, parse_json, plural, render_json
 
@@ -494,6 +494,7 @@ def write_plan(place: Path, jobs: Iterable[Job], root: Path, missing: Sequence[s
     remove_half_dirs(place.parent)
     with atomic_dir(place) as half:
         folder, made, seconds, last = FleetFolder(half), 0, 0.0, None
+        ignore_in_git(half)  # in a checkout, its files would be data of benchmarks, whose change ends a resumed job
         for job in jobs:
             path, text = folder.job_file(job.index), job.render()
             try:
