@@ -150,12 +150,14 @@ def project(tmp_path):
     (tmp_path / "code.py").write_text("x = 1\n")
     folder = tmp_path / ".tfbench"
     tree = snapshot(tmp_path, f"{KEPT}main").tree
-    Baselines(folder / "baselines").save("main", Baseline(replace(CONTEXT, tree=tree), BASELINE.samples))
+    store = Baselines(folder / "baselines")
+    store.save("main", Baseline(replace(CONTEXT, tree=tree), BASELINE.samples))
     (tmp_path / "code.py").write_text("x = 2\n")
     tree = snapshot(tmp_path, f"{CANDIDATES}main").tree
     other = Case("b/test_x.py::test_y", "test_y", "b/test_x.py::test_y")
     samples = {**BASELINE.samples, other.name: Sample(other, SAMPLE.runs)}
-    Baselines(folder / "candidates").save("main", Baseline(replace(CONTEXT, tree=tree), samples))
+    candidate = Baseline(replace(CONTEXT, tree=tree), samples, against=store.fetch("main").saved)
+    Baselines(folder / "candidates").save("main", candidate)
     for number in (1, 2):
         earlier = replace(CONTEXT, session=f"2026-01-0{number}-a")
         History(folder / "history").record(SessionRecord(earlier, {CASE.name: (1e-5 * number,)}, {}))
@@ -250,6 +252,18 @@ def test_accepting_keeps_the_reason_and_the_tree(project, capsys):
     assert "no run to accept" in capsys.readouterr().err
     assert baseline(project, "list") == 0
     assert "better" in capsys.readouterr().out
+
+
+def test_a_run_against_an_older_baseline_is_not_accepted(project, capsys, monkeypatch):
+    """Another person's baseline came with a pull, and the candidate is from before it."""
+    store = Baselines(project / ".tfbench/baselines")
+    before = store.fetch("main")
+    monkeypatch.setattr("tfbench.storage.baselines.now", lambda: "2999-01-01T00:00:00+00:00")
+    store.save("main", before)
+    assert baseline(project, "accept", "main", "--reason", "x") == 5
+    text = f"main: the last run raced the baseline of {before.saved}, and this one is of 2999-01-01T00:00:00+00:00; "
+    assert text in capsys.readouterr().err
+    assert store.fetch("main").accepted == ()
 
 
 def test_accepting_without_a_reason_is_refused(project, capsys):

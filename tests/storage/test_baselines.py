@@ -95,6 +95,7 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
             "way": "variants",
         },
         "accepted": [],
+        "against": "",
     }
     first, second = content.pop("benchmarks")
     assert content == {

@@ -34,6 +34,8 @@ class RunMeasurements:
     """Top-level modules that the benchmarks of the contender import."""
     anchor: Anchor | None = None
     """The baseline side, if the run belongs to a history."""
+    saved: str = ""
+    """When the baseline of the run was saved, ``""`` without one."""
 
     @property
     def samples(self) -> dict[str, Sample]:
@@ -116,7 +118,9 @@ class RunRecorder:
             anchor = measurements.anchor
             content = f"{plural(len(ratios), 'ratio')} to {anchor.label}" if anchor else "floors alone"
             self.notes.append(f"history: {path} added, {content}")
-        return self._save(self._candidates, baseline, measured, CANDIDATES) if baseline else None
+        if not baseline:
+            return None
+        return self._save(self._candidates, baseline, replace(measured, against=measurements.saved), CANDIDATES)
 
     def _save(self, place: Baselines, name: str, measured: Baseline, refs: str) -> Path:
         path = place.save(name, measured)
@@ -181,6 +185,11 @@ class BaselineStore:
                 f"{name}: no run to accept; only a complete run of pytest --benchmark --baseline {name} keeps a candidate"
             )
         candidate = self.candidates.fetch(name)
+        if candidate.against != before.saved:
+            raise BaselineError(
+                f"{name}: the last run raced the baseline of {candidate.against or 'an unknown time'}, and this one is of "
+                f"{before.saved}; run pytest --benchmark --baseline {name} again"
+            )
         lost = self.left_out(name)
         if lost and not drop_missing:
             raise BaselineError(
@@ -188,7 +197,8 @@ class BaselineStore:
                 f"but not {some(lost, 1)}; run the whole suite against the baseline, "
                 f"or remove {len(lost)} of its cases with --drop-missing"
             )
-        accepted = replace(candidate, accepted=(*before.accepted, Acceptance(now(), reason, before.saved)))
+        acceptance = Acceptance(now(), reason, before.saved)
+        accepted = replace(candidate, accepted=(*before.accepted, acceptance), against="")
         if accepted.tree:
             keep(self.root, accepted.tree, KEPT + name, earlier=True)
         self.saved.save(name, accepted)

@@ -354,7 +354,8 @@ class Session:
         started = self.contender.name in self.starter.described
         environment = self.starter.environment_info(self.contender) if started else None
         modules = self.starter.described[self.contender.name].get(MODULES, ()) if started else ()
-        return RunMeasurements(self.runs.final, self.strategy.way, environment, modules, self._anchor())
+        saved = self.saved.saved if self.saved else ""
+        return RunMeasurements(self.runs.final, self.strategy.way, environment, modules, self._anchor(), saved)
 
     def _anchor(self) -> Anchor | None:
         """Return the side that the ratios of this run's history refer to, if it started."""

@@ -200,6 +200,8 @@ class _Head:
     schema: Literal["tfbench-baseline/1"]
     context: MeasurementContext
     accepted: tuple[Acceptance, ...] = ()
+    against: Text = ""
+    """Of a run that can be accepted: when the baseline was saved that it raced against."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,8 @@ class Baseline:
     saved: str = ""
     accepted: tuple[Acceptance, ...] = ()
     """Oldest first."""
+    against: str = ""
+    """Of a candidate: when the baseline was saved that it raced against."""
 
     @property
     def environment(self) -> EnvironmentInfo:
@@ -298,7 +302,7 @@ class Baselines:
             "benchmarks": [_benchmark(sample, baseline.metric_values.get(sample.case.name)) for sample in samples],
             "datetime": now(),
             "version": pytest_benchmark.__version__,
-            "tfbench": plain(_Head(SCHEMA, baseline.context, baseline.accepted)),
+            "tfbench": plain(_Head(SCHEMA, baseline.context, baseline.accepted, baseline.against)),
         }
         try:
             write_whole(path, render_json(content, 1))
@@ -384,7 +388,8 @@ def parse(name: str, content: JSON) -> Baseline:
         samples[case.name] = Sample(case, tuple(launch.run for launch in own.launches))
         if own.metric_values is not None:
             metric_values[case.name] = own.metric_values
-    return Baseline(file.tfbench.context, samples, metric_values, name, file.datetime, file.tfbench.accepted)
+    head = file.tfbench
+    return Baseline(head.context, samples, metric_values, name, file.datetime, head.accepted, head.against)
 
 
 def schema() -> JSON:
