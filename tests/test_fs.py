@@ -49,6 +49,16 @@ def test_a_folder_appears_when_it_is_complete_and_nothing_else_stays(place):
     assert names(place.parent) == ["place", "place/file"]
 
 
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(fs.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*report.json'"):
+        write_whole(tmp_path / "report.json", "text")
+    assert names(tmp_path) == []
+
+
 def test_a_folder_that_exists_stays_unless_it_is_to_be_replaced(filled):
     with pytest.raises(OSError, match="place"), atomic_dir(filled) as folder:
         (folder / "other").touch()

@@ -303,8 +303,10 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
                 _put(scratch, path, replace)  # while it is locked
         if os.name == "nt":  # has no such locks, and replaces no open file
             _put(scratch, path, replace)
-    except BaseException:
+    except BaseException as error:
         scratch.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno:  # that of a full disk names no file
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 
