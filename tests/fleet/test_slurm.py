@@ -108,6 +108,6 @@ def test_nodes_the_controller_and_the_database_are_killed(cluster, folder, monke
     assert (status.done, status.lost) == (jobs, {})
     check_once(folder, merge(folder, {}), jobs)
     if database:
-        assert len(opened(database.url).stamps()) == jobs
+        assert len(opened(database.url).content().once()) == jobs
     measured = sum(end - begin for begin, end, _ in intervals(folder))
     print(f"{jobs} jobs in {wall:.1f} s, of which {measured:.1f} s measured")
