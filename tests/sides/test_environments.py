@@ -233,6 +233,21 @@ def test_a_specification_names_packages(tmp_path):
     assert made.python_asked == ""
 
 
+@pytest.mark.parametrize("name", ["tensorflow_cpu", "TensorFlow.CPU"])
+def test_a_name_is_written_as_the_index_does(tmp_path, name):
+    """Another spelling would add the TensorFlow of this environment, whose files replace those of the requested one."""
+    made = Recorded(tmp_path)
+    parse(f"{name}==2.20.0+My_Package[fast]==1.0", Side("contender", sys.executable, tmp_path), tmp_path, made)
+    assert made.request == ["tensorflow-cpu==2.20.0", "my-package[fast]==1.0"]
+
+
+def test_a_package_that_uv_was_told_to_override_is_no_side(tmp_path, monkeypatch):
+    (tmp_path / "overrides.txt").write_text("iniconfig==1.1.1\n")
+    monkeypatch.setenv("UV_OVERRIDE", str(tmp_path / "overrides.txt"))
+    with pytest.raises(SideError, match=r"iniconfig==2\.0\.0: uv takes 1\.1\.1 instead; remove the override"):
+        Environments(tmp_path / "environments").get(SMALL)
+
+
 def test_packages_that_belong_to_tensorflow_need_no_version(tmp_path):
     made = Recorded(tmp_path)
     contender = Side("contender", sys.executable, tmp_path)
@@ -273,6 +288,9 @@ def test_a_python_that_this_machine_lacks_is_refused(tmp_path, monkeypatch):
     ("spec", "reported"),
     [
         ("tensorflow==2.9.3", "TensorFlow 2.10 is the oldest"),
+        ("Tensorflow_CPU==2.9.3", "TensorFlow 2.10 is the oldest"),
+        ("python==3.9", "measures on Python 3.10, 3.11, 3.12, 3.13; name one"),
+        ("python==3", "measures on Python 3.10, 3.11, 3.12, 3.13; name one"),
         ("tensorflow==2.20.0+python:sh", "name either python: or packages"),
         ("tensorflow>=2.20", "is not understood"),
         ("tensorflow==", "is not understood"),

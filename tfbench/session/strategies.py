@@ -39,7 +39,7 @@ from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of, removed_files
 from tfbench.sides.environments import Environments, installed, minor, other_requirements
 from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
-from tfbench.sides.spec import Side, parse
+from tfbench.sides.spec import UNPINNED, Side, parse, parts_of
 from tfbench.stats.alpha_spending import ignored, judged, policy_of
 from tfbench.stats.verdict import decide_on_saved, with_retraces, with_saved_work_beside, with_settings
 from tfbench.storage.baselines import Baseline, Layout, describe
@@ -55,15 +55,13 @@ def check_anchor(request: RunRequest) -> None:
     """
     if request.history is None or not request.against:
         return
-    parts = [part.strip() for part in request.against.split("+")]
+    parts = parts_of(request.against)
     if parts == ["self"]:
         raise UsageError("--history: a race against self has no anchor; name a tag, a version or a baseline")
     for part in parts:
         kind, _, revision = part.partition(":")
-        if part in ("tensorflow", "tensorflow-cpu", "tf-nightly"):
-            raise UsageError(
-                f"--history: {part} is another version tomorrow; pin the anchor, such as tensorflow==2.21.0"
-            )
+        if part in UNPINNED:
+            raise UsageError(f"--history: {part} is another version tomorrow; pin the anchor, such as {part}==VERSION")
         if kind == "git" and not is_pinned(request.root, revision):
             raise UsageError(f"--history: {part} is no tag or commit, and may move; pin the anchor, such as git:v1.0")
 

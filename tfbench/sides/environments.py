@@ -23,6 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from platformdirs import user_cache_path
@@ -188,18 +189,18 @@ def nearest(package: str, version: str) -> list[str]:
 
 
 def between(package: str, first: str, last: str) -> list[str]:
-    """Return every release from ``first`` to ``last``, both included, without prereleases and withdrawn ones.
+    """Return every release from ``first`` to ``last``, both included, without withdrawn ones.
 
-    ``first`` may be newer than ``last``. The releases are in the order from ``first`` to ``last``.
+    Prereleases count if both ends are some, such as two nightly builds. ``first`` may be newer than ``last``. The releases are in the order from ``first`` to ``last``.
     Raises `SideError` if the package index cannot be reached.
     """
     low, high = sorted((first, last), key=Version)
     versions = {low, high}
-    # A release with wheels for neither the oldest nor the newest Python cannot be raced here.
-    for python in (VERSIONS[0], VERSIONS[-1]):
+    early = "allow" if all(Version(end).is_prerelease for end in versions) else "disallow"
+    for python in VERSIONS:  # a release may have wheels for one of them alone
         under: str | None = high
         while under:
-            under = _release(f"{package}>{low},<{under}", "--python-version", python)
+            under = _release(f"{package}>{low},<{under}", "--python-version", python, early=early)
             versions |= {under} if under else set()
     return sorted(versions, key=Version, reverse=Version(first) > Version(last))
 
@@ -210,18 +211,23 @@ def last_patches(versions: list[str]) -> list[str]:
     return [text for text in versions if text in (*kept.values(), versions[0], versions[-1])]
 
 
-def _release(requirement: str, *options: str) -> str | None:
-    """Return the version that uv selects, by default the highest, or ``None`` if no release fits."""
-    name = requirement.partition("<")[0].partition(">")[0].partition("[")[0].lower()
+def _release(requirement: str, *options: str, early: str = "disallow") -> str | None:
+    """Return the version that uv selects, by default the highest, or ``None`` if no release fits.
+
+    ``early`` tells uv what to do with prereleases. Raises `SideError` if uv cannot tell.
+    """
+    name = canonicalize_name(re.split(r"[<>\[]", requirement)[0])  # as uv prints it
     here = ("--python", sys.executable)  # without an interpreter, uv searches for one
     try:
-        listed = resolved([requirement], "--no-deps", "--prerelease", "disallow", *here, *options)
+        listed = resolved([requirement], "--no-deps", "--prerelease", early, *here, *options)
     except ResolveError as refused:
         if refused.offline:
             raise SideError(f"{name}: its releases cannot be listed without a network") from refused
+        if "No solution found" not in str(refused):
+            raise SideError(f"{name}: its releases cannot be listed: {refused}") from refused
         return None
     pairs = (line.partition("==") for line in listed)
-    return next((version for package, _, version in pairs if package.lower() == name), None)
+    return next((version for package, _, version in pairs if package == name), None)
 
 
 def _program() -> str:
@@ -352,7 +358,9 @@ class Environments(ExitStack):
             raise SideError(f"no Python {python} on this machine; install it, for example with uv python install")
         for interpreter in allowed:
             try:
-                return interpreter, locked_requirements((*request, *_needed(request)), "--python", interpreter)
+                lock = locked_requirements((*request, *_needed(request)), "--python", interpreter)
+                _require_pinned(request, lock)
+                return interpreter, lock
             except ResolveError as refused:
                 if refused.offline or refused.full:
                     raise
@@ -447,6 +455,16 @@ def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
         return bool(resolved((*request, *_needed(request)), *options))
     except ResolveError:
         return False
+
+
+def _require_pinned(request: Sequence[str], lock: Sequence[str]) -> None:
+    """Require that the packages have the requested versions. Raises `SideError` if uv was told to take others."""
+    found = dict(line.partition(" ")[0].partition("==")[::2] for line in lock)
+    for wanted in map(Requirement, request):
+        version = found.get(canonicalize_name(wanted.name), "")
+        if not version or not wanted.specifier.contains(version, prereleases=True):
+            fix = "remove the override of it from uv's settings (UV_OVERRIDE, uv.toml, [tool.uv] in pyproject.toml)"
+            raise SideError(f"{wanted}: uv takes {version or 'another source'} instead; {fix}")
 
 
 def _runs(version: str, wanted: str) -> bool:

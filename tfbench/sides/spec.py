@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from tfbench.errors import SideError, UsageError
 from tfbench.model import SlowCalls
-from tfbench.sides.environments import Environments, version_of
+from tfbench.sides.environments import VERSIONS, Environments, version_of
 from tfbench.sides.source_tree import Snapshot, code_of, commit_of, materialise
 
 # Describe a side: where a case runs
@@ -54,11 +56,13 @@ class Side:
 
 KINDS = "self, tensorflow==VERSION or just VERSION, tf-nightly, python==MINOR, env:NAME=VALUE, python:PATH, git:REV, joined by +"
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")
-_UNPINNED = (*TENSORFLOWS, "keras", "tf-keras", "tensorflow-model-optimization")
+UNPINNED = (*TENSORFLOWS, "keras", "tf-keras", "tensorflow-model-optimization")
 """Packages that may stand without a version, for the newest one that goes with the others."""
 OLDEST = (2, 10)
 """Oldest TensorFlow that can be measured: the first whose optimizers are those of later versions."""
-_PYTHON = re.compile(r"python==(3\.\d+)")
+_NAME = re.compile(r"^[\w.\-]+")
+_NO_PLUS = " (so no part can contain a +, such as the local version 2.20.0+cpu)"
+_PYTHON = re.compile(r"python==(.+)")
 """The Python of an environment with other packages."""
 PACKAGE = re.compile(r"[A-Za-z0-9][\w.\-]*(\[[\w,\-]+\])?==[\w.!]+")
 """A package pinned to a version."""
@@ -75,15 +79,28 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
     """
     spec = of_version(spec)
     side = replace(contender, name="baseline", spec=spec, slowdown=0.0)
-    packages = []
+    packages: list[str] = []
     python = ""
-    for part in map(str.strip, spec.split("+")):
+    taken: set[str] = set()
+
+    def take(what: str) -> None:
+        """Refuse a second one, of which the side could have only the last."""
+        if what in taken:
+            raise UsageError(f"--against {spec}: it names {what} twice; leave one of them out")
+        taken.add(what)
+
+    for part in parts_of(spec):
         kind, _, value = part.partition(":")
         if part == "self":
             continue
         if wanted := _PYTHON.fullmatch(part):
-            python = wanted[1]
-        elif _is_package(part):
+            take("the Python")
+            if (python := wanted[1]) not in VERSIONS:
+                raise UsageError(
+                    f"--against {part}: tfbench measures on Python {', '.join(VERSIONS)}; name one of them"
+                )
+        elif is_package(part):
+            take("TensorFlow" if _name(part) in TENSORFLOWS else _name(part))
             numbers = re.match(r"(\d+)\.(\d+)", part.partition("==")[2])
             if numbers and _name(part) in TENSORFLOWS and tuple(map(int, numbers.groups())) < OLDEST:
                 text = "TensorFlow {}.{} is the oldest version that tfbench can measure".format(*OLDEST)
@@ -91,19 +108,20 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
             packages.append(part)
         elif kind == "env" and (setting := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value)):
             name, value = setting.groups()
-            if name in side.named:
-                raise UsageError(f"--against {spec}: it names {name} twice; leave one of them out")
+            take(name)
             side = replace(side, env={**side.env, name: value}, named=(*side.named, name))
         elif kind == "python" and value:
+            take("the Python")
             if (executable := shutil.which(value)) is None:
                 raise UsageError(f"--against {part}: no interpreter {value} on this machine")
             side = replace(side, executable=str(Path(executable).absolute()))
         elif kind == "git" and value:
+            take("the source tree")
             code = code_of(contender.root, value)
             root, redirect = materialise(contender.root, code.tree, cache)
             side = replace(side, root=root, tree_redirect=redirect, code=code)
         else:
-            fix = f"write {KINDS}"
+            fix = f"write {KINDS}{_NO_PLUS if '+' in spec else ''}"
             with suppress(SideError):
                 commit_of(contender.root, part)
                 fix = f"write git:{part} for this commit"
@@ -127,27 +145,32 @@ def of_version(text: str) -> str:
 
 def packages_of(spec: str) -> list[str]:
     """Return the packages that a specification names, TensorFlow included; none if it names none, or names their Python."""
-    parts = list(map(str.strip, of_version(spec).split("+")))
+    parts = parts_of(spec)
     if any(map(_PYTHON.fullmatch, parts)):
         return []
-    packages = [part for part in parts if _is_package(part)]
+    packages = list(filter(is_package, parts))
     return _with_tensorflow(packages) if packages else []
 
 
 def names_of(spec: str) -> list[str]:
     """Return the names of the packages that a specification pins, without TensorFlow's."""
-    parts = map(str.strip, of_version(spec).split("+"))
-    return [name for part in parts if _is_package(part) and (name := _name(part)) not in TENSORFLOWS]
+    return [name for part in parts_of(spec) if is_package(part) and (name := _name(part)) not in TENSORFLOWS]
 
 
-def _is_package(part: str) -> bool:
+def parts_of(spec: str) -> list[str]:
+    """Return the parts of a specification, with the names of packages as indexes write them (``tf-keras``, not ``tf_keras``)."""
+    parts = (of_version(part.strip()) for part in spec.split("+"))
+    return [_NAME.sub(lambda name: canonicalize_name(name[0]), part) if is_package(part) else part for part in parts]
+
+
+def is_package(part: str) -> bool:
     """Whether the part is a package pinned to a version, or one for the newest that goes with the others."""
-    return bool(PACKAGE.fullmatch(part)) or part in _UNPINNED
+    return bool(PACKAGE.fullmatch(part)) or part in UNPINNED
 
 
 def _name(package: str) -> str:
     """Return the name without extras and version."""
-    return re.split(r"[\[=]", package)[0].lower()
+    return re.split(r"[\[=]", package)[0]
 
 
 def _with_tensorflow(packages: list[str]) -> list[str]:
