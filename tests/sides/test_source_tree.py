@@ -20,6 +20,7 @@ from tfbench.sides.source_tree import (
     KEPT,
     code_digest,
     code_files,
+    commits,
     drop,
     edited_files,
     file_in,
@@ -548,9 +549,27 @@ def test_a_revision_without_its_prefix_is_refused_with_the_prefix(checkout, tmp_
         parse("HEAD", Side("contender", "python", checkout), tmp_path, NONE)
 
 
-def test_a_variable_that_is_named_twice_is_refused(checkout, tmp_path):
-    with pytest.raises(UsageError, match=r"^--against env:A=1\+env:A=2: it names A twice; leave one of them out$"):
-        parse("env:A=1+env:A=2", Side("contender", "python", checkout), tmp_path, NONE)
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        ("env:A=1+env:A=2", "A"),
+        ("git:HEAD+git:HEAD~0", "the source tree"),
+        ("python==3.10+python==3.11", "the Python"),
+        ("tensorflow==2.20.0+tensorflow_cpu==2.19.0", "TensorFlow"),
+        ("keras==3.9.0+Keras==3.8.0", "keras"),
+    ],
+)
+def test_what_a_side_can_have_once_is_refused_twice(checkout, tmp_path, spec, what):
+    with pytest.raises(UsageError) as refused:
+        parse(spec, Side("contender", "python", checkout), tmp_path, NONE)
+    assert str(refused.value) == f"--against {spec}: it names {what} twice; leave one of them out"
+
+
+def test_a_part_that_a_plus_has_cut_off_is_refused_with_the_reason(checkout, tmp_path):
+    with pytest.raises(
+        UsageError, match=r"'cpu' is not understood; .* no part can contain a \+, such as the local version"
+    ):
+        parse("env:A=2.20.0+cpu", Side("contender", "python", checkout), tmp_path, NONE)
 
 
 def test_missing_interpreters_and_revisions_are_reported(checkout, tmp_path):
@@ -577,6 +596,66 @@ def test_a_revision_that_only_a_remote_or_a_deeper_clone_has_is_told_with_the_fi
         tree_of(tmp_path / "shallow", "old")
     with pytest.raises(SideError, match="run `git fetch` if a remote has it"):
         tree_of(checkout, "nowhere")
+
+
+def committed(root, subject):
+    """Commit a file of this name, and return the subject."""
+    (root / subject).write_text(subject)
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", subject)
+    return subject
+
+
+def subjects(root, good, bad):
+    return [subject for _, subject in commits(root, good, bad)]
+
+
+def test_a_merge_is_one_step_between_two_commits(checkout):
+    main = git(checkout, "symbolic-ref", "--short", "HEAD")
+    git(checkout, "switch", "-qc", "topic")
+    committed(checkout, "beside")
+    git(checkout, "switch", "-q", main)
+    committed(checkout, "second")
+    git(checkout, "merge", "-q", "--no-ff", "-m", "merge", "topic")
+    committed(checkout, "last")
+    assert subjects(checkout, "HEAD~3", "HEAD") == ["first", "second", "merge", "last"]
+
+
+def test_commits_that_do_not_have_the_good_end_are_no_steps(checkout):
+    """What the good end, a commit of a branch, has made faster is slow in them, although they made nothing slower."""
+    main = git(checkout, "symbolic-ref", "--short", "HEAD")
+    git(checkout, "switch", "-qc", "topic")
+    committed(checkout, "faster")
+    git(checkout, "switch", "-q", main)
+    committed(checkout, "second")
+    git(checkout, "merge", "-q", "--no-ff", "-m", "merge", "topic")
+    committed(checkout, "last")
+    assert subjects(checkout, "topic", "HEAD") == ["faster", "merge", "last"]
+    with pytest.raises(UsageError, match="topic is no ancestor of HEAD~2"):
+        commits(checkout, "topic", "HEAD~2")
+
+
+def test_ends_of_a_shallow_clone_that_git_cannot_connect_are_told_with_the_fix(checkout, tmp_path):
+    git(checkout, "tag", "old")
+    for subject in ("second", "third"):
+        committed(checkout, subject)
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth", "1", "--no-tags", checkout.as_uri(), shallow)
+    git(shallow, "fetch", "-q", "--depth", "1", "origin", "tag", "old")
+    with pytest.raises(SideError, match="cannot tell whether old is an ancestor of HEAD; run `git fetch --unshallow`"):
+        commits(shallow, "old", "HEAD")
+
+
+@pytest.mark.parametrize("setting", ["log.showSignature=true", "i18n.logOutputEncoding=latin1", "color.ui=always"])
+def test_commits_are_listed_whatever_the_settings_of_git_are(checkout, setting):
+    committed(checkout, "zweite Änderung")
+    git(checkout, "config", *setting.split("="))
+    assert subjects(checkout, "HEAD~1", "HEAD") == ["first", "zweite Änderung"]
+
+
+def test_a_tree_is_no_end(checkout):
+    with pytest.raises(SideError, match=r"git:HEAD\^\{tree\} is a tree without history; name a commit, branch or tag$"):
+        commits(checkout, "HEAD^{tree}", "HEAD")
 
 
 def test_a_repository_without_a_commit_is_named(tmp_path):

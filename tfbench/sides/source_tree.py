@@ -396,7 +396,10 @@ def commit_of(root: Path, revision: str) -> str:
     Raises `SideError` if the revision or the repository does not exist.
     """
     tree_of(root, revision)  # with the errors that users know
-    return _git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    try:
+        return _git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    except SideError:
+        raise SideError(f"git:{revision} is a tree without history; name a commit, branch or tag") from None
 
 
 def base_of_change(root: Path, base: str, branch: str = "", head: str = "") -> str:
@@ -470,19 +473,24 @@ def has_edits(root: Path) -> bool:
 def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
     """List the commits from ``good`` to ``bad`` along first parents, both included: hash and subject.
 
-    A merge counts as one step. Raises `SideError` if a revision or the repository does not exist, and `UsageError` if
-    ``good`` is no ancestor of ``bad``.
+    A merge counts as one step. Commits beside ``good``, whose history does not have it, are left out: what is slower in
+    them may be all that ``good`` has made faster.
+    Raises `SideError` if a revision or the repository does not exist, or the clone is too shallow to tell, and
+    `UsageError` if ``good`` is no ancestor of ``bad``.
     """
-    for revision in (good, bad):
-        tree_of(root, revision)
+    first, last = (commit_of(root, revision) for revision in (good, bad))
     try:
-        _git(root, "merge-base", "--is-ancestor", good, bad)
+        _git(root, "merge-base", "--is-ancestor", first, last)
     except SideError:
+        if _git(root, "rev-parse", "--is-shallow-repository") == "true":
+            why = f"this clone is shallow, so git cannot tell whether {good} is an ancestor of {bad}"
+            raise SideError(f"{why}; {_UNSHALLOW}") from None
         raise UsageError(f"{good} is no ancestor of {bad}; name an older commit for --good") from None
-    first = _git(root, "log", "-1", "--format=%H %s", good)
-    later = _git(root, "log", "--first-parent", "--reverse", "--format=%H %s", f"{good}..{bad}")
-    pairs = (line.partition(" ") for line in (first, *filter(None, later.split("\n"))))
-    return [(commit, printable(subject)) for commit, _, subject in pairs]
+    subjects = "log", "--no-show-signature", "--encoding=UTF-8", "--format=%H %s"
+    later = _git(root, *subjects, "--first-parent", "--reverse", f"{first}..{last}").split("\n")
+    descendants = set(_git(root, "rev-list", "--ancestry-path", f"{first}..{last}").split())
+    pairs = (line.partition(" ") for line in (_git(root, *subjects, "-1", first), *later))
+    return [(commit, printable(subject)) for commit, _, subject in pairs if commit in {first, *descendants}]
 
 
 def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, str]]:

@@ -27,7 +27,7 @@ from tfbench.report.screen import COLOURS, add_columns, add_row, table
 from tfbench.session.profiling import explained
 from tfbench.sides.environments import between, last_patches
 from tfbench.sides.source_tree import commits
-from tfbench.sides.spec import PACKAGE, TENSORFLOWS, Side, of_version
+from tfbench.sides.spec import TENSORFLOWS, Side, is_package, of_version, parts_of
 from tfbench.untrusted import command, plural, render_json
 from tfbench.versions.changes import COUNTED, RACED, Causes, Difference, difference
 
@@ -159,7 +159,7 @@ class BisectResult:
 # List the released versions, or the commits, between two ends
 
 
-SETTING = re.compile(r"env:.*|python==.*")
+SETTING = re.compile(r"self|env:.*|python(==|:).*")
 """A part of a specification that has no releases."""
 
 
@@ -177,29 +177,32 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     """
     specs = [of_version(version) for version in (good, bad)]
     ends = f"--good {good} and --bad {bad}"
-    if specs[0] == specs[1]:
+    ours, theirs = map(parts_of, specs)
+    if sorted(ours) == sorted(theirs):
         raise UsageError(f"{ends} are the same; give two")
-    ours, theirs = ([part.strip() for part in spec.split("+")] for spec in specs)
-    common = [part for part in ours if part in theirs]
+    common = [part for part in ours if part in theirs and _is_fixed(part)]
     mine, other = ("+".join(part for part in parts if part not in common) for parts in (ours, theirs))
     settings = all(SETTING.fullmatch(part) for part in filter(None, f"{mine}+{other}".split("+")))
-    names = {requirement.partition("==")[0] for requirement in (mine, other)}
-    if settings or (len(names) == 2 and names < set(TENSORFLOWS)):
+    (package, _, first), (same, _, last) = mine.partition("=="), other.partition("==")
+    if settings or ({package, same} < set(TENSORFLOWS) and package != same and "tf-nightly" in (package, same)):
         return [Point(_setting(specs[0], common), specs[0]), Point(_setting(specs[1], common), specs[1])]
-    packaged = {bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])}
-    if len(packaged) > 1:
-        raise UsageError(f"{ends}: one is a version and the other a revision; give two of a kind")
-    if packaged == {False}:
-        revisions = [spec.removeprefix("git:") for spec in specs]
-        revisions_between = commits(root, *revisions)
+    fixed = [any(map(_is_fixed, rest.split("+"))) for rest in (mine, other)]
+    if not any(fixed):
+        revisions_between = commits(root, mine.removeprefix("git:"), other.removeprefix("git:"))
         if len(revisions_between) < 2:
             raise UsageError(f"{ends} are the same commit; give two")
-        return [Point(commit[:10], f"git:{commit}", subject) for commit, subject in revisions_between]
-    package, _, first = mine.partition("==")
-    same, _, last = other.partition("==")
+        return [
+            Point(commit[:10], "+".join([f"git:{commit}", *common]), subject) for commit, subject in revisions_between
+        ]
+    if mine and other and not all(fixed) and "+" not in mine + other:
+        raise UsageError(f"{ends}: one is a version and the other a revision; give two of a kind")
     if "+" in mine + other or package != same:
-        raise UsageError(f"{ends} must differ in the version of one package and in nothing else")
+        raise UsageError(f"{ends} must differ in the version of one package, or in the revision, and in nothing else")
+    if not (first and last):
+        raise UsageError(f"{ends}: the newest {package} is no end; name its version, such as {package}==VERSION")
     try:
+        if Version(first) == Version(last):
+            raise UsageError(f"{ends} are the same version; give two")
         versions = between(package, first, last)
     except InvalidVersion as wrong:
         raise UsageError(f"--good {good}, --bad {bad}: {wrong}") from None
@@ -210,6 +213,11 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     skipped = [False, *(place - before > 1 for before, place in itertools.pairwise(places))]
     specs = ["+".join([f"{package}=={version}", *common]) for version in versions]
     return [Point(*point) for point in zip(versions, specs, [""] * len(versions), skipped, strict=True)]
+
+
+def _is_fixed(part: str) -> bool:
+    """Tell whether a part of a specification is a setting or a package, and so no revision."""
+    return bool(SETTING.fullmatch(part)) or is_package(part)
 
 
 def _setting(spec: str, common: Sequence[str]) -> str:
@@ -409,13 +417,14 @@ def terminal(result: BisectResult, points: Sequence[Point]) -> RenderableType:
     add_columns(made, "", fold=True)
     for number, step in sorted(enumerate(result.steps, 1), key=lambda pair: pair[1].point):
         point = points[step.point]
-        add_row(made, str(number), point.label, *_cells(step), Text(point.about, "dim"))
+        about = ": ".join(filter(None, [point.about, step.reason if step.outcome is None else ""]))
+        add_row(made, str(number), point.label, *_cells(step), Text(about, "dim"))
     return Group(made, Text(answer(result, points), "bold"), *map(Text, hints(result, points)))
 
 
 def _cells(step: BisectStep) -> tuple[str | Text, ...]:
     if step.outcome is None:
-        return Text("cannot be run", "red"), step.reason, "", ""
+        return Text("cannot be run", "red"), "", "", ""
     outcome = Text(f"{step.outcome} (raced twice)" if step.again else str(step.outcome), COLOURS[step.outcome])
     return outcome, times(step.ratio) if step.ratio else "", str(step.launches), duration(step.wall_seconds)
 
