@@ -1,10 +1,13 @@
 """Extracting a case into one file, and running that file."""
 
+import ast
 import importlib.util
+import os
 import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -85,7 +88,7 @@ BENCHMARK = """
 def project(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def make(benchmark=BENCHMARK, name="test_work", case=None, params=None, **files):
+    def make(benchmark=BENCHMARK, name="test_work", case=None, params=None, fixtures=None, variables=None, **files):
         for file, text in {"axes.py": AXES, **HELPERS, "test_mine.py": benchmark, **files}.items():
             path = tmp_path / file
             path.parent.mkdir(exist_ok=True)
@@ -96,11 +99,12 @@ def project(tmp_path, monkeypatch):
         for one in [one for one in sys.modules if one.partition(".")[0] in ("axes", "helpers")]:
             monkeypatch.delitem(sys.modules, one)  # the next test has its own
         function = SimpleNamespace(
-            function=getattr(module, name), originalname=name, cls=None, callspec=SimpleNamespace(params=params or {})
-        )
+            function=getattr(module, name), originalname=name, cls=None, callspec=SimpleNamespace(params=params or {}),
+            _fixtureinfo=SimpleNamespace(initialnames=tuple(fixtures or ()), name2fixturedefs=fixtures or {}),
+        )  # fmt: skip
         case = case or Case(f"test_mine.py::{name}", name, name)
         side = Side("baseline", sys.executable, tmp_path)
-        return compose(function, case, (side, side), [tmp_path], "about it", 4)
+        return compose(function, case, (side, side), [tmp_path], "about it", 4, variables or {})
 
     return make
 
@@ -141,6 +145,21 @@ def test_a_benchmark_is_extracted_with_its_levels_helpers_and_constants(project,
         ("from axes import *\ndef test_work(bench):\n    bench(Part, 1)\n", "import Part by its name"),
         ("def test_work(bench):\n    bench.weave(1)\n", "uses bench.weave"),
         ("test_work = lambda bench: bench(len, 'a')\n", "not defined there by `def`"),
+        ("def test_work(bench):\n    bench(open, __file__)\n", "it uses __file__"),
+        ("def test_work(bench):\n    bench(len, 'a', cache='cold')\n", r"it uses bench\(cache="),
+        (
+            "N = 1\nM = N\nN = 2\ndef test_work(bench):\n    bench(len, 'a' * M)\n",
+            r"py:3: N is bound in the lines 1, 3",
+        ),
+        ("N = 1\nN += 1\ndef test_work(bench):\n    bench(len, 'a' * N)\n", r"py:2: N is bound in the lines 1, 2"),
+        (
+            "N = []\nfor i in range(3):\n    N.append(i)\ndef test_work(bench):\n    bench(len, N)\n",
+            "py:2: .* may change N",
+        ),
+        (
+            "def twice(f):\n    return lambda bench: f(bench)\n@twice\ndef test_work(bench):\n    bench(len, 'a')\n",
+            "py:3: a decorator wraps test_work",
+        ),
     ],
 )
 def test_what_cannot_be_extracted_is_one_line_with_its_place(project, source, text):
@@ -164,6 +183,106 @@ def test_an_axis_that_is_made_elsewhere_is_refused(project):
     """
     with pytest.raises(UsageError, match="its axis amount is not declared as NAME = Axis"):
         project(benchmark, case=Case("c", "test_work", "g", (("amount", "much"),)), params={"variant": Variant()})
+
+
+@pytest.mark.parametrize("name", ["size", "_xunit_setup_function", "bench"])
+def test_a_fixture_of_the_project_is_refused_even_if_no_argument_names_it(project, name):
+    """A parametrized one passes for a plain parameter, whose value is not what the fixture makes of it."""
+
+    def made_of_it(request):
+        return 100 * request.param
+
+    fixtures = {name: [SimpleNamespace(func=made_of_it)]}
+    benchmark = "def test_work(bench, size=1):\n    bench(len, 'a' * size)\n"
+    with pytest.raises(UsageError, match=f"(takes|runs with) the fixture {name}"):
+        project(benchmark, params={"size": 1}, fixtures=fixtures)
+
+
+def test_a_fixture_that_pytest_makes_of_a_parameter_is_plain(project):
+    made = SimpleNamespace(func=pytest.Function)  # of a module of pytest
+    assert "size=3" in project(
+        "def test_work(bench, size):\n    bench(len, 'a' * size)\n", params={"size": 3}, fixtures={"size": [made]}
+    )
+
+
+def test_what_a_helper_module_does_on_import_is_in_the_file(project, tmp_path):
+    helper = "import os\nSIZES = [1]\nSIZES.append(7)\nos.environ['SEEN'] = '1'\nsys = os.sys\nsys.path.append('x')\n"
+    text = project("from aid import SIZES\ndef test_work(bench):\n    bench(print, SIZES)\n", **{"aid.py": helper})
+    assert text.index("SIZES = [1]") < text.index("SIZES.append(7)") < text.index("os.environ['SEEN'] = '1'")
+    assert text.index("os.environ['SEEN'] = '1'") < text.index("def test_work(")
+
+
+def test_a_local_name_does_not_hide_the_one_of_a_module(project, tmp_path):
+    text = project("""
+        import axes
+        from helpers import factors
+
+        def made(SIZE, math):
+            return [SIZE, axes.SIZE, factors.SIZE, [axes.SIZE for much in range(factors.much())]]
+
+        def test_work(bench):
+            bench(made, 1, 2)
+    """)
+    (tmp_path / "repro.py").write_text(
+        text.replace("bench=StepServer()", "bench=lambda step, *given: print(step(*given))").replace(
+            "limit_threads()\n", ""
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "repro.py", "--child"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[1, 7, 3, [7, 7, 7]]\n", done.stderr
+
+
+def test_a_method_is_no_function_of_its_module(project):
+    text = project("""
+        from math import log
+
+        def warm(x):
+            return log(x)
+
+        class Part:
+            def log(self):
+                return self.warm()
+
+            def warm(self):
+                return warm(2)
+
+        def test_work(bench):
+            bench(Part().log)
+    """)
+    assert "def warm_(x):\n    return log(x)" in text
+    assert "        return self.warm()\n\n    def warm(self):\n        return warm_(2)" in text
+
+
+def test_the_file_has_the_settings_that_both_sides_ran_with(project, monkeypatch):
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setenv("TF_NUM_INTEROP_THREADS", "8")  # of the user, which measuring processes do not have
+    text = project("def test_work(bench):\n    bench(len, 'a')\n", variables={"MODE": "slow"})
+    found = re.search(r"\nENVIRONMENT: dict\[str, str\] = (.*)  #", text)
+    assert {"TF_ENABLE_ONEDNN_OPTS": "0", "MODE": "slow"}.items() <= ast.literal_eval(found[1]).items()
+    assert "INTEROP" not in found[1]
+
+
+def test_no_process_of_a_file_outlives_its_time(tmp_path):
+    file = tmp_path / "repro.py"
+    file.write_text("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])\n")
+    with pytest.raises(TfbenchError, match="took longer than"):
+        run(file, sys.executable, sys.executable, 1.0)
+    token = str(tmp_path).encode()
+    alive = [
+        place
+        for place in Path("/proc").glob("[0-9]*/environ")
+        if place.parent.name != str(os.getpid()) and token in _read(place)
+    ]
+    assert alive == []
+
+
+def _read(place):
+    try:
+        return place.read_bytes()
+    except OSError:
+        return b""
 
 
 def test_names_that_collide_are_told_apart(project):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from tfbench.commands.setup import CommandSetup, add_selections
+from tfbench.errors import UsageError
 from tfbench.facts import packages
 from tfbench.fs import write_whole
 from tfbench.model import TIME
+from tfbench.plugin import STARTED_WITH
+from tfbench.plugin.options import set_by_suite
 from tfbench.policy import PRESETS, preset
 from tfbench.report.page import check_library
 from tfbench.report.screen import Screen
-from tfbench.sides.spec import TENSORFLOWS
+from tfbench.sides.spec import TENSORFLOWS, is_package, of_version
 from tfbench.untrusted import command, plural, render_json
 from tfbench.versions import bisect, matrix
 from tfbench.versions.changes import RACED, Causes, ChangeFinder
@@ -60,6 +64,8 @@ def run_versions(arguments: argparse.Namespace) -> int:
     if arguments.min_slowdown is not None:
         policy = policy.with_slowdown(arguments.min_slowdown)
     paths = [word for word in arguments.words if Path(word.partition("::")[0]).exists()]
+    if both := [word for word in paths if word == "self" or is_package(of_version(word))]:
+        raise UsageError(f"{both[0]} is a version, and a file or folder here; write ./{both[0]} for the file or folder")
     labels = ordered([word for word in arguments.words if word not in paths], arguments.reference)
     console, began = Screen(), time.monotonic()
     with ExitStack() as stack:
@@ -194,7 +200,7 @@ def run_repro(arguments: argparse.Namespace) -> int:
         function, root = setup.collected.functions[case.name], setup.collected.root
         files = reproduce(
             function, case, sides, labels, root, file, setup.launcher, setup.policy, made,
-            profiled=not arguments.no_profile, tell=status.update, show=console.print,
+            variables=set_by_suite(STARTED_WITH, os.environ), profiled=not arguments.no_profile, tell=status.update, show=console.print,
         )  # fmt: skip
     for path, content in files.items():
         write_whole(path, content, replace=False)

@@ -142,6 +142,12 @@ def worker_variables(before: Mapping[str, str], now: Mapping[str, str], other_tr
     return free | library_variables(before)
 
 
+def set_by_suite(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that conftest.py files and benchmarks have set ``now``, without those of pytest and tfbench."""
+    own = ("PYTEST_", "TFBENCH_")
+    return {name: value for name, value in now.items() if before.get(name) != value and not name.startswith(own)}
+
+
 def with_statistic(policy: Policy, name: str) -> Policy:
     """Return the policy with the statistic of ``--statistic``, its own without one; raises `UsageError` if unknown."""
     if name and name not in STATISTICS:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import TfbenchError, UsageError
-from tfbench.facts import machine
+from tfbench.facts import machine, settings
 from tfbench.fs import scratch_dir
 from tfbench.model import JSON, TIME, Case, Outcome, Ratio
 from tfbench.model.words import times
@@ -27,10 +27,10 @@ from tfbench.policy import Policy
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import Profiler
 from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.workers import TEMPORARY, end_processes
 from tfbench.session.profiling import BASELINE, CONTENDER, take
 from tfbench.sides.spec import TENSORFLOWS, Side
 from tfbench.storage.baselines import HISTORY_VARIABLE
-from tfbench.suite.axes import VARIABLE
 from tfbench.untrusted import brief, command, plural
 from tfbench.versions import standalone
 from tfbench.versions.changes import Difference, changes, difference
@@ -53,6 +53,7 @@ def reproduce(
     policy: Policy,
     made: str,
     *,
+    variables: Mapping[str, str],
     profiled: bool,
     tell: Callable[[str], None],
     show: Callable[[str], None],
@@ -63,6 +64,7 @@ def reproduce(
         sides: The other side, and this one, whose interpreter runs the file.
         file: Where the file will be written, its report beside it.
         made: The command that makes it.
+        variables: Environment variables that the project's files have set.
 
     Raises:
         UsageError: The case or a side cannot be in such a file, or a file exists.
@@ -79,7 +81,7 @@ def reproduce(
             raise UsageError(f"{label}: {_WITHOUT_TREES}")
     search = [root, *(Path(folder) for folder in sys.path if folder)]
     # This fails before anything takes long.
-    code = compose(function, case, sides, search, about(case, *labels), policy.repro_launches)
+    code = compose(function, case, sides, search, about(case, *labels), policy.repro_launches, variables)
     entrants = Entrant(case, sides[0]), Entrant(case, sides[1])
     tell(f"racing {case.short_name}")
     comparison = _raced(launcher, policy, entrants)
@@ -178,7 +180,13 @@ class ReproResult:
 
 
 def compose(
-    function: pytest.Function, case: Case, sides: tuple[Side, Side], search: Sequence[Path], about: str, launches: int
+    function: pytest.Function,
+    case: Case,
+    sides: tuple[Side, Side],
+    search: Sequence[Path],
+    about: str,
+    launches: int,
+    variables: Mapping[str, str],
 ) -> str:
     """Return the text of the file. Raises `UsageError` if the case cannot be extracted.
 
@@ -187,6 +195,7 @@ def compose(
         search: Folders that the project's modules are imported from.
         about: What the file shows, for its docstring.
         launches: Fresh processes of each side, unless the file is run with another number.
+        variables: Environment variables that the project's files have set.
     """
     source = inspect.getsource(standalone)
     tree = ast.parse(source)
@@ -198,7 +207,7 @@ def compose(
         for alias in node.names
     }
     extracted = extract(function, case, search, {*defined, *imports, "LEVELS", "__name__"}, imports)
-    head = _settings(_without_unused(source, tree, extracted), case, sides, launches)
+    head = _settings(_without_unused(source, tree, extracted), case, sides, launches, variables)
     docstring = ast.get_docstring(tree, clean=False)
     head = head.replace(f'"""{docstring}"""', f'"""{about}\n"""', 1)
     return "\n".join([f"{head.rstrip()}\n{_START}{chr(10).join(extracted.imports)}", "", "", extracted.code, ""])
@@ -221,10 +230,10 @@ def _without_unused(source: str, tree: ast.Module, extracted: Extract) -> str:
     return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines) + "\n")
 
 
-def _settings(source: str, case: Case, sides: tuple[Side, Side], launches: int) -> str:
+def _settings(source: str, case: Case, sides: tuple[Side, Side], launches: int, variables: Mapping[str, str]) -> str:
     """Fill in the settings of both sides and of the race."""
-    scale = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
-    own, other = ({**scale, **side.env, **dict(case.env)} for side in (sides[1], sides[0]))
+    given = {name: value for name, value in settings().items() if name not in standalone.THREADS}
+    own, other = ({**given, **variables, **side.env, **dict(case.env)} for side in (sides[1], sides[0]))
     common = {name: value for name, value in own.items() if other.get(name) == value}
     filled = {
         "ENVIRONMENT: dict[str, str] = {}": common,
@@ -244,6 +253,7 @@ def run(file: Path, own: str, other: str, seconds: float) -> ReproResult:
     """
     left_out = (HISTORY_VARIABLE, "PYTHONPATH", "PYTEST_", "TF_CPP_MIN_LOG_LEVEL")
     env = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    env[TEMPORARY] = str(file.parent)  # by which the next run finds the processes if this one is killed
     result = file.with_suffix(".json")
     result.unlink(missing_ok=True)
     try:
@@ -253,6 +263,8 @@ def run(file: Path, own: str, other: str, seconds: float) -> ReproResult:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise TfbenchError(f"the extracted file took longer than {seconds:.0f} s") from None
+    finally:
+        end_processes(file.parent)  # of the sides, if it did not end them
     if not result.exists():
         last = "\n".join(f"{done.stdout}{done.stderr}".strip().splitlines()[-_TAIL:])
         raise TfbenchError(f"the extracted file fails, so it was not written:\n{last}")

@@ -15,7 +15,7 @@ import pytest
 
 from tfbench.errors import UsageError
 from tfbench.fs import read_text
-from tfbench.model import Case
+from tfbench.model import CACHE, Case
 from tfbench.suite.axes import Variant
 
 # Read the modules of a project as syntax trees: what each top-level name is bound to, and where imports lead
@@ -92,11 +92,16 @@ class Module:
     def find(self, name: str) -> Binding | Module | None:
         """Return what a top-level name means, ``None`` if the module does not bind it.
 
-        Raises `UsageError` if the name comes from an import that cannot be followed.
+        Raises `UsageError` if the name comes from an import that cannot be followed, or is bound by several statements.
         """
         if (statement := self.statements.get(name)) is None:
             self._refuse_stars(name)
             return None
+        if len(bindings := [each for each in self.tree.body if _binds(each, name)]) > 1:
+            lines = ", ".join(str(each.lineno) for each in bindings)
+            raise UsageError(
+                f"{self.path}:{statement.lineno}: {name} is bound in the lines {lines}; give each a name of its own"
+            )
         if isinstance(statement, ast.Import):
             for alias in statement.names:
                 if name == (alias.asname or alias.name.partition(".")[0]):
@@ -189,6 +194,12 @@ def bound_names(statement: ast.stmt) -> Iterator[str]:
         stack += ast.iter_child_nodes(node)
 
 
+def _binds(statement: ast.stmt, name: str) -> bool:
+    """Tell whether a statement gives a name a value. Imports are left out, as several may bind the same package."""
+    declares = isinstance(statement, ast.AnnAssign) and statement.value is None
+    return not declares and not isinstance(statement, (ast.Import, ast.ImportFrom)) and name in bound_names(statement)
+
+
 # Extract a case from its project: the benchmark with its levels, and everything that it needs, in one namespace
 
 
@@ -230,16 +241,28 @@ def extract(
     if not isinstance(definition, Definition) or not isinstance(definition.statement, ast.FunctionDef):
         raise UsageError(f"{path}: {function.originalname} is not defined there by `def`")
     arguments = _arguments(function, case)
-    # Which helpers of a level are needed is known only when all that is needed is known.
+    _refuse_wrapped(function, definition.statement, path)
+    # Which helpers of a level are needed, and which names local ones hide, is known only when all that is needed is known.
     helpers: frozenset[str] = frozenset({_SETUP})
+    hidden: set[str] = set()
     while True:
-        flattened = Flattened(set(taken), dict(given), helpers)
+        free = {name: statement for name, statement in given.items() if name not in hidden}
+        flattened = Flattened({*taken, *hidden}, free, helpers)
         _fill(flattened, definition, case, arguments)
-        if (clash := helpers | flattened.attributes) == helpers:
+        if flattened.attributes <= helpers and flattened.hidden <= hidden:
             break
-        helpers = frozenset(clash)
+        helpers, hidden = helpers | flattened.attributes, hidden | flattened.hidden
+    flattened.refuse_changed()
     code = "\n\n\n".join(flattened.chunks)
     return Extract(tuple(sorted(flattened.imports)), code, frozenset(_words(code)))
+
+
+def _refuse_wrapped(function: pytest.Function, statement: ast.FunctionDef, path: Path) -> None:
+    """Refuse a benchmark that a decorator has replaced, because the file has the function without its decorators."""
+    first = min([statement.lineno, *(decorator.lineno for decorator in statement.decorator_list)])
+    code = getattr(function.function, "__code__", None)
+    if code is None or (code.co_name, code.co_firstlineno) != (statement.name, first):
+        raise UsageError(f"{path}:{first}: a decorator wraps {statement.name}, which the file would lack; take it off")
 
 
 def _words(code: str) -> Iterator[str]:
@@ -251,9 +274,13 @@ def _arguments(function: pytest.Function, case: Case) -> dict[str, str]:
     callspec = getattr(function, "callspec", None)
     parameters = {} if callspec is None else callspec.params
     names = {}
-    for name in inspect.signature(inspect.unwrap(function.function)).parameters:
+    arguments = inspect.signature(inspect.unwrap(function.function)).parameters
+    foreign = set(_foreign_fixtures(function))
+    if implicit := sorted(foreign.difference(arguments)):
+        raise UsageError(f"{case.name} runs with the fixture {implicit[0]}, which a repro would lack; take it off")
+    for name in arguments:
         value = parameters.get(name)
-        if name in parameters and not isinstance(value, Variant):
+        if name in parameters and name not in foreign and not isinstance(value, Variant):
             names[name] = repr(value)
             try:
                 same = ast.literal_eval(names[name]) == value
@@ -261,7 +288,7 @@ def _arguments(function: pytest.Function, case: Case) -> dict[str, str]:
                 same = False
             if not same:
                 raise UsageError(f"{case.name}: the parameter {name} is no plain value, but {names[name][:80]}")
-        elif name in _FIXTURES:
+        elif name in _FIXTURES and name not in foreign:
             names[name] = _FIXTURES[name]
         else:
             raise UsageError(
@@ -270,12 +297,21 @@ def _arguments(function: pytest.Function, case: Case) -> dict[str, str]:
     return names
 
 
+def _foreign_fixtures(function: pytest.Function) -> Iterator[str]:
+    """Yield the names of the fixtures that the project defines and the benchmark runs with, ``setup_function`` included."""
+    for name in function._fixtureinfo.initialnames:
+        for fixture in function._fixtureinfo.name2fixturedefs.get(name, ()):
+            module = getattr(fixture.func, "__module__", "")
+            file = getattr(sys.modules.get(module), "__file__", None) or ""
+            of_pytest = module.partition(".")[0] in ("_pytest", TFBENCH)  # pytest makes fixtures of plain parameters
+            if name.startswith("_xunit") or not (of_pytest or any(part in _INSTALLED for part in Path(file).parts)):
+                yield name
+
+
 def _fill(flattened: Flattened, definition: Definition, case: Case, arguments: Mapping[str, str]) -> None:
     statement = definition.statement
     assert isinstance(statement, ast.FunctionDef)
-    for effect in definition.module.tree.body:
-        if _acts(effect):
-            flattened.add(definition.module, effect)
+    flattened.act(definition.module)
     if case.variant and VARIANT in arguments:
         axes = dict(_axes(definition.module, statement))
         levels = []
@@ -283,6 +319,7 @@ def _fill(flattened: Flattened, definition: Definition, case: Case, arguments: M
             if axis not in axes:
                 raise UsageError(f"{case.name}: its axis {axis} is not declared as NAME = Axis({axis!r}, Level(…), …)")
             levels.append((axis, *_level(*axes[axis], level, case)))
+            flattened.act(axes[axis][0])
         texts = [f"{axis!r}: {ast.unparse(flattened.rewritten(module, call))}" for axis, module, call in levels]
         flattened.chunks.append(f"LEVELS = {_VARIANT}({{{', '.join(texts)}}})")
     elif VARIANT in arguments:
@@ -298,7 +335,8 @@ def _fill(flattened: Flattened, definition: Definition, case: Case, arguments: M
 def _acts(statement: ast.stmt) -> bool:
     """Tell whether a top-level statement acts without binding a name, such as ``os.environ["NAME"] = "1"``."""
     if isinstance(statement, ast.Expr):
-        return not isinstance(statement.value, ast.Constant)  # a docstring
+        # A docstring does nothing, and the file needs no path to the project's modules.
+        return not (isinstance(statement.value, ast.Constant) or ast.unparse(statement).startswith("sys.path."))
     return isinstance(statement, (ast.Assign, ast.AugAssign)) and not any(bound_names(statement))
 
 
@@ -348,7 +386,16 @@ LEVEL = "PlainLevel"
 _ONCE = "once"
 _DROPPED = ("requires", "env")
 """Keywords of a level that the race has dealt with."""
+_BLOCKS = ast.For, ast.While, ast.If, ast.With, ast.Try, ast.Delete
+_OF_A_FILE = ("__file__", "__package__", "__path__", "__spec__", "__loader__")
+"""Names that mean another place in the extracted file."""
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def _is_main(statement: ast.stmt) -> bool:
+    """Whether a statement is ``if __name__ == …:``, whose block no import runs."""
+    parts = ast.walk(statement.test) if isinstance(statement, ast.If) else ()
+    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in parts)
 
 
 def name_of(node: ast.expr) -> str:
@@ -380,8 +427,11 @@ class Flattened:
     imports: set[str] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)
     """Every attribute that the code reads."""
+    hidden: set[str] = field(default_factory=set)
+    """Names of the one namespace that local names hide where the code means the former."""
     _names: dict[tuple[object, ...], str] = field(default_factory=dict)
     _done: set[int] = field(default_factory=set)
+    _acted: list[Module] = field(default_factory=list)
 
     def flat(self, definition: Definition) -> str:
         """Return the name of a definition, and add it with what it needs.
@@ -414,7 +464,8 @@ class Flattened:
         self._done.add(id(statement))
 
     def add(self, module: Module, statement: ast.stmt) -> None:
-        """Add a top-level statement of a module, once, after what it needs."""
+        """Add a top-level statement of a module, once, after what it needs and after what its module does on import."""
+        self.act(module)
         if id(statement) in self._done:
             return
         self._done.add(id(statement))
@@ -423,6 +474,25 @@ class Flattened:
         original = next((part for part in module.tree.body if part.lineno == statement.lineno), statement)
         comment = _comment_above(module, original)
         self.chunks.append(comment + ast.unparse(ast.fix_missing_locations(self.rewritten(module, statement))))
+
+    def act(self, module: Module) -> None:
+        """Add the statements that a module runs on import without binding a name, once."""
+        if module not in self._acted:
+            self._acted.append(module)
+            for effect in filter(_acts, module.tree.body):
+                self.add(module, effect)
+
+    def refuse_changed(self) -> None:
+        """Refuse a variable that a loop, branch or block of its module may change, because the file lacks that statement."""
+        for module in self._acted:
+            for statement in module.tree.body:
+                if isinstance(statement, _BLOCKS) and id(statement) not in self._done and not _is_main(statement):
+                    named = {part.id for part in ast.walk(statement) if isinstance(part, ast.Name)}
+                    for name in sorted(named):
+                        assigned = module.statements.get(name)
+                        if isinstance(assigned, (ast.Assign, ast.AnnAssign)) and id(assigned) in self._done:
+                            text = f"a block at the top of the file may change {name}; define {name} in one statement"
+                            raise UsageError(f"{module.path}:{statement.lineno}: {text}")
 
     def own_name(self, module: Module, name: str) -> str:
         return self._name((module.path, name), name)
@@ -466,19 +536,23 @@ class _Rewriter(ast.NodeTransformer):
             return node
         binding = self._module.find(node.id)
         if binding is None:
+            if node.id in _OF_A_FILE:
+                raise self._refuse(f"it uses {node.id}")
             return node  # a builtin
         return ast.Name(self._flat(binding, node.id), node.ctx)
 
     def _flat(self, binding: Definition | Imported | Module, name: str) -> str:
         if isinstance(binding, Module):
             raise self._refuse(f"it uses the module {name} as a value")
-        if isinstance(binding, Definition):
-            return self._flattened.flat(binding)
-        if binding.top == TFBENCH and binding.attribute == "Level":
+        if isinstance(binding, Imported) and binding.top == TFBENCH and binding.attribute == "Level":
             return LEVEL
-        if binding.top not in AVAILABLE:
+        if isinstance(binding, Imported) and binding.top not in AVAILABLE:
             raise self._refuse(f"it uses {'.'.join(filter(None, (binding.module, binding.attribute)))}")
-        return self._flattened.imported(binding, name)
+        added = self._flattened
+        flat = added.flat(binding) if isinstance(binding, Definition) else added.imported(binding, name)
+        if self._is_local(flat):
+            added.hidden.add(flat)
+        return flat
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         root: ast.expr = node
@@ -501,6 +575,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         func = node.func
         if isinstance(func, ast.Name) and func.id == BENCH and self._is_local(BENCH):
+            if any(keyword.arg == CACHE for keyword in node.keywords):
+                raise self._refuse(f"it uses bench({CACHE}=…)")
             node.keywords = []  # amounts of work and contracts
         elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == BENCH:
             if func.attr != _ONCE:
@@ -541,8 +617,7 @@ class _Rewriter(ast.NodeTransformer):
             for parameter in (*every, *filter(None, (arguments.vararg, arguments.kwarg))):
                 parameter.annotation = None  # may name what the file does not have
             node.returns = None
-            if not self._locals and (binding := self._module.find(node.name)) is not None:
-                assert isinstance(binding, Definition)
+            if not self._locals and self._module.find(node.name) is not None:
                 node.name = self._flattened.own_name(self._module, node.name)
         names |= {part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
         self._locals.append(names - declared)
@@ -558,7 +633,10 @@ class _Rewriter(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         if not self._locals:
             node.name = self._flattened.own_name(self._module, node.name)
-        return self.generic_visit(node)
+        self._locals.append(set())  # its functions are methods, and no names of the module
+        made = self.generic_visit(node)
+        self._locals.pop()
+        return made
 
     def _visit_comprehension(self, node: ast.expr) -> ast.AST:
         names = (part for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
