@@ -346,8 +346,7 @@ def markdown(matrix: Matrix) -> str:
 
 
 def _marked(cell: str | Text) -> str:
-    text = str(cell).replace("|", "\\|")
-    return f"**{text}**" if _moved(cell) else text
+    return f"**{cell}**" if _moved(cell) else str(cell)
 
 
 def _moved(cell: str | Text) -> str:
@@ -369,7 +368,8 @@ def page(matrix: Matrix) -> str:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def _listings(matrix: Matrix, short: bool = False) -> dict[str, Listing]:
