@@ -241,6 +241,19 @@ def test_a_name_is_written_as_the_index_does(tmp_path, name):
     assert made.request == ["tensorflow-cpu==2.20.0", "my-package[fast]==1.0"]
 
 
+@pytest.mark.parametrize(("plain", "found"), [(True, "thing==1.0"), (False, "thing==1.0+cu12")])
+def test_a_local_version_is_taken_only_where_the_release_has_no_other(monkeypatch, plain, found):
+    def locked(requirements, *_):
+        left = [one for one in ("1.0+cu12", "1.0+cpu", *["1.0"] * plain) if f"thing!={one}" not in requirements]
+        if not left:
+            raise ResolveError("No solution found when resolving dependencies")
+        return [f"thing=={left[0]} --hash=sha256:aa"]
+
+    monkeypatch.setattr(environments, "locked_requirements", locked)
+    assert environments._locked(["thing==1.0"], "python") == [f"{found} --hash=sha256:aa"]
+    assert environments._locked(["thing==1.0+cu12"], "python") == ["thing==1.0+cu12 --hash=sha256:aa"]
+
+
 def test_a_package_that_uv_was_told_to_override_is_no_side(tmp_path, monkeypatch):
     (tmp_path / "overrides.txt").write_text("iniconfig==1.1.1\n")
     monkeypatch.setenv("UV_OVERRIDE", str(tmp_path / "overrides.txt"))

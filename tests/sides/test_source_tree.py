@@ -579,6 +579,12 @@ def test_missing_interpreters_and_revisions_are_reported(checkout, tmp_path):
     for other in ("ls", "sh", "echo", "true"):
         with pytest.raises(UsageError, match=f"/{other} is no Python that starts; name a Python with TensorFlow"):
             parse(f"python:{other}", contender, tmp_path, NONE)
+    (old := tmp_path / "python2").write_text("#!/bin/sh\necho 2.7.18\n")
+    old.chmod(0o755)
+    with pytest.raises(
+        UsageError, match=r"is Python 2\.7\.18, on which tfbench cannot measure; name a Python with Tens"
+    ):
+        parse(f"python:{old}", contender, tmp_path, NONE)
     with pytest.raises(SideError, match="no such revision"):
         parse("git:nope", contender, tmp_path, NONE)
 

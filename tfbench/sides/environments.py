@@ -358,9 +358,7 @@ class Environments(ExitStack):
             raise SideError(f"no Python {python} on this machine; install it, for example with uv python install")
         for interpreter in allowed:
             try:
-                lock = locked_requirements((*request, *_needed(request)), "--python", interpreter)
-                _require_pinned(request, lock)
-                return interpreter, lock
+                return interpreter, _locked(request, interpreter)
             except ResolveError as refused:
                 if refused.offline or refused.full:
                     raise
@@ -455,6 +453,27 @@ def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
         return bool(resolved((*request, *_needed(request)), *options))
     except ResolveError:
         return False
+
+
+def _locked(request: Sequence[str], interpreter: str) -> list[str]:
+    """Resolve the requirements, and prefer a release to its local versions, of which uv takes the highest (1.0+cpu for 1.0)."""
+    wanted, first = [*request, *_needed(request)], list[str]()
+    while True:
+        try:
+            lock = locked_requirements(wanted, "--python", interpreter)
+        except ResolveError as refused:
+            if not first or refused.offline or refused.full:
+                raise
+            return first  # there are local versions alone
+        _require_pinned(request, lock)
+        first = first or lock
+        pinned = {
+            canonicalize_name(one.name) for one in map(Requirement, request) if one.specifier and "+" not in str(one)
+        }
+        found = (line.partition(" ")[0].partition("==") for line in lock)
+        if not (others := [f"{name}!={version}" for name, _, version in found if name in pinned and "+" in version]):
+            return lock
+        wanted += others
 
 
 def _require_pinned(request: Sequence[str], lock: Sequence[str]) -> None:

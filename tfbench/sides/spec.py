@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from tfbench.errors import SideError, UsageError
 from tfbench.model import SlowCalls
-from tfbench.sides.environments import VERSIONS, Environments, version_of
+from tfbench.sides.environments import VERSIONS, Environments, minor, version_of
 from tfbench.sides.source_tree import Snapshot, code_of, commit_of, materialise
 
 # Describe a side: where a case runs
@@ -131,8 +131,9 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
             text = "an interpreter has packages of its own; name either python: or packages"
             raise UsageError(f"--against {spec}: {text}")
         side = replace(side, executable=environments.get(_with_tensorflow(packages), python).executable)
-    elif side.executable != contender.executable and not version_of(side.executable):
-        raise UsageError(f"--against {spec}: {side.executable} is no Python that starts; name a Python with TensorFlow")
+    elif side.executable != contender.executable and minor(found := version_of(side.executable)) not in VERSIONS:
+        wrong = f"Python {found}, on which tfbench cannot measure" if found else "no Python that starts"
+        raise UsageError(f"--against {spec}: {side.executable} is {wrong}; name a Python with TensorFlow")
     return side
 
 
