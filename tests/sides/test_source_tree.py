@@ -129,6 +129,29 @@ def test_a_checkout_and_a_submodule_may_have_such_names_as_well(checkout, tmp_pa
         tree_of(odd, os.fsdecode(b"v\xff"))
 
 
+@pytest.mark.parametrize("name", ["co:lon", "line\nbreak", '"quoted"', "back\\slash", "#hash", "sp ace"])
+def test_edits_are_seen_and_trees_extracted_whatever_the_path_is(checkout, tmp_path, name):
+    root = tmp_path / name
+    checkout.rename(root)
+    assert code_digest(root) == tree_of(root, "HEAD")
+    assert not snapshot(root).dirty
+    (root / "sub" / "a.py").write_text("two")
+    assert code_digest(root) == snapshot(root).tree != tree_of(root, "HEAD")
+    place, _ = materialise(root, tree_of(root, "HEAD"), root / ".tfbench")
+    assert (place / "sub" / "a.py").read_text() == "one"
+    assert git(place, "ls-files") == git(root, "ls-files")
+
+
+def test_a_damaged_repository_has_no_digest_of_no_code(checkout):
+    tree = tree_of(checkout, "HEAD")
+    (checkout / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    with pytest.raises(SideError, match="git read-tree"):
+        code_digest(checkout)
+    before = working_code(checkout).tree
+    (checkout / "sub" / "a.py").write_text("two")
+    assert working_code(checkout).tree != before
+
+
 def test_code_of_an_extracted_tree_that_looks_for_its_checkout_finds_that_tree(checkout):
     before = git(checkout, "rev-parse", "HEAD^{tree}")
     (checkout / "sub" / "a.py").write_text("two")

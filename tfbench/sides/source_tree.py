@@ -147,8 +147,14 @@ def _scratch_repository(top: Path, scratch: Path) -> dict[str, str]:
     return {
         "GIT_INDEX_FILE": str(Path(scratch, "index")),
         "GIT_OBJECT_DIRECTORY": str(Path(scratch, "objects")),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects,
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(objects),
     }
+
+
+def _quoted(folder: str) -> str:
+    """Quote a folder for git's lists of alternates, which a colon, a line break or a leading quote would split or end."""
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
+    return f'"{"".join(escapes.get(char, char) for char in folder)}"'
 
 
 _NEW = "ls-files", "--others", "--exclude-standard", "-z"
@@ -184,7 +190,7 @@ def code_digest(root: Path) -> str:
     names = _new(top, *CODE)
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _scratch_repository(top, Path(scratch))
-        with suppress(SideError):  # a repository without a commit
+        if _has_commit(top):
             _git(top, "read-tree", "HEAD", env=env)
         _git(top, "add", "--update", "--", ".", env=env)
         listed = Path(scratch, "names")
@@ -526,6 +532,12 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
     return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
 
 
+def _has_commit(top: Path) -> bool:
+    with suppress(SideError):
+        return bool(_git(top, "rev-parse", "--verify", "--quiet", "HEAD"))
+    return False
+
+
 def _has_tree(top: Path, tree: str) -> bool:
     with suppress(SideError):
         _git(top, "cat-file", "-e", f"{tree}^{{tree}}")
@@ -587,7 +599,7 @@ def _make_checkout(top: Path, tree: str, place: Path) -> None:
     objects = Path(top, _git(top, "rev-parse", "--git-path", "objects"))
     alternates = Path(place, ".git", "objects", "info", "alternates")
     alternates.parent.mkdir(exist_ok=True)
-    alternates.write_bytes(os.fsencode(f"{objects}\n"))
+    alternates.write_bytes(os.fsencode(f"{_quoted(str(objects))}\n"))
     commit = _git(place, "commit-tree", f"{tree}^{{tree}}", "-m", f"tree {tree}", env=_IDENTITY)
     _git(place, "update-ref", "--no-deref", "HEAD", commit)
     _git(place, "read-tree", "HEAD")

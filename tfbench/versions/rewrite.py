@@ -277,7 +277,10 @@ def _arguments(function: pytest.Function, case: Case) -> dict[str, str]:
     arguments = inspect.signature(inspect.unwrap(function.function)).parameters
     foreign = set(_foreign_fixtures(function))
     if implicit := sorted(foreign.difference(arguments)):
-        raise UsageError(f"{case.name} runs with the fixture {implicit[0]}, which a repro would lack; take it off")
+        name = (
+            implicit[0].removeprefix("_xunit_").partition("_fixture")[0]
+        )  # setup_module and its like are fixtures to pytest
+        raise UsageError(f"{case.name} runs with the fixture {name}, which a repro would lack; take it off")
     for name in arguments:
         value = parameters.get(name)
         if name in parameters and name not in foreign and not isinstance(value, Variant):
