@@ -385,7 +385,9 @@ class Environments(ExitStack):
             with atomic_dir(folder) as half:
                 run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
                 requirements = half / "requirements.txt"
-                requirements.write_text("".join(f"{line}\n" for line in lock), encoding="utf-8")
+                # By == uv would install a local version, which the lock does not have.
+                exact = "".join(f"{line.replace('==', '===', 1)}\n" for line in lock)
+                requirements.write_text(exact, encoding="utf-8")
                 run(
                     "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
                     "--python", str(half / "bin" / "python"), "--requirement", str(requirements),
@@ -395,7 +397,7 @@ class Environments(ExitStack):
         except ResolveError as refused:
             if not refused.full:
                 raise
-            text = f"no space left in {self._root} for {', '.join(request)}; run tfbench envs prune"
+            text = f"no space left in {self._root} for {', '.join(request)}; run tfbench envs prune, uv cache clean, or free some"
             raise SideError(text) from None
         except OSError as error:
             raise SideError(f"cannot build an environment in {self._root}: {error.strerror or error}") from error
@@ -456,24 +458,16 @@ def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
 
 
 def _locked(request: Sequence[str], interpreter: str) -> list[str]:
-    """Resolve the requirements, and prefer a release to its local versions, of which uv takes the highest (1.0+cpu for 1.0)."""
-    wanted, first = [*request, *_needed(request)], list[str]()
-    while True:
-        try:
-            lock = locked_requirements(wanted, "--python", interpreter)
-        except ResolveError as refused:
-            if not first or refused.offline or refused.full:
-                raise
-            return first  # there are local versions alone
-        _require_pinned(request, lock)
-        first = first or lock
-        pinned = {
-            canonicalize_name(one.name) for one in map(Requirement, request) if one.specifier and "+" not in str(one)
-        }
-        found = (line.partition(" ")[0].partition("==") for line in lock)
-        if not (others := [f"{name}!={version}" for name, _, version in found if name in pinned and "+" in version]):
-            return lock
-        wanted += others
+    """Resolve the requirements with what workers need. Local versions such as 1.0+cpu count for 1.0 only without a 1.0."""
+    exact, needed = [requirement.replace("==", "===") for requirement in request], _needed(request)
+    try:
+        lock = locked_requirements((*exact, *needed), "--python", interpreter)
+    except ResolveError as refused:
+        if refused.offline or refused.full:
+            raise
+        lock = locked_requirements((*request, *needed), "--python", interpreter)
+    _require_pinned(request, lock)
+    return lock
 
 
 def _require_pinned(request: Sequence[str], lock: Sequence[str]) -> None:
