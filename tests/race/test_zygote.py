@@ -1,6 +1,7 @@
 """The name of a case in a measuring process, and a zygote that cannot be started."""
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,3 +37,11 @@ def test_a_channel_that_cannot_be_opened_leaves_no_log_open(monkeypatch, tmp_pat
     with pytest.raises(OSError, match="Too many"):
         zygote._Forker(Side("contender", "", tmp_path), preset("quick"), tmp_path)
     assert log.closed
+
+
+def test_a_source_tree_without_the_file_of_a_case_is_told_as_such(tmp_path):
+    side = Side("abc123", "python", tmp_path, tree_redirect=("/here", str(tmp_path)))
+    collected = SimpleNamespace(offenders={}, broken={}, cases={})
+    made = SimpleNamespace(side=side, collected=collected)
+    text = "the side abc123 has no file b/test_new.py; race a side whose source tree has it"
+    assert zygote.Zygote.skip_reason(made, Case("b/test_new.py::test_x", "test_x", "g")) == text

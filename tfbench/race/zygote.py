@@ -437,7 +437,7 @@ class Zygote(_Forker):
             headline = f"{name} cannot be imported on the side {self.side.name}{cause}{'; ' if fix else ''}{fix}"
             return f"{headline}\n{error}"
         if not name_among(self.collected.cases, case):
-            if not Path(file).exists():
+            if self.side.tree_redirect and not Path(file).exists():
                 return f"the side {self.side.name} has no file {case.name.partition('::')[0]}; race a side whose source tree has it"
             return (
                 f"the side {self.side.name} does not collect {case.name}; if its source tree lacks it, race another one; "
