@@ -92,15 +92,28 @@ def leaked_packages(there: str, here: str, root: str) -> list[str]:
 
 
 def hidden_modules() -> dict[str, str]:
-    """Return the top-level modules that the path finds in a source tree before an installed copy, with the copy's folder."""
+    """Return the modules that the path finds in a source tree before an installed copy, with the copy's folder.
+
+    Modules of a package are left out, but not those of a namespace package, of which each folder has a part.
+    """
     hidden: dict[str, str] = {}
     trees = list(takewhile(lambda entry: not is_installed(entry), sys.path))  # the standard library comes after them
     own = set().union(*map(modules_in, trees)) - {OWN}
     for folder in (entry for entry in sys.path[len(trees) :] if f"{entry}{os.sep}".endswith(_PACKAGES)):
         for name in own & modules_in(folder):
-            if any(_has(tree, name) for tree in trees):
-                hidden.setdefault(name, folder)
+            for module in (module for tree in trees for module in _hidden(tree, folder, name)):
+                hidden.setdefault(module, folder)
     return hidden
+
+
+def _hidden(tree: str, folder: str, name: str) -> Iterator[str]:
+    """Yield a module that both folders have, or the modules that it has in both, if it is a namespace package in both."""
+    if _has(tree, name):
+        yield name
+    elif not _has(folder, name):
+        ours, theirs = (os.path.join(place, name) for place in (tree, folder))
+        for inner in modules_in(ours) & modules_in(theirs) - {""}:
+            yield from (f"{name}.{module}" for module in _hidden(ours, theirs, inner))
 
 
 def modules_in(folder: str) -> set[str]:
@@ -117,8 +130,10 @@ def hidden_packages(packages: Collection[str], hidden: Mapping[str, str]) -> lis
     for folder in set(hidden.values()):
         for package in packages:
             for distribution in metadata.distributions(name=package, path=[folder]):
-                modules = {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
-                found |= {module for module in modules if hidden.get(module) == folder}
+                for file in distribution.files or ():
+                    parts = [part.partition(".")[0] for part in file.parts]
+                    names = (".".join(parts[: end + 1]) for end in range(len(parts)))
+                    found |= {name for name in names if hidden.get(name) == folder}
     return sorted(found)
 
 

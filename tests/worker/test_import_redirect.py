@@ -123,11 +123,26 @@ def install(tmp_path_factory):
         (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
         (record / "RECORD").write_text("".join(f"{file},,\n" for file in files))
         for file in files:  # from 3.12 on, Python lists existing files only
-            (site / file).parent.mkdir(exist_ok=True)
+            (site / file).parent.mkdir(parents=True, exist_ok=True)
             (site / file).touch()
         return record
 
     return install
+
+
+@pytest.mark.parametrize(
+    ("file", "hidden"),
+    [("space/part/__init__.py", "space.part"), ("space/single.py", "space.single"), ("space/other/__init__.py", "")],
+)
+def test_a_part_of_a_namespace_package_hides_the_same_installed_part_alone(trees, install, file, hidden):
+    tree, site = Path(trees[0]), str(install("Space.Part", "space/part/__init__.py", "space/single.py").parent)
+    (tree / file).parent.mkdir(parents=True)
+    (tree / file).touch()
+    before = hidden_modules()
+    sys.path[:0] = [str(tree)]
+    sys.path.append(site)
+    assert hidden_modules() == before | ({hidden: site} if hidden else {})
+    assert hidden_packages(["space-part"], hidden_modules()) == [hidden] * bool(hidden)
 
 
 @pytest.mark.parametrize(("file", "hidden"), [("one/__init__.py", "one"), ("two.py", "two"), ("one/data.py", "")])
