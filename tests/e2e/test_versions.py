@@ -214,6 +214,10 @@ REFUSED = [
     (["self", "self"], "give two or more versions"),
     (["self", "env:A=1", "--reference", "2.20.0"], "give one of self, env:A=1"),
     (["self", "nonsense"], "is not understood"),
+    (
+        ["self", "keras", "env:A=1"],
+        "keras is a version, and a file or folder here; write ./keras for the file or folder",
+    ),
     (["self", "env:A=1", "-k", "nothing"], "no benchmark is selected"),
     (["self", "env:A=1", "--min-slowdown", "5"], "a smallest slowdown of 5: give a fraction between 0 and 0.5"),
 ]
@@ -221,6 +225,7 @@ REFUSED = [
 
 def test_unusable_arguments_are_refused_with_the_reason(project):
     project.write(BENCHMARK)
+    (project.root / "keras").mkdir()
     for arguments, reported in REFUSED:
         done = project.tfbench("versions", *arguments)
         assert done.returncode == 2, (arguments, done)
