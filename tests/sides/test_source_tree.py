@@ -639,26 +639,25 @@ def subjects(root, good, bad):
     return [subject for _, subject in commits(root, good, bad)]
 
 
-def test_a_merge_is_one_step_between_two_commits(checkout):
+def merge_branch(checkout, subject):
+    """Commit on a branch ``topic``, then ``second``, ``merge`` and ``last`` on the main branch."""
     main = git(checkout, "symbolic-ref", "--short", "HEAD")
     git(checkout, "switch", "-qc", "topic")
-    committed(checkout, "beside")
+    committed(checkout, subject)
     git(checkout, "switch", "-q", main)
     committed(checkout, "second")
     git(checkout, "merge", "-q", "--no-ff", "-m", "merge", "topic")
     committed(checkout, "last")
+
+
+def test_a_merge_is_one_step_between_two_commits(checkout):
+    merge_branch(checkout, "beside")
     assert subjects(checkout, "HEAD~3", "HEAD") == ["first", "second", "merge", "last"]
 
 
 def test_commits_that_do_not_have_the_good_end_are_no_steps(checkout):
     """What the good end, a commit of a branch, has made faster is slow in them, although they made nothing slower."""
-    main = git(checkout, "symbolic-ref", "--short", "HEAD")
-    git(checkout, "switch", "-qc", "topic")
-    committed(checkout, "faster")
-    git(checkout, "switch", "-q", main)
-    committed(checkout, "second")
-    git(checkout, "merge", "-q", "--no-ff", "-m", "merge", "topic")
-    committed(checkout, "last")
+    merge_branch(checkout, "faster")
     assert subjects(checkout, "topic", "HEAD") == ["faster", "merge", "last"]
     with pytest.raises(UsageError, match="topic is no ancestor of HEAD~2"):
         commits(checkout, "topic", "HEAD~2")

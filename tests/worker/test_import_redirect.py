@@ -130,31 +130,32 @@ def install(tmp_path_factory):
     return install
 
 
+def check_hidden(tree, file, hidden, record, package):
+    """Check that a file of the tree hides this module of an installed package; return what was hidden before."""
+    path, site = Path(tree, file), str(record.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    before = hidden_modules()
+    sys.path[:0] = [tree]
+    sys.path.append(site)
+    assert hidden_modules() == before | ({hidden: site} if hidden else {})
+    assert hidden_packages([package], hidden_modules()) == [hidden] * bool(hidden)
+    return before
+
+
 @pytest.mark.parametrize(
     ("file", "hidden"),
     [("space/part/__init__.py", "space.part"), ("space/single.py", "space.single"), ("space/other/__init__.py", "")],
 )
 def test_a_part_of_a_namespace_package_hides_the_same_installed_part_alone(trees, install, file, hidden):
-    tree, site = Path(trees[0]), str(install("Space.Part", "space/part/__init__.py", "space/single.py").parent)
-    (tree / file).parent.mkdir(parents=True)
-    (tree / file).touch()
-    before = hidden_modules()
-    sys.path[:0] = [str(tree)]
-    sys.path.append(site)
-    assert hidden_modules() == before | ({hidden: site} if hidden else {})
-    assert hidden_packages(["space-part"], hidden_modules()) == [hidden] * bool(hidden)
+    check_hidden(
+        trees[0], file, hidden, install("Space.Part", "space/part/__init__.py", "space/single.py"), "space-part"
+    )
 
 
 @pytest.mark.parametrize(("file", "hidden"), [("one/__init__.py", "one"), ("two.py", "two"), ("one/data.py", "")])
 def test_a_module_of_the_tree_hides_the_installed_one_that_comes_later(trees, install, file, hidden):
-    tree, site = Path(trees[0]), str(install("Two.Packages", "one/__init__.py", "two.py").parent)
-    (tree / file).parent.mkdir(exist_ok=True)
-    (tree / file).touch()
-    before = hidden_modules()
-    sys.path[:0] = [str(tree)]
-    sys.path.append(site)
-    assert hidden_modules() == before | ({hidden: site} if hidden else {})
-    assert hidden_packages(["two-packages"], hidden_modules()) == [hidden] * bool(hidden)
+    before = check_hidden(trees[0], file, hidden, install("Two.Packages", "one/__init__.py", "two.py"), "two-packages")
     assert hidden_packages(["numpy"], hidden_modules()) == []
     sys.path.append(sys.path.pop(0))  # as a file .pth of an editable installation adds it
     assert hidden_modules() == before
