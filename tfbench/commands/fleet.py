@@ -72,7 +72,7 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
 
 
 def _not_default(planning: argparse.ArgumentParser) -> Callable[[argparse.Namespace], list[str]]:
-    """Return a function that names the options with another value than the default, of those that a parser has now."""
+    """Return a function that names the options of this parser that the user has set. Options added later do not count."""
     known = vars(planning.parse_args([]))
 
     def given(arguments: argparse.Namespace) -> list[str]:

@@ -154,7 +154,7 @@ class Resumption:
         self.lost = ""
         """Why this run cannot be resumed, ``""`` if it can."""
         self._journal: Journal | None = None
-        self._kept = request.journal is not None  # by whoever names the file, until the report of the run is safe
+        self._kept = request.journal is not None  # a job of a fleet removes it after writing its report
         try:
             known = identity(request, sides, saved)
             self._journal = Journal(request.journal or Layout(request.folder).journal, known, request.resume)

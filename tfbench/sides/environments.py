@@ -191,7 +191,8 @@ def nearest(package: str, version: str) -> list[str]:
 def between(package: str, first: str, last: str) -> list[str]:
     """Return every release from ``first`` to ``last``, both included, without withdrawn ones.
 
-    Prereleases count if both ends are some, such as two nightly builds. ``first`` may be newer than ``last``. The releases are in the order from ``first`` to ``last``.
+    Prereleases are included if both ends are prereleases, such as two nightly builds. ``first`` may be newer than
+    ``last``. The releases are in the order from ``first`` to ``last``.
     Raises `SideError` if the package index cannot be reached.
     """
     low, high = sorted((first, last), key=Version)
@@ -471,7 +472,7 @@ def _locked(request: Sequence[str], interpreter: str) -> list[str]:
 
 
 def _require_pinned(request: Sequence[str], lock: Sequence[str]) -> None:
-    """Require that the packages have the requested versions. Raises `SideError` if uv was told to take others."""
+    """Check that the lock has the requested versions. Raises `SideError` if uv's settings override one."""
     found = dict(line.partition(" ")[0].partition("==")[::2] for line in lock)
     for wanted in map(Requirement, request):
         version = found.get(canonicalize_name(wanted.name), "")
