@@ -42,8 +42,8 @@ class DecisionThresholds:
     """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
     failing run in a hundred at that edge, and far fewer on the same code."""
     alpha_case: float = 0.05
-    """Upper limit for both ends of one stage's interval, however few cases there are, and the level at which saved
-    times prove `unchanged`. No second race confirms variants or saved times: at the edge, one in 40 is wrong."""
+    """Upper limit for both ends of one stage's interval, however few cases there are.
+    No second race confirms variants: at the edge, one in 40 is wrong."""
     alpha_unchanged: float = 0.03
     """Probability that a case at the edge of the tolerance is called `unchanged`, over all looks of its race, if its
     noise is as assumed. With pairs of zygotes at 1.2%, the noisiest measured, it stays below the usual 5%, as it does
@@ -310,21 +310,6 @@ class MetricThresholds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedTimesThresholds:
-    """When the saved times of a baseline settle a case without a race."""
-
-    floor_launches: int = 6
-    """Launches whose fastest block represents a session. With six, the floor of unchanged code moved by 0.6 to 0.8%
-    between sessions, and medians by 5 to 26%."""
-    sessions: int = 5
-    """Sessions of a case that are needed to judge a saved time by their spread. With fewer, a t interval is more than
-    five deviations wide and decides nothing."""
-    screen_tolerance: float = 0.05
-    """`--replay suspects` does not race a case whose saved times prove a smaller slowdown than this. The spread between
-    sessions rarely proves less, and undecided cases are raced."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ProfileThresholds:
     """How profiles are taken, and from which share of a step their findings are reported. Times are in seconds."""
 
@@ -366,8 +351,6 @@ class GpuThresholds:
     gpu_clock_drift: float = 0.3
     """A launch counts only if its mean clock is within this of the race's other launches. A software power cap moves the clock of
     large products on an H200 between 1335 and 1980 MHz, which both sides meet alike. Another power state is farther away."""
-    gpu_clock_saved: float = 0.05
-    """Saved times are compared with new ones only if their clocks are within this of each other."""
     gpu_hot_share: float = 0.02
     """A launch counts only if heat limited the clock for less of it, by the driver's counter, which also covers the
     time between readings. A median ignores so few rounds."""
@@ -482,7 +465,7 @@ _FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a dif
 
 @dataclass(frozen=True, slots=True)
 class Policy(
-    DecisionThresholds, NoiseThresholds, LaunchBudgets, MetricThresholds, SavedTimesThresholds, ProfileThresholds,
+    DecisionThresholds, NoiseThresholds, LaunchBudgets, MetricThresholds, ProfileThresholds,
     GpuThresholds, HistoryThresholds, TimeLimits,
 ):  # fmt: skip
     """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
@@ -502,17 +485,11 @@ class Policy(
         if not 0 < smallest < 0.5:
             raise UsageError(f"a smallest slowdown of {smallest:g}: give a fraction between 0 and 0.5, such as 0.05")
         tolerance = 2 * smallest
-        screen = max(self.screen_tolerance, tolerance)
-        return dataclasses.replace(self, minimum_effect=smallest, tolerance=tolerance, screen_tolerance=screen)
+        return dataclasses.replace(self, minimum_effect=smallest, tolerance=tolerance)
 
     @property
     def step_time(self) -> Thresholds:
         return Thresholds(self.minimum_effect, self.tolerance, self.launch_deviation, self.zygote_deviation)
-
-    @property
-    def saved_time(self) -> Thresholds:
-        """Those of a case that saved times may call unchanged."""
-        return self.step_time._replace(tolerance=self.screen_tolerance)
 
     @property
     def tail_time(self) -> Thresholds:
@@ -608,7 +585,7 @@ class Policy(
 # Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, tail_tolerance=0.06, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
-    floor_launches=3, device_launches=2, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
+    device_launches=2, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
 )  # fmt: skip
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit
 # among the live zygotes and serve one case after another. Any other graph counts.

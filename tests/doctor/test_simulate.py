@@ -102,7 +102,7 @@ def test_the_cases_of_a_run_hardly_change_the_cost_of_unchanged_code():
 @pytest.mark.parametrize("deviation", [0.05, 0.08, 0.12])
 def test_first_calls_keep_their_levels_over_all_looks(deviation):
     chosen = QUICK.first_call._asdict()
-    policy = replace(QUICK, screen_tolerance=chosen["tolerance"], **chosen)
+    policy = replace(QUICK, **chosen)
     model = NoiseModel(0.0, deviation, policy.zygote_deviation)
     same, edge, slower = (simulate(policy, replace(model, effect=effect), 3_000, 20, cases=320)
                           for effect in (0.0, policy.tolerance, 0.5))  # fmt: skip

@@ -341,7 +341,7 @@ def test_a_run_from_a_folder_below_uses_the_project(place):
     place.folder = place.root / "docs"
     place.folder.mkdir()
     measured(place, place.run(*AGAINST))
-    assert (place.root / ".tfbench/history").exists()
+    assert (place.root / ".tfbench").exists()
     assert not (place.folder / ".tfbench").exists()
 
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import numpy as np
 
 from tests.storage.test_baselines import CONTEXT
-from tfbench.model import Outcome, Ratio
+from tfbench.model import Ratio
 from tfbench.storage.history import Anchor, History, SessionRecord
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
@@ -43,14 +43,12 @@ def nightly(folder, values, *, first=0, anchor=ANCHOR, release=None, machine="x"
             SessionRecord(
                 replace(CONTEXT, session=session(number), environment=environment),
                 {case: (1e-4 * math.exp(value), 1.1e-4) for case, value in now.items()} if floors else {},
-                dict.fromkeys(now, "abc"),
                 {
                     case: Ratio(math.exp(value), math.exp(value - 0.01), math.exp(value + 0.01), 0.95)
                     for case, value in now.items()
                 }
                 if anchor
                 else {},
-                dict.fromkeys(now, Outcome.UNCHANGED),
                 anchor,
                 ("v1.1",) if number == release else (),
             )
@@ -70,6 +68,4 @@ def step(runs, at, size=0.03, deviation=0.004, seed=0):
 def record_of_job(job):
     """Return the run of a job of a fleet, whose name the job determines."""
     context = replace(CONTEXT, session=job.session)
-    ratio = Ratio(1.0, 0.99, 1.01, 0.99)
-    ratios, outcomes = dict.fromkeys(job.cases, ratio), dict.fromkeys(job.cases, Outcome.UNCHANGED)
-    return SessionRecord(context, {}, dict.fromkeys(job.cases, ""), ratios, outcomes, ANCHOR)
+    return SessionRecord(context, {}, dict.fromkeys(job.cases, Ratio(1.0, 0.99, 1.01, 0.99)), ANCHOR)

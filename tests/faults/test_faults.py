@@ -330,7 +330,9 @@ def test_a_read_only_project_is_measured(run):
         shutil.copy(FOLDER / "test_fine.py", project / "benchmarks")
         subprocess.run(["mount", "-o", "remount,ro", project], check=True)
         report = run.root / "report.json"
-        command = run.command("--benchmark", f"--report-json={report}", "-p", "no:cacheprovider", "--rootdir=.")
+        command = run.command(
+            "--benchmark", "--history", f"--report-json={report}", "-p", "no:cacheprovider", "--rootdir=."
+        )
         done = subprocess.run(
             command, cwd=project, env=run.environment(), capture_output=True, text=True, timeout=LIMIT, check=False
         )
@@ -342,7 +344,7 @@ def test_a_read_only_project_is_measured(run):
 @pytest.mark.chaos
 def test_two_runs_in_one_folder_end_like_one(run):
     run.write(WAITS.replace("sleep(3)", "sleep(0.2)"))
-    both = [run.start(name=name) for name in ("one.json", "two.json")]
+    both = [run.start("--history", name=name) for name in ("one.json", "two.json")]
     for process, name in zip(both, ("one.json", "two.json"), strict=True):
         done = run.ended(process, name)
         assert done.code == 0, done.output

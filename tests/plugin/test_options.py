@@ -74,7 +74,7 @@ def test_a_mean_that_cannot_be_judged_is_refused(text, raced, partial, why):
 TAKEN = {
     "pytest-playwright": ("--device", "choose from cpu, gpu, all"),
     "pytest-profiling": ("--profile", "1 test collected"),
-    "pytest-replay": ("--replay", "--tfbench-replay 'x': choose from all, suspects, never"),
+    "pytest-replay": ("--replay", "--tfbench-replay 'x': choose from all, never"),
     "pytest-resume": ("--resume", "ignored explicit argument 'x'"),
     "any other": ("--policy", "no policy named 'x'"),
 }

@@ -29,8 +29,8 @@ def raced(case, outcome=Outcome.UNCHANGED):
 class Strategy:
     """Settles all cases of a group at once, unless its answers say something else."""
 
-    def __init__(self, races=None, replays=None):
-        self.answers = {"race": races or {}, "replay": replays or {}}
+    def __init__(self, races=None):
+        self.answers = {"race": races or {}}
         self.asked = []
 
     def skipped(self, case, reason):
@@ -43,9 +43,6 @@ class Strategy:
 
     def race(self, case, group):
         return self._answer("race", case, RaceResults([raced(one) for one in group]))
-
-    def replay(self, case):
-        return self._answer("replay", case, RaceResults([CaseResult(case, verdict(case, Outcome.IMPROVED))]))
 
     def _answer(self, kind, case, default):
         self.asked.append((kind, case.name))
@@ -146,7 +143,7 @@ def test_a_case_that_is_not_measured_is_an_error_in_its_place():
     assert runs.all[0].verdict.case == A
 
 
-def test_a_case_pays_its_own_replay_and_variants_share_what_they_need_together():
+def test_variants_share_the_seconds_that_they_need_together():
     now = 0.0
 
     def spend(seconds, answer):
@@ -158,13 +155,12 @@ def test_a_case_pays_its_own_replay_and_variants_share_what_they_need_together()
         return spend(4 if result.case == A else 0.5, result)
 
     strategy = Strategy()
-    strategy.race = lambda case, group: spend(10, RaceResults([raced(A)], suspects=[raced(B)]))
-    strategy.replay = lambda case: spend(3, RaceResults([raced(case)]))
+    strategy.race = lambda case, group: spend(10, RaceResults([raced(A), raced(B)]))
     report = ProgressReporter(lambda progress: None, len(CASES))
     runs = CaseRuns(CASES, {}, strategy, {"probes": probe}, report, Journal(), clock=lambda: now)
     for case in (A, B, A):
         runs.result(case)
-    assert runs.seconds == {A.name: 7.25, B.name: 10.25}
+    assert runs.seconds == {A.name: 7.25, B.name: 7.25}
 
 
 def test_a_race_that_ctrl_c_ends_is_paid_for():
@@ -212,12 +208,11 @@ def test_the_skipped_case_of_a_group_does_not_keep_the_others_from_an_earlier_ru
 def test_progress_counts_the_cases_whose_time_is_final():
     shown = []
     report = ProgressReporter(shown.append, len(CASES))
-    suspects = RaceResults([raced(A)], suspects=[raced(B)])
-    runs = CaseRuns(CASES, {}, Strategy({A.name: suspects}), {}, report, Journal())
+    runs = CaseRuns(CASES, {}, Strategy({A.name: RaceResults([raced(A)])}), {}, report, Journal())
     runs.result(A)
     report("now")
     assert (shown[-1].done, shown[-1].total) == (1, 3)
-    runs.result(B)
+    runs.result(OTHER)
     assert report.done == 2
 
 
@@ -240,27 +235,6 @@ def test_an_environment_is_released_with_its_last_case():
     assert kept == [[last.env]]
     runs.result(last)
     assert kept == [[last.env], []]
-
-
-def test_a_suspect_is_raced_live_and_keeps_what_it_showed_among_the_variants():
-    suspect = replace(raced(A), metrics=(verdict(A, metric="contract:faster_than"),))
-    live = CaseResult(A, verdict(A, Outcome.IMPROVED), metrics=(verdict(A, metric="first_call"),))
-    strategy = Strategy({A.name: RaceResults([], suspects=[suspect])}, {A.name: RaceResults([live])})
-    runs, _ = case_runs(strategy)
-    result = runs.result(A)
-    assert strategy.asked == [("race", A.name), ("replay", A.name)]
-    assert [row.metric for row in result.rows] == ["time", "first_call", "contract:faster_than"]
-    assert result.verdict.outcome is Outcome.IMPROVED
-    assert (result.sample, result.variant_result) == (suspect.sample, suspect.variant_result)
-
-
-def test_a_suspect_whose_live_race_fails_is_an_error_and_keeps_its_sample():
-    suspect = raced(A)
-    strategy = Strategy({A.name: RaceResults([], suspects=[suspect])}, {A.name: SideError("no interpreter")})
-    runs, _ = case_runs(strategy)
-    result = runs.result(A)
-    assert (result.verdict.outcome, result.verdict.reason.message) == (Outcome.ERROR, "no interpreter")
-    assert (result.sample, result.variant_result) == (suspect.sample, suspect.variant_result)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.session.test_baseline import CODED, SAVED, STEADY, sample
+from tests.session.test_baseline import CODED, SAVED, sample
 from tests.storage.test_baselines import ENVIRONMENT
 from tfbench.errors import SideError
 from tfbench.model import Case, MetricValues, Note, Outcome, Reason, VariantResult, Verdict
@@ -27,7 +27,6 @@ from tfbench.session.strategies import (
 from tfbench.sides.counterparts import Benchmark, Listing, Selection
 from tfbench.sides.source_tree import Snapshot
 from tfbench.sides.spec import Side
-from tfbench.storage.history import Content
 
 CONTENDER, RIVAL = (Side(name, "python", Path("/")) for name in ("contender", "baseline"))
 OTHER = Case("b/test_x.py::test_new", "test_new", "b/test_x.py::test_new")
@@ -74,16 +73,15 @@ class Races:
 
 
 def request(**changes):
-    defaults = {"policy": preset("standard"), "replay": "suspects", "collected": frozenset(), "known": set()}
+    defaults = {"policy": preset("standard"), "collected": frozenset(), "known": set()}
     more = {"selection": Selection(), "shard": None, "against": "git:HEAD", "collect_command": (), "suite_cases": ()}
     more |= {"root": Path(), "statistic": "", "gate": ()}
     return SimpleNamespace(**{**defaults, **more, **changes})
 
 
 def saved_baseline(races, starter=None, recreated=RIVAL, source=None, **changes):
-    history = SimpleNamespace(content=lambda: Content(STEADY, problems=["a file could not be read"]))
     return SavedBaselineStrategy(
-        request(**changes), CONTENDER, starter or Starter(), races, SAVED, recreated, history, 1, lambda: source
+        request(**changes), CONTENDER, starter or Starter(), races, SAVED, recreated, lambda: source
     )
 
 
@@ -105,45 +103,28 @@ def test_each_case_races_its_counterpart_on_a_live_side():
     assert starter.started == ["contender", "baseline"]
 
 
-@pytest.mark.parametrize(("seconds", "suspect"), [(1e-5, False), (2e-5, True), (5e-6, True)])
-def test_only_a_case_that_saved_times_do_not_settle_is_a_suspect(seconds, suspect):
-    strategy = saved_baseline(Races(seconds))
-    found = strategy.race(CODED, [CODED])
-    assert strategy.way == "variants"
-    assert (len(found.settled), len(found.suspects)) == ((0, 1) if suspect else (1, 0))
-    assert strategy.notes == ["a file could not be read"]
-
-
-def test_under_replay_all_each_case_races_the_recreated_side():
+def test_each_case_races_the_recreated_side():
     races = Races()
-    strategy = saved_baseline(races, replay="all")
+    strategy = saved_baseline(races)
     assert strategy.way == "sides"
     strategy.race(CODED, [CODED])
     strategy.race(OTHER, [OTHER])
     assert races.run == [("sides", CODED.name), ("alone", OTHER.name, "not-in-baseline")]
 
 
-def test_on_another_machine_every_case_races_the_recreated_side():
-    races, starter = Races(), Starter(contender=replace(ENVIRONMENT, machine={"processor": "other"}))
-    strategy = saved_baseline(races, starter)
-    assert strategy.way == "variants"
-    strategy.race(CODED, [CODED, OTHER])
-    assert strategy.way == "sides"
-    assert races.run == [("sides", CODED.name)]
-
-
-def test_a_baseline_that_cannot_be_recreated_is_judged_by_saved_times_alone():
+@pytest.mark.parametrize("recreated", [None, Reason("no-source", "its tree is gone")])
+def test_without_the_baselines_side_variants_race_and_times_stay_undecided(recreated):
     races = Races(2e-5)
-    strategy = saved_baseline(races, recreated=Reason("no-source", "its tree is gone"), replay="all")
-    found = strategy.race(CODED, [CODED])
-    assert (strategy.baseline, strategy.way) == (None, "variants")
-    assert len(found.settled) == 1
-    assert found.suspects == []
+    strategy = saved_baseline(races, recreated=recreated)
+    (result,) = strategy.race(CODED, [CODED]).settled
+    assert (strategy.baseline, strategy.way, races.run) == (None, "variants", [("variants", CODED.name)])
+    assert result.verdict.outcome is Outcome.INCONCLUSIVE
+    assert ("its tree is gone" if recreated else "--replay all") in result.verdict.reason.message
 
 
 def test_a_side_that_was_recreated_differently_is_incomparable():
     races, starter = Races(), Starter(baseline=replace(ENVIRONMENT, packages={"tensorflow": "2.20.0"}))
-    (result,) = saved_baseline(races, starter, replay="all").race(CODED, [CODED]).settled
+    (result,) = saved_baseline(races, starter).race(CODED, [CODED]).settled
     assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCOMPARABLE, "other-environment")
     assert "tensorflow 2.21.0 there, 2.20.0 here" in result.verdict.reason.message
     assert races.run == []
@@ -278,14 +259,14 @@ def test_a_file_that_a_worker_imports_and_no_list_has_leaves_missing_cases_unkno
 def test_a_saved_baseline_races_with_the_thresholds_that_it_was_saved_with():
     races = Races()
     loose = replace(CODED, thresholds=(("minimum_effect", 0.45), ("tolerance", 0.9)))
-    saved_baseline(races, replay="all").race(loose, [loose])
+    saved_baseline(races).race(loose, [loose])
     assert races.there.thresholds == ()
 
 
 @pytest.mark.parametrize(("own", "asked", "used"), [("", "", "mean"), ("", "p90", "p90"), ("p90", "median", "mean")])
 def test_a_saved_baseline_races_by_the_statistic_that_it_was_saved_with_or_that_the_run_asks_for(own, asked, used):
     races, case = Races(), replace(CODED, statistic=own)
-    strategy = saved_baseline(races, replay="all", statistic=asked)
+    strategy = saved_baseline(races, statistic=asked)
     strategy.saved = replace(SAVED, samples={CODED.name: sample(1e-5, replace(CODED, statistic="mean"))})
     strategy.race(case, [case])
     assert races.there.statistic == used
@@ -293,7 +274,7 @@ def test_a_saved_baseline_races_by_the_statistic_that_it_was_saved_with_or_that_
 
 def test_a_race_says_that_the_benchmark_is_other_code_than_the_baselines():
     races, changed = Races(), replace(CODED, source="def")
-    saved_baseline(races, replay="all").race(changed, [changed])
+    saved_baseline(races).race(changed, [changed])
     strategy = LiveSideStrategy(request(), CONTENDER, Starter(), races, RIVAL, [CODED], lambda text: None)
     strategy.counterparts = SimpleNamespace(differs=lambda case: True, of=lambda case: case)
     strategy.race(CODED, [CODED])

@@ -21,9 +21,9 @@ def run(seconds, **facts):
 
 def test_own_thresholds_replace_those_of_the_policy_and_nothing_else():
     own = policy_of(Policy(), CASE)
-    assert (own.minimum_effect, own.tolerance, own.screen_tolerance) == (0.05, 0.1, 0.1)
+    assert (own.minimum_effect, own.tolerance) == (0.05, 0.1)
     assert own.once[:2] == (0.05, 0.1)
-    usual = {"minimum_effect": 0.01, "tolerance": 0.02, "screen_tolerance": 0.05, "once_effects": (0.05, 0.1)}
+    usual = {"minimum_effect": 0.01, "tolerance": 0.02, "once_effects": (0.05, 0.1)}
     assert own.as_json() | usual == Policy().as_json()
     assert classify(1.02, 1.04, own.step_time) is Outcome.UNCHANGED
     assert classify(1.02, 1.04, Policy().step_time) is Outcome.REGRESSED
@@ -50,7 +50,6 @@ def test_two_sides_are_judged_by_the_stricter_thresholds_of_both(here, there, st
     for cases in ((here, there), (there, here)):
         policy = policy_of(Policy(), *(with_thresholds(*own) for own in cases))
         assert (policy.step_time[:2], policy.once[:2]) == (step, once)
-        assert policy.screen_tolerance >= policy.tolerance
 
 
 def test_a_verdict_shows_the_used_thresholds_and_says_that_looser_ones_do_not_count():

@@ -25,7 +25,6 @@ from tfbench.stats.verdict import (
     leaves_work,
     with_mean,
     with_retraces,
-    with_saved_work_beside,
     with_tail,
     with_work_beside,
 )
@@ -396,15 +395,6 @@ def test_a_second_opinion_refuses_a_pass_and_nothing_else(opinion, code, center,
             typical = None if opinion is by_mean and outcome is UNCHANGED else 1.0
             assert reason.facts == {"ratio": ratio, "launches": 6, "median" if opinion is by_mean else "calls": typical}
             assert found.comparison == decision.comparison
-
-
-def test_work_beside_the_calls_prolongs_the_whole_interval_of_saved_times():
-    decision = replace(proof(UNCHANGED), comparison=Comparison(Ratio(1.0, 0.9, 1.1, 0.94), 6, 6, 60))
-    before, now = ([Run((1.0,), 1, {"beside": seconds})] for seconds in (0.0, 0.5))
-    found = with_saved_work_beside(decision, before, now, POLICY)
-    assert (found.outcome, found.reason.code) == (INCONCLUSIVE, "work-beside")
-    ratio = found.reason.facts["ratio"]
-    assert (ratio.center, ratio.low, ratio.high) == pytest.approx((1.5, 1.35, 1.65))
 
 
 def test_work_beside_the_calls_matters_where_most_launches_leave_as_much_as_the_minimum_effect():

@@ -25,7 +25,7 @@ ENVIRONMENT = EnvironmentInfo(
 )
 
 
-CONTEXT = MeasurementContext("2026-01-01T00:00:00+00:00-a", ENVIRONMENT, "7ree", "standard", "variants")
+CONTEXT = MeasurementContext("2026-01-01T00:00:00+00:00-a", ENVIRONMENT, "7ree", "standard")
 BASELINE = Baseline(CONTEXT, {CASE.name: SAMPLE})
 
 
@@ -92,7 +92,6 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
             },
             "tree": "7ree",
             "policy": "standard",
-            "way": "variants",
         },
         "accepted": [],
         "against": "",

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.storage.test_baselines import CONTEXT
-from tfbench.model import AcceptedChange, Outcome, Ratio
+from tfbench.model import AcceptedChange, Ratio
 from tfbench.model.formats import plain
 from tfbench.storage.baselines import Layout
 from tfbench.storage.history import Anchor, Content, History, SessionRecord, read_file
@@ -16,11 +16,10 @@ from tfbench.untrusted import printable
 
 CASE = "b/x.py::x"
 RATIO = Ratio(1.02, 1.01, 1.03, 0.99)
-RECORD = SessionRecord(CONTEXT, {CASE: (1e-5, 1.1e-5)}, {CASE: "abc"})
+RECORD = SessionRecord(CONTEXT, {CASE: (1e-5, 1.1e-5)})
 FULL = replace(
     RECORD,
     ratios={CASE: RATIO},
-    outcomes={CASE: Outcome.REGRESSED},
     anchor=Anchor("git:v1.0", "0123456789abcdef"),
     releases=("v1.1",),
 )
@@ -59,15 +58,9 @@ def test_a_file_has_a_line_for_the_run_and_one_per_case(tmp_path):
     }  # fmt: skip
     ratio = {"center": 1.02, "low": 1.01, "high": 1.03, "confidence": 0.99}
     assert cases == [
-        {"case": CASE, "source": "abc", "floors": [1e-5, 1.1e-5], "ratio": ratio, "outcome": "regressed"},
-        {"case": "b/größer.py::y", "source": "", "floors": [2e-5], "ratio": None, "outcome": None},
+        {"case": CASE, "floors": [1e-5, 1.1e-5], "ratio": ratio},
+        {"case": "b/größer.py::y", "floors": [2e-5], "ratio": None},
     ]
-
-
-def test_floors_of_changed_code_do_not_count_as_unchanged_code():
-    assert FULL.floors_of_same_code(CASE) == ()
-    assert RECORD.floors_of_same_code(CASE) == (1e-5, 1.1e-5)
-    assert RECORD.floors_of_same_code("other") == ()
 
 
 def test_unbounded_intervals_come_back_and_numbers_that_json_lacks_are_not_written(tmp_path):
@@ -200,11 +193,9 @@ def test_a_damaged_run_is_named_with_its_fault_and_the_others_are_read(tmp_path,
     [
         ({"floors": [0.0]}, "at floors[0], Expected `float` >= 1e-15"),
         ({"floors": 1}, "at floors, Expected `array`, got `int`"),
-        ({"source": 1}, "at source, Expected `str`, got `int`"),
         ({"ratio": {"center": 0, "low": 0, "high": 1, "confidence": 0.9}}, "at ratio.center, Expected `float`"),
         ({"ratio": {"center": None, "low": 0, "high": 1, "confidence": 0.9}}, "at ratio.center, Expected `float`"),
         ({"ratio": {"center": 1}}, "at ratio, Object missing required field `low`"),
-        ({"outcome": "fine"}, "at outcome, Invalid enum value 'fine'"),
         ({"case": 1}, "at case, Expected `str`, got `int`"),
     ],
 )

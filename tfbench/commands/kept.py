@@ -110,11 +110,9 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
         console.print(Text.assemble((f"{label:<11}", "dim"), value or "-"))
     made = table("cases")
     add_columns(made, "case", fold=True)
-    add_columns(made, "median", "floor", "launches", "sessions", "deviation", right=True)
+    add_columns(made, "median", "floor", "launches", right=True)
     for case, sample in sorted(baseline.samples.items()):
-        sessions, deviation = store.spread(baseline, case)
-        cells = [duration(median(sample.seconds)), duration(min(sample.floors)), str(len(sample.runs)), str(sessions)]
-        cells.append("-" if deviation is None else f"{deviation:.1%}")
+        cells = duration(median(sample.seconds)), duration(min(sample.floors)), str(len(sample.runs))
         add_row(made, break_name(case, max(20, console.width - _NUMBERS)), *cells)
     console.print(made)
 

@@ -132,44 +132,8 @@ def _mean(cases: int, ratio: Ratio, again: int) -> str:
     return f"the mean of {cases} cases{passes} is {ratio.center - 1:+.2%} ({interval})"
 
 
-def _few_sessions(sessions: int, needed: int) -> str:
-    return (
-        f"saved times alone: {plural(sessions, 'comparable session')} of this case, at least {needed} are needed to "
-        "estimate the spread between sessions"
-    )
-
-
 def _were(number: int) -> str:
     return "was" if number == 1 else "were"
-
-
-def _spread(sessions: int, deviation: float) -> str:
-    return f"the spread of {sessions} sessions, deviation {deviation:.1%}"
-
-
-def _beyond_spread(ratio: Ratio, launches: int, **spread: Any) -> str:
-    return f"{change(ratio.center)} than {_spread(**spread)}, allows ({evidence(ratio, launches)}); not raced"
-
-
-def _within_spread(ratio: Ratio, launches: int, tolerance: float, **spread: Any) -> str:
-    text = f"within {tolerance:.1%} by saved times, {change(ratio.center)}, against {_spread(**spread)}"
-    return f"{text} ({evidence(ratio, launches)}); not raced"
-
-
-def _hidden_by_spread(ratio: Ratio, **spread: Any) -> str:
-    return f"saved times do not decide: {change(ratio.center)}; {_spread(**spread)}, could hide {hidden(ratio):.1%}"
-
-
-def _means_apart(fastest: float, mean: float) -> str:
-    return (
-        f"saved times do not decide: the fastest calls are {change(fastest)}, but the mean of all calls is "
-        f"{change(mean)}, by slow calls or a busier machine"
-    )
-
-
-def _other_method(spec: str, policy: str, sides: bool) -> str:
-    how = f"policy {policy or 'unknown'}{' and against another side' if sides else ''}"
-    return f"{spec} was measured with {how}, so its times are not comparable with those of this run"
 
 
 def _failed(error: str, side: str = "") -> str:
@@ -384,23 +348,21 @@ class ReasonCode(_Code):
 
     # The saved times of a baseline
 
-    SAVED_TIMES = "saved-times"
-    """Decided from saved times, without a live race."""
-    FEW_SESSIONS = "few-sessions", _few_sessions
+    SAVED_TIMES = (
+        "saved-times",
+        lambda before, now: (
+            f"not raced: its fastest call took {duration(before)} when it was saved, and {duration(now)} now; "
+            "times of two runs prove nothing"
+        ),
+    )
     OTHER_MACHINE = (
         "other-machine",
         lambda spec, differences: f"{spec} is of another machine or environment: {'; '.join(differences)}",
-    )
-    OTHER_CLOCK = (
-        "other-clock",
-        "{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz: lock its clock with "
-        "sudo nvidia-smi -lgc RATE",
     )
     OTHER_CACHE = (
         "other-cache",
         "calls found a {before} cache on the baseline side, and a {now} one here: give both the same bench(..., cache=)",
     )
-    OTHER_METHOD = "other-way", _other_method
     BENCHMARK_CHANGED = (
         "benchmark-changed",
         "the benchmark's own code has changed since the baseline was saved, so its saved times cannot be compared",
@@ -545,10 +507,6 @@ class Note(_Code):
 
     # Saved times
 
-    BEYOND_SPREAD = "beyond-spread", _beyond_spread
-    WITHIN_SPREAD = "within-spread", _within_spread
-    HIDDEN_BY_SPREAD = "hidden-by-spread", _hidden_by_spread
-    MEANS_APART = "means-apart", _means_apart
     RACE_ALL = "race-all", "race it with --replay all"
 
     # Cases and sides without a comparison

@@ -182,8 +182,6 @@ class MeasurementContext:
     tree: Annotated[str, exactly("[0-9a-z]{0,64}")]
     """git's hash of the source tree, ``""`` outside version control. It names a folder, and an argument of git."""
     policy: Text
-    way: Text
-    """``variants`` or ``sides``: the entrants of the races. A block's time depends on the blocks before it."""
 
 
 BASELINE_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"

@@ -89,7 +89,7 @@ OPTIONS = (
     Option("against", "race a live side: self, PACKAGE==VERSION, tf-nightly, env:NAME=VALUE, python:PATH, git:REV, joined by +", "SPEC"),
     Option("save-baseline", "save the measurements under this name, unless the run fails", "NAME"),
     Option("baseline", "gate against a saved baseline", "NAME"),
-    Option("replay", "cases of a saved baseline to race again live (default: %(default)s)", "all|suspects|never", "all"),
+    Option("replay", "cases of a saved baseline to race again live (default: %(default)s)", "all|never", "all"),
     Option("inject-slowdown", "make the contender run the fraction F of extra iterations", "F", "0"),
     Option("device", "devices to measure on (default: %(default)s); GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", "all"),
     Option("scale", f"shapes of the benchmarks (default: {VARIABLE} or {SMALL})", "|".join(SCALES)),

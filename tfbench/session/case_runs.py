@@ -105,8 +105,6 @@ class CaseState(enum.Enum):
 
     PENDING = enum.auto()
     """Not measured yet."""
-    SUSPECT = enum.auto()
-    """Measured with the other variants, and not settled by saved times: to be raced live."""
     RACED = enum.auto()
     """Its verdict on time is final."""
     FINISHED = enum.auto()
@@ -222,9 +220,6 @@ class CaseRuns:
             if run.state is CaseState.PENDING:
                 with self._paid_by(run.group):
                     self._race(run)
-            if run.state is CaseState.SUSPECT:
-                with self._paid_by([run]):
-                    self._replay(run)
             if run.state is CaseState.RACED:
                 with self._paid_by(run.group):  # the first of them probes all
                     self._finish(run)
@@ -259,31 +254,10 @@ class CaseRuns:
             raced = RaceResults([broken(case, error) for case in pending])
         self._keep(raced)
 
-    def _replay(self, run: _CaseRun) -> None:
-        """Race a suspect; what it showed among the variants is kept."""
-        measured = run.result
-        assert measured is not None
-        try:
-            raced = self._strategy.replay(run.case)
-        except Exception as error:
-            raced = RaceResults([broken(run.case, error)])
-        joined = [
-            replace(
-                run_before,
-                sample=measured.sample,
-                variant_result=measured.variant_result,
-                metrics=(*run_before.metrics, *measured.metrics),
-            )
-            for run_before in raced.settled
-        ]
-        self._keep(replace(raced, settled=joined))
-
     def _keep(self, raced: RaceResults) -> None:
-        for results, state in ((raced.settled, CaseState.RACED), (raced.suspects, CaseState.SUSPECT)):
-            for result in results:
-                case = result.case
-                known = result if result.verdict else self._strategy.skipped(case, result.skip)
-                self._advance(self._runs[case.name], state, known)
+        for result in raced.settled:
+            known = result if result.verdict else self._strategy.skipped(result.case, result.skip)
+            self._advance(self._runs[result.case.name], CaseState.RACED, known)
         if raced.interrupt is not None:
             raise raced.interrupt
 

@@ -24,8 +24,6 @@ class RaceResults:
     """The results of a race; those of an interrupted race are partial."""
 
     settled: Sequence[CaseResult]
-    suspects: Sequence[CaseResult] = ()
-    """Measured cases that saved times did not settle."""
     interrupt: KeyboardInterrupt | None = None
     """The Ctrl-C that ended the race; to be raised after the results are stored."""
 

@@ -7,9 +7,7 @@ import secrets
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from statistics import median, stdev
 
 from tfbench.errors import BaselineError, SideError
 from tfbench.model import MODULES, EnvironmentInfo, MeasurementContext, Sample
@@ -17,7 +15,7 @@ from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.environments import distributions_of
 from tfbench.sides.source_tree import CANDIDATES, KEPT, drop, keep, snapshot, tags_of
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines, Layout, now
-from tfbench.storage.history import Anchor, History, SessionRecord, opened
+from tfbench.storage.history import Anchor, AnyHistory, SessionRecord, opened
 from tfbench.untrusted import plural, some
 
 
@@ -26,8 +24,6 @@ class RunMeasurements:
     """The measurements of a run and their conditions."""
 
     results: Sequence[CaseResult]
-    way: str
-    """What raced each other: ``variants`` or ``sides``."""
     environment: EnvironmentInfo | None
     """Environment of the contender without its commit; ``None`` if the contender never started."""
     modules: Collection[str] = ()
@@ -54,7 +50,7 @@ class RunRecorder:
         self._candidates = Baselines(Layout(request.folder).candidates)
         self.notes: list[str] = []
         """What became of the run's part in a history."""
-        self.history = opened(request.history or Layout(request.folder).history)
+        self._history = opened(request.history) if request.history else None
 
     def save(self, measurements: RunMeasurements) -> Path:
         """Save the contender's samples as the baseline that the user named.
@@ -96,31 +92,34 @@ class RunRecorder:
                 why = "its times contain an injected slowdown" if self._request.slowdown else "no case was measured"
                 self.notes.append(f"history: this run was not added, because {why}")
             return None
+        if not self._history and not baseline:
+            return None
         measured = self._measured(measurements, CANDIDATES + baseline if baseline else "")
-        environment, results = measured.context.environment, measurements.results
-        verdicts = {
-            result.case.name: result.verdict for result in results if result.verdict and result.case.name in samples
-        }
-        raced = {result.case.name for result in results if result.baseline is not None and measurements.anchor}
-        ratios = {name: verdict.ratio for name, verdict in verdicts.items() if name in raced and verdict.ratio}
-        path = self.history.record(
-            SessionRecord(
-                measured.context,
-                floors={name: sample.floors for name, sample in samples.items()},
-                sources={name: sample.case.source for name, sample in samples.items()},
-                ratios={name: ratio for name, ratio in ratios.items() if 0 < ratio.center < math.inf},
-                outcomes={name: verdict.outcome for name, verdict in verdicts.items()},
-                anchor=measurements.anchor,
-                releases=tags_of(self._request.root, environment.commit) if environment.commit else (),
-            )
-        )
-        if self._request.history:
-            anchor = measurements.anchor
-            content = f"{plural(len(ratios), 'ratio')} to {anchor.label}" if anchor else "floors alone"
-            self.notes.append(f"history: {path} added, {content}")
+        if self._history:
+            self._record(self._history, measured, measurements)
         if not baseline:
             return None
         return self._save(self._candidates, baseline, replace(measured, against=measurements.saved), CANDIDATES)
+
+    def _record(self, history: AnyHistory, measured: Baseline, measurements: RunMeasurements) -> None:
+        anchor, samples, commit = measurements.anchor, measured.samples, measured.environment.commit
+        verdicts = {
+            result.case.name: result.verdict
+            for result in measurements.results
+            if anchor and result.baseline is not None and result.verdict and result.case.name in samples
+        }
+        ratios = {name: verdict.ratio for name, verdict in verdicts.items() if verdict.ratio}
+        path = history.record(
+            SessionRecord(
+                measured.context,
+                floors={name: sample.floors for name, sample in samples.items()},
+                ratios={name: ratio for name, ratio in ratios.items() if 0 < ratio.center < math.inf},
+                anchor=anchor,
+                releases=tags_of(self._request.root, commit) if commit else (),
+            )
+        )
+        content = f"{plural(len(ratios), 'ratio')} to {anchor.label}" if anchor else "floors alone"
+        self.notes.append(f"history: {path} added, {content}")
 
     def _save(self, place: Baselines, name: str, measured: Baseline, refs: str) -> Path:
         path = place.save(name, measured)
@@ -143,7 +142,6 @@ class RunRecorder:
             environment=environment,
             tree=tree.tree if tree else "",
             policy=self._request.policy.name,
-            way=measurements.way,
         )
         values = {
             result.case.name: result.metric_values
@@ -160,18 +158,13 @@ class RunRecorder:
 
 
 class BaselineStore:
-    """The baselines, candidates and sessions of a project, below pytest's root directory."""
+    """The baselines and candidates of a project, below pytest's root directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         layout = Layout.of(root)
         self.saved = Baselines(layout.baselines)
         self.candidates = Baselines(layout.candidates)
-        self.history = History(layout.history)
-
-    @cached_property
-    def _sessions(self) -> list[SessionRecord]:
-        return self.history.content().once()
 
     def accept(self, name: str, reason: str, drop_missing: bool = False) -> Baseline:
         """Replace a baseline by the last run against it.
@@ -223,21 +216,6 @@ class BaselineStore:
         drop(self.root, KEPT + name)
         _drop_candidate(self.root, self.candidates, name)
         return path
-
-    def spread(self, baseline: Baseline, case: str) -> tuple[int, float | None]:
-        """Return the number of sessions like the baseline's, and the relative standard deviation of their floors.
-
-        Sessions are alike if they have the same policy and race the same entrants, on any machine.
-        The deviation is ``None`` for fewer than two sessions.
-        """
-        context = baseline.context
-        floors = [
-            min(saved_floors)
-            for record in self._sessions
-            if (saved_floors := record.floors_of_same_code(case))
-            and (record.context.policy, record.context.way) == (context.policy, context.way)
-        ]
-        return len(floors), stdev(floors) / median(floors) if len(floors) > 1 else None
 
 
 def _drop_candidate(root: Path, candidates: Baselines, name: str) -> None:

@@ -220,9 +220,7 @@ class Session:
             strategy: Strategy
             if saved is not None:
                 source = partial(source_of, saved, contender, Layout(request.folder).trees)
-                strategy = SavedBaselineStrategy(
-                    request, contender, starter, races, saved, baseline, recorder.history, sharing, source
-                )
+                strategy = SavedBaselineStrategy(request, contender, starter, races, saved, baseline, source)
             elif isinstance(baseline, Side):
                 spared = ChangedOnly.of(request, cases, contender, checker.executed) if request.changed_only else None
                 strategy = LiveSideStrategy(request, contender, starter, races, baseline, cases, report, spared)
@@ -355,7 +353,7 @@ class Session:
         environment = self.starter.environment_info(self.contender) if started else None
         modules = self.starter.described[self.contender.name].get(MODULES, ()) if started else ()
         saved = self.saved.saved if self.saved else ""
-        return RunMeasurements(self.runs.final, self.strategy.way, environment, modules, self._anchor(), saved)
+        return RunMeasurements(self.runs.final, environment, modules, self._anchor(), saved)
 
     def _anchor(self) -> Anchor | None:
         """Return the side that the ratios of this run's history refer to, if it started."""

@@ -9,11 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 
 from tfbench.errors import BenchmarkError, SideError, UsageError
 from tfbench.facts import OPTION, VISIBLE, packages, settings
-from tfbench.metrics.catalog import GPU_CLOCK
 from tfbench.model import (
     JSON,
     Case,
@@ -23,27 +21,22 @@ from tfbench.model import (
     Outcome,
     Reason,
     ReasonCode,
-    Sample,
     Verdict,
     because,
 )
-from tfbench.policy import Policy
-from tfbench.race.confirmed import unlike_caches
 from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, asked_for, missing
-from tfbench.session.results import BaselineValues, MetricChecker, cache_note, untimed
+from tfbench.session.results import BaselineValues, MetricChecker, untimed
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of, removed_files
 from tfbench.sides.environments import Environments, installed, minor, other_requirements
 from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
 from tfbench.sides.spec import UNPINNED, Side, parse, parts_of
-from tfbench.stats.alpha_spending import ignored, judged, policy_of
-from tfbench.stats.verdict import decide_on_saved, with_retraces, with_saved_work_beside, with_settings
 from tfbench.storage.baselines import Baseline, Layout, describe
-from tfbench.storage.history import Anchor, AnyHistory, SessionRecord, json_digest
+from tfbench.storage.history import Anchor, json_digest
 
 # Check and identify the anchor of a history: the baseline side that every run of it races against
 
@@ -78,11 +71,11 @@ def anchor_of(side: Side, environment: EnvironmentInfo, saved: Baseline | None) 
     return Anchor(describe(saved) if saved is not None else side.spec, json_digest(content))
 
 
-# Recreate the side of a saved baseline, and judge cases by its saved times
+# Recreate the side of a saved baseline
 
 
-ALL, SUSPECTS, NEVER = CHOICES = ("all", "suspects", "never")
-"""Cases to race again live: every case; those that saved times do not settle; none."""
+ALL, NEVER = CHOICES = ("all", "never")
+"""Cases of a saved baseline to race again live."""
 ALLOW_CHANGED = "--tfbench-allow-changed-benchmarks"
 VARIANTS, SIDES = "variants", "sides"
 """What raced each other while times were taken."""
@@ -202,125 +195,28 @@ def changed_since(saved: Baseline, case: Case) -> bool:
     return before != now
 
 
-def clock(sample: Sample) -> float | None:
-    """Return the GPU's median clock rate during the launches in MHz; ``None`` if no GPU was monitored."""
-    clocks = [run.facts[GPU_CLOCK] for run in sample.runs if GPU_CLOCK in run.facts]
-    return median(clocks) if clocks else None
+def not_raced(saved: Baseline, result: CaseResult, differences: Sequence[str], unmade: Reason | None) -> CaseResult:
+    """Return the result of a case that did not race the baseline's side, with a verdict that no saved time decides.
 
-
-# Judging by saved times
-
-
-class SavedTimeFilter:
-    """Judges cases by their saved times, which is possible only on the same machine in the same environment.
-
-    Args:
-        records: All recorded sessions; sessions that are not comparable are ignored.
-        now: The environment info of this run, in which variants race each other.
-        cases: Cases of the whole run, which share its alpha.
-        live: Whether cases that saved times do not settle can be raced live.
-        unmade: Why the baseline's side could not be recreated; ``None`` if it was, or was not needed.
+    ``result`` comes from a race of variants. ``differences`` are those between the baseline's machine and environment and the
+    current ones. ``unmade`` states why the baseline's side cannot be raced; ``None`` if the user did not ask for it.
     """
-
-    def __init__(
-        self,
-        saved: Baseline,
-        records: Sequence[SessionRecord],
-        now: EnvironmentInfo,
-        policy: Policy,
-        cases: int,
-        live: bool,
-        unmade: Reason | None,
-    ) -> None:
-        def differences(environment: EnvironmentInfo) -> list[str]:
-            return machine_differences(environment, now) + environment_differences(environment, now)
-
-        self.saved = saved
-        self.differences = differences(saved.environment)
-        """Differences between the baseline's machine and environment and the current ones."""
-        self._policy = policy
-        self._cases = cases
-        self._live = live
-        self._unmade = unmade
-        self._records = [
-            record
-            for record in records
-            if record.context.session != saved.context.session
-            and (record.context.policy, record.context.way) == (policy.name, VARIANTS)
-            and not differences(record.context.environment)
-        ]
-
-    def settle(self, results: Sequence[CaseResult]) -> tuple[list[CaseResult], list[CaseResult]]:
-        """Split results of races between variants into those that saved times settle and suspects.
-
-        A result without a variant result is settled already, by a race of sides or by a failure.
-        """
-        settled, suspects = [], []
-        for result in results:
-            case, verdict = result.case, result.verdict
-            if verdict is None or result.sample is None or result.variant_result is None:
-                settled.append(result)
-            elif case.name not in self.saved.samples:
-                settled.append(replace(result, verdict=replace(verdict, reason=not_saved(self.saved))))
-            else:
-                judged = self.evaluate(case, result.sample, verdict.wall_seconds)
-                if judged.outcome is Outcome.UNCHANGED or not self._live:
-                    settled.append(replace(result, verdict=self._explained(judged)))
-                else:
-                    suspects.append(result)
-        return settled, suspects
-
-    def _explained(self, verdict: Verdict) -> Verdict:
-        """Add to an open verdict why the case was not raced, or how to race it."""
-        if verdict.outcome is Outcome.INCONCLUSIVE:
-            return replace(verdict, reason=verdict.reason.noted(self._unmade or because(Note.RACE_ALL)))
-        if verdict.outcome is Outcome.INCOMPARABLE:
-            return replace(verdict, reason=verdict.reason.noted(self._unmade))
-        return verdict
-
-    def evaluate(self, case: Case, sample: Sample, wall_seconds: float) -> Verdict:
-        """Return the verdict on a case that this run measured together with the other variants."""
-        if (refused := self._refused(case, sample)) is not None:
-            outcome, reason = refused
-            return Verdict(case, outcome, reason, launches=len(sample.runs), wall_seconds=wall_seconds)
-        before = self.saved.samples[case.name]
-        own, others = [before.floors], list[tuple[float, ...]]()
-        for record in self._records:
-            floors = record.floors_of_same_code(case.name)
-            if floors and record.sources.get(case.name) == case.source:
-                same_code = record.context.tree and record.context.tree == self.saved.tree
-                (own if same_code else others).append(floors)
-        policy = policy_of(self._policy, case, before.case)
-        decision = decide_on_saved(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)
-        decision = with_saved_work_beside(decision, before.runs, sample.runs, policy)
-        decision = with_settings(with_retraces(decision, sample.runs), before.runs, sample.runs)
-        assert decision.outcome is not None
-        return Verdict(
-            case=judged(case, self._policy.step_time, policy.step_time),
-            outcome=decision.outcome,
-            reason=decision.reason.noted(cache_note(sample), ignored(case, policy.step_time)),
-            ratio=decision.comparison.ratio,
-            launches=decision.comparison.launches,
-            rounds=decision.comparison.rounds,
-            wall_seconds=wall_seconds,
-        )
-
-    def _refused(self, case: Case, sample: Sample) -> tuple[Outcome, Reason] | None:
-        """Return why the saved times cannot be compared with these, if so."""
-        spec, context = describe(self.saved), self.saved.context
-        if self.differences:
-            return Outcome.INCOMPARABLE, because(ReasonCode.OTHER_MACHINE, spec=spec, differences=self.differences)
-        if changed_since(self.saved, case):
-            return Outcome.INCOMPARABLE, because(ReasonCode.BENCHMARK_CHANGED)
-        before, now = clock(self.saved.samples[case.name]), clock(sample)
-        if before and now and abs(now / before - 1) > self._policy.gpu_clock_saved:
-            return Outcome.INCOMPARABLE, because(ReasonCode.OTHER_CLOCK, spec=spec, before=before, now=now)
-        if unlike := unlike_caches(self.saved.samples[case.name].runs, sample.runs):
-            return Outcome.INCOMPARABLE, unlike
-        if (context.policy, context.way) != (self._policy.name, VARIANTS):
-            facts = {"spec": spec, "policy": context.policy, "sides": context.way == SIDES}
-            return Outcome.INCONCLUSIVE, because(ReasonCode.OTHER_METHOD, **facts)
-        return None
+    case, verdict = result.case, result.verdict
+    if verdict is None or result.sample is None or result.variant_result is None:
+        return result  # it was skipped, or failed
+    if case.name not in saved.samples:
+        return replace(result, verdict=replace(verdict, reason=not_saved(saved)))
+    outcome = Outcome.INCOMPARABLE
+    if differences:
+        reason = because(ReasonCode.OTHER_MACHINE, spec=describe(saved), differences=differences)
+    elif changed_since(saved, case):
+        reason = because(ReasonCode.BENCHMARK_CHANGED)
+    else:
+        outcome = Outcome.INCONCLUSIVE
+        before, now = (min(sample.floors) for sample in (saved.samples[case.name], result.sample))
+        reason = because(ReasonCode.SAVED_TIMES, before=before, now=now)
+    why = unmade or (because(Note.RACE_ALL) if outcome is Outcome.INCONCLUSIVE else None)
+    return replace(result, verdict=replace(verdict, outcome=outcome, reason=reason.noted(why)))
 
 
 # Start the zygotes of sides, and learn what each side consists of
@@ -441,10 +337,6 @@ class Strategy(ABC):
 
         Raises `SideError` if a side does not start.
         """
-
-    def replay(self, case: Case) -> RaceResults:
-        """Race a suspect live. Raises `SideError` if a side does not start."""
-        raise NotImplementedError("only a saved baseline leaves suspects")
 
     def baseline_entrant(self, case: Case) -> Entrant | None:
         """Return the case's counterpart on the baseline side, if there is a baseline."""
@@ -635,21 +527,15 @@ class LiveSideStrategy(Strategy):
 
 @dataclass
 class SavedBaselineStrategy(Strategy):
-    """Judge cases against a saved baseline: by a live race of its recreated side, by its saved times, or by both.
+    """Judge cases against a saved baseline by a live race of its recreated side, or leave their times undecided.
 
-    Args:
-        recreated: The baseline's side, or why it cannot be recreated; ``None`` under ``--replay never``.
-        sharing: Number of cases that share the run's alpha.
+    ``recreated`` is the baseline's side, or why it cannot be recreated; ``None`` under ``--replay never``.
     """
 
     saved: Baseline
     recreated: Side | Reason | None
-    history: AnyHistory
-    sharing: int
     source: Callable[[], Side | Reason]
     """Returns a side with the baseline's source tree, or why that is impossible."""
-    time_filter: SavedTimeFilter | None = field(default=None, init=False)
-    """Made when the contender has started, since it needs the contender's environment."""
     _selected: Callable[[str], bool] | None = field(default=None, init=False)
     """Tells whether the baseline's tree selects a case that is deselected here; ``None`` as long as it is not known."""
     _unknown: Reason | None = field(default=None, init=False)
@@ -661,36 +547,23 @@ class SavedBaselineStrategy(Strategy):
 
     @property
     def way(self) -> str:
-        # In another environment saved times settle nothing, so every case is a suspect from the start.
-        differs = self.time_filter is not None and bool(self.time_filter.differences)
-        return SIDES if self.baseline and (self.request.replay == ALL or differs) else VARIANTS
+        return SIDES if self.baseline else VARIANTS
 
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
         self.starter.start(group, self.contender)
-        with self.starter.lock:
-            if self.time_filter is None:
-                self.time_filter = self._make_filter()
-        if self.way == SIDES:
-            return self.replay(case)
-        raced = self.races.variants(group)
-        settled, suspects = self.time_filter.settle(raced.settled)
-        return replace(raced, settled=settled, suspects=suspects)
-
-    def _make_filter(self) -> SavedTimeFilter:
-        recorded = self.history.content()
-        self.notes += recorded.problems
-        here, policy = self.starter.environment_info(self.contender), self.request.policy
+        if self.baseline is not None:
+            return self._race_again(case, self.baseline)
+        saved, here = self.saved.environment, self.starter.environment_info(self.contender)
+        differences = machine_differences(saved, here) + environment_differences(saved, here)
         unmade = self.recreated if isinstance(self.recreated, Reason) else None
-        return SavedTimeFilter(
-            self.saved, recorded.once(), here, policy, self.sharing, self.baseline is not None, unmade
-        )
+        raced = self.races.variants(group)
+        return replace(raced, settled=[not_raced(self.saved, result, differences, unmade) for result in raced.settled])
 
-    def replay(self, case: Case) -> RaceResults:
-        assert self.baseline is not None
+    def _race_again(self, case: Case, baseline: Side) -> RaceResults:
         if case.name not in self.saved.samples:
             return self.races.alone(case, not_saved(self.saved))
-        self.starter.start([case], self.baseline)
-        recreated = self.starter.environment_info(self.baseline)
+        self.starter.start([case], baseline)
+        recreated = self.starter.environment_info(baseline)
         if differences := environment_differences(self.saved.environment, recreated):
             spec = describe(self.saved)
             reason = because(ReasonCode.OTHER_ENVIRONMENT, spec=spec, differences=differences)
@@ -699,7 +572,7 @@ class SavedBaselineStrategy(Strategy):
         statistic = (not case.statistic and self.request.statistic) or known.statistic
         there = replace(case, thresholds=known.thresholds, statistic=statistic)
         changed = because(Note.BENCHMARK_CHANGED) if self.differs(case) else None
-        return self.races.sides(case, self.baseline, there, changed)
+        return self.races.sides(case, baseline, there, changed)
 
     def differs(self, case: Case) -> bool:
         return case.name in self.saved.samples and changed_since(self.saved, case)

@@ -31,7 +31,6 @@ def policy_of(policy: Policy, *cases: Case) -> Policy:
         minimum_effect=min(own_policy.minimum_effect for own_policy in own),
         tolerance=min(own_policy.tolerance for own_policy in own),
         once_effects=(min(effects), min(tolerances)),
-        screen_tolerance=min(own_policy.screen_tolerance for own_policy in own),
         statistic=statistic or policy.statistic,
     )
 
@@ -41,10 +40,7 @@ def _own(policy: Policy, case: Case) -> Policy:
         return policy
     own = dict(case.thresholds)
     effect, tolerance = own["minimum_effect"], own["tolerance"]
-    screen = max(policy.screen_tolerance, tolerance)
-    return dataclasses.replace(
-        policy, minimum_effect=effect, tolerance=tolerance, once_effects=(effect, tolerance), screen_tolerance=screen
-    )
+    return dataclasses.replace(policy, minimum_effect=effect, tolerance=tolerance, once_effects=(effect, tolerance))
 
 
 def judged(case: Case, usual: Thresholds, used: Thresholds) -> Case:

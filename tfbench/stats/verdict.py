@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, mean, median, stdev
+from statistics import fmean, median
 from typing import NamedTuple
 
 import numpy as np
@@ -409,15 +409,6 @@ def with_work_beside(
     return replace(decision, reason=decision.reason.noted(because(Note.RESTLESS))) if now else decision
 
 
-def with_saved_work_beside(decision: Decision, before: Sequence[Run], now: Sequence[Run], policy: Policy) -> Decision:
-    """Do the same to a decision on saved times: the work beside the calls prolongs the ratio as in the median launch."""
-    thresholds = policy.saved_time if decision.outcome is Outcome.UNCHANGED else policy.step_time
-    more = math.exp(median(map(_work_beside, now)) - median(map(_work_beside, before)))
-    ratio = decision.comparison.ratio
-    longer = replace(ratio, center=ratio.center * more, low=ratio.low * more, high=ratio.high * more)
-    return with_work_beside(decision, replace(decision.comparison, ratio=longer), thresholds, (before, now), True)
-
-
 def with_retraces(decision: Decision, contender: Sequence[Run]) -> Decision:
     """Return the decision, unless most calls of the contender trace a function again, which takes far longer than a call.
 
@@ -499,80 +490,6 @@ def _calls(runs: Sequence[Run]) -> Calls:
         slow=float(slow.mean()),
         rounds=len(times),
     )
-
-
-# Compare saved times with the spread between sessions, without a race
-
-
-Floors = Sequence[float]
-"""The fastest block of each launch of one session, in seconds per iteration and in time order."""
-
-
-def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: float) -> Ratio:
-    """Compute the ratio of a new session to the baseline's, with its prediction interval.
-
-    Args:
-        now: Logarithm of the new session's floor.
-        own: The same of the sessions of the baseline's own code, at least one.
-        sessions: The same of every earlier session, including ``own``, at least two; fewer raise `ValueError`.
-        alpha: Both ends of the interval together.
-    """
-    if not own or len(sessions) < 2:
-        raise ValueError("a spread needs at least two sessions, including one of the baseline's own code")
-    effect = now - mean(own)
-    reach = float(special.stdtrit(len(sessions) - 1, 1 - alpha / 2)) * stdev(sessions) * math.sqrt(1 + 1 / len(own))
-    return Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), 1 - alpha)
-
-
-def decide_on_saved(
-    now: Floors,
-    own: Sequence[Floors],
-    others: Sequence[Floors],
-    calls: tuple[Floors, Floors],
-    policy: Policy,
-    cases: int,
-) -> Decision:
-    """Decide on a new session from the saved times of a case; usually `inconclusive`.
-
-    A change is reported at the run's alpha divided by its cases, because no second race confirms it.
-    `unchanged` is reported at ``policy.alpha_case``, within ``policy.screen_tolerance``, unless there is
-    a change at that level.
-
-    Args:
-        own: Sessions of the baseline's own code, including the baseline itself.
-        others: Sessions of other code of the same case, on the same machine in the same environment.
-        calls: All rounds of the baseline, and of the new session. `unchanged` needs their means to be alike, too, since the
-            fastest blocks say nothing about slow calls.
-        cases: Cases of the whole run, which share its alpha.
-    """
-    launches = min(policy.floor_launches, *map(len, (now, *own, *others)))
-    floor, *known = (math.log(min(session[:launches])) for session in (now, *own, *others))
-    of_own = known[: len(own)]
-
-    def decided(outcome: Outcome, reason: Reason, ratio: Ratio) -> Decision:
-        return Decision(outcome, reason, Comparison(ratio, len(now), 1, len(calls[1])))
-
-    if len(known) < policy.sessions:
-        few = because(ReasonCode.FEW_SESSIONS, sessions=len(known), needed=policy.sessions)
-        return decided(Outcome.INCONCLUSIVE, few, Ratio(math.exp(floor - mean(of_own)), 0.0, math.inf, 1.0))
-
-    def saved(outcome: Outcome, note: Reason, ratio: Ratio) -> Decision:
-        return decided(outcome, because(ReasonCode.SAVED_TIMES, note), ratio)
-
-    spread = {"sessions": len(known), "deviation": stdev(known)}
-    strict = predict(floor, of_own, known, policy.alpha / max(1, cases))
-    changed = classify(strict.low, strict.high, policy.step_time)
-    if changed in (Outcome.REGRESSED, Outcome.IMPROVED):
-        return saved(changed, because(Note.BEYOND_SPREAD, ratio=strict, launches=len(now), **spread), strict)
-    lax = predict(floor, of_own, known, policy.alpha_case)
-    within = policy.saved_time
-    if classify(lax.low, lax.high, within) is Outcome.UNCHANGED:
-        means = fmean(calls[1]) / fmean(calls[0])
-        if means > 1 + within.tolerance:
-            return saved(Outcome.INCONCLUSIVE, because(Note.MEANS_APART, fastest=lax.center, mean=means), lax)
-        facts = {"launches": len(now), "tolerance": within.tolerance, **spread}
-        return saved(Outcome.UNCHANGED, because(Note.WITHIN_SPREAD, ratio=lax, **facts), lax)
-    return saved(Outcome.INCONCLUSIVE, because(Note.HIDDEN_BY_SPREAD, ratio=lax, **spread), lax)
 
 
 # Average the ratios of many cases, with an interval: a small slowdown of all cases, which no single case shows

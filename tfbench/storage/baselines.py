@@ -81,7 +81,6 @@ class Layout:
         self.baselines = folder / "baselines"
         self.candidates = folder / "candidates"
         """The last run against each baseline, which `tfbench baseline accept` makes the new one."""
-        self.history = folder / "history"
         self.trees = folder / "trees"
         """Source trees of other revisions."""
         self.shared_set_ups = folder / "made"

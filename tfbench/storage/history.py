@@ -33,7 +33,6 @@ from tfbench.model import (
     AcceptedChange,
     EnvironmentInfo,
     MeasurementContext,
-    Outcome,
     Ratio,
     Series,
     SeriesPoint,
@@ -43,7 +42,6 @@ from tfbench.model.formats import (
     Count,
     Name,
     Share,
-    Text,
     Time,
     check_schema,
     convert,
@@ -64,7 +62,6 @@ Value = TypeVar("Value")
 
 
 SCHEMA: Final = "tfbench-history/1"
-_CHANGED = frozenset({Outcome.REGRESSED, Outcome.IMPROVED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +81,11 @@ class SessionRecord:
     context: MeasurementContext
     floors: Mapping[str, tuple[float, ...]]
     """Case -> seconds per iteration in the fastest block of each launch, in time order."""
-    sources: Mapping[str, str]
-    """Case -> digest of the benchmark's code."""
     ratios: Mapping[str, Ratio] = field(default_factory=dict)
     """Case -> time relative to the anchor's in the same race."""
-    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    """Case -> verdict of the run."""
     anchor: Anchor | None = None
     releases: tuple[str, ...] = ()
     """Tags of the measured commit."""
-
-    def floors_of_same_code(self, case: str) -> tuple[float, ...]:
-        """Return the floors of a case, none if the run found it changed: they would widen the spread."""
-        return self.floors.get(case, ()) if self.outcomes.get(case) not in _CHANGED else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +124,8 @@ class _CaseLine(Struct, frozen=True, gc=False):
     """A line per case of a run."""
 
     case: Name
-    source: Text
     floors: tuple[Time, ...]
     ratio: _Ratio | None
-    outcome: Outcome | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +145,8 @@ def run_document(record: SessionRecord) -> tuple[str, str]:
     cases = [
         _CaseLine(
             case,
-            record.sources.get(case, ""),
             tuple(record.floors.get(case, ())),
             _Ratio.of(record.ratios.get(case)),
-            record.outcomes.get(case),
         )
         for case in {**record.floors, **record.ratios}
     ]
@@ -322,9 +307,7 @@ def _read_part(where: str, part: str, into: Content, about: str) -> None:
         SessionRecord(
             head.context,
             {row.case: row.floors for row in cases if row.floors},
-            {row.case: row.source for row in cases},
             {row.case: row.ratio.ratio() for row in cases if row.ratio},
-            {row.case: row.outcome for row in cases if row.outcome},
             head.anchor,
             head.releases,
         ),
