@@ -44,8 +44,8 @@ WORKER_NEEDS = {"pytest", "_pytest", "numpy", "tensorflow", "keras", "tf_keras",
 WORKER_MAY_USE = {"aspectlib"}
 """Imported only for a benchmark that asks for it."""
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
-COPIED = PACKAGE / "versions" / "standalone.py"
-"""Its text becomes part of a file of `tfbench repro`, which runs without tfbench."""
+COPIED = PACKAGE / "versions" / "runner.py"
+"""`tfbench explain --repro` copies it into a folder, where it runs without tfbench."""
 RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "multiprocessing"}
 RUNS_TEXT = {"eval", "exec", "compile", "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
 BY_NAME = {"__import__", "import_module", "importlib.import_module"}

@@ -44,7 +44,6 @@ COMMANDS = {
     "job": "tfbench.commands.fleet",
     "merge": "tfbench.commands.fleet",
     "report": "tfbench.commands.saved",
-    "repro": "tfbench.commands.versions",
     "versions": "tfbench.commands.versions",
 }
 """Command -> its module, which has ``add_COMMAND`` for the options and ``run_COMMAND``."""

@@ -138,9 +138,6 @@ class LaunchBudgets:
     standard deviations is then at most 13%."""
     alone_launches: int = 3
     """Launches of a case that has nothing to race against. An interval over the launches of a saved run needs three."""
-    repro_launches: int = 5
-    """Fresh processes of each side in a file of `tfbench repro`, all of which must show the difference: by chance, five
-    agree about its direction in one of 16 files. Each imports TensorFlow."""
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     block_longest: float = 4.0
@@ -585,7 +582,7 @@ class Policy(
 # Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, tail_tolerance=0.06, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
-    device_launches=2, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
+    device_launches=2, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, hopeless=4.0,
 )  # fmt: skip
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit
 # among the live zygotes and serve one case after another. Any other graph counts.

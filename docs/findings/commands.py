@@ -19,21 +19,15 @@ _TAIL = 1500
 """Characters of a failed command that are kept."""
 
 
-def run(*words: str, seconds: float, makes: str = "report") -> dict:
-    """Return the command, its seconds, and what it made: its ``report``, whether it ``made`` a file, or the last output if it ``failed``.
-
-    Args:
-        seconds: Time limit.
-        makes: ``report`` for commands with ``--report-json``, ``file`` for ``repro``.
-    """
+def run(*words: str, seconds: float) -> dict:
+    """Return the command, its seconds, and its ``report``, or the last output if it ``failed`` or took too long."""
     print(command("tfbench", *words), flush=True)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        report, file = Path(folder, "report.json"), Path(folder, "repro_case.py")
-        option = f"--report-json={report}" if makes == "report" else f"--output={file}"
+        report = Path(folder, "report.json")
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "tfbench", *words, option], cwd=ROOT, stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", "tfbench", *words, f"--report-json={report}"], cwd=ROOT, stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=seconds, check=False,
             )  # fmt: skip
             printed = done.stdout + done.stderr
@@ -44,8 +38,6 @@ def run(*words: str, seconds: float, makes: str = "report") -> dict:
             content = json.loads(report.read_text(encoding="utf-8"))
             content.pop("policy", None)
             return {**found, "report": content}
-        if file.exists():
-            return {**found, "made": True}
     return {**found, "failed": printed.strip()[-_TAIL:]}
 
 

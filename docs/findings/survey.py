@@ -2,23 +2,20 @@
 
     python docs/findings/survey.py                       # every file that docs/findings/survey lacks; hours
     python docs/findings/survey.py --only tensorflow/test_fusion
-    python docs/findings/survey.py --again               # the bisections and files that failed in the recorded ones
+    python docs/findings/survey.py --again               # the bisections that failed in the recorded ones
     python docs/findings/survey.py --show                # the table, and the page's copy of it, as recorded
 
 A survey races its releases in the same rounds, `tfbench versions`, one file of benchmarks after the other. Its results
 are a file of docs/findings/survey, written whole after each file of benchmarks, so an interrupted survey goes on where it
-stopped. A slower release is bisected once, with its cause, and a file that shows it is made: `tfbench bisect --causes` and
-`tfbench repro`. Three of these files are kept in docs/findings/repros, and the recorded command makes any of them again.
+stopped. A slower release is bisected once, with its cause: `tfbench bisect --causes`.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import re
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +26,6 @@ from commands import PAGE, ROOT, Records, run, within
 from tfbench.fs import write_whole
 
 DATA = Path(__file__).parent / "survey"
-FILES = Path(__file__).parent / "repros"
 BEGIN, END = "<!-- survey: begin -->", "<!-- survey: end -->"
 POLICY = "quick"
 SLOWER = 1.1
@@ -85,8 +81,6 @@ class Slower(NamedTuple):
     ratio: float
     low: float
     """The lower end of the interval of the slow release, divided by the upper end of the one before."""
-    stays: bool
-    """Whether the newest release is slow too."""
 
 
 def recorded(survey: str) -> Records:
@@ -95,25 +89,20 @@ def recorded(survey: str) -> Records:
 
 
 def measure(releases: Sequence[str], name: str) -> dict:
-    """Race a file of benchmarks, then bisect and extract what became slower; return what its file holds."""
+    """Race a file of benchmarks, then bisect what became slower; return what its file holds."""
     options = ("--policy", POLICY, "--min-slowdown", COUNTS, "--device", "cpu")
     found = run("versions", *releases, f"benchmarks/{name}.py", *options, seconds=SECONDS)
     if "report" in found:
         bisected = bisect(list(slower(found["report"])))
-        found["slower"] = [{**one._asdict(), "bisect": done, "repro": repro(one)} for one, done in bisected.items()]
+        found["slower"] = [{**one._asdict(), "bisect": done} for one, done in bisected.items()]
     return found
 
 
 def again(found: dict) -> dict:
-    """Return what a file holds, after its failed bisections and files have been tried again."""
+    """Return what a file holds, after its failed bisections have been tried again."""
     cases = {Slower(*(one[name] for name in Slower._fields)): one for one in found.get("slower", ())}
     bisected = bisect([case for case, one in cases.items() if "failed" in one["bisect"]])
-    done = []
-    for case, one in cases.items():
-        tried = {**one, "bisect": bisected.get(case, one["bisect"])}
-        if "failed" in one["repro"] and not _refuted(tried):
-            tried["repro"] = repro(case)
-        done.append(tried)
+    done = [{**one, "bisect": bisected.get(case, one["bisect"])} for case, one in cases.items()]
     return {**found, "slower": done} if done else found
 
 
@@ -124,13 +113,12 @@ def slower(report: dict) -> Iterator[Slower]:
         ratios = {side: _ratio(row["sides"][side]) for side in labels}
         ratios[report["reference"]] = {"center": 1.0, "low": 1.0, "high": 1.0}
         for before, now in itertools.pairwise(labels):
-            first, second, last = ratios[before], ratios[now], ratios[labels[-1]]
+            first, second = ratios[before], ratios[now]
             if not (first and second) or None in (first["high"], second["low"]):
                 continue  # a release that cannot run the case, or an interval without an end
             ratio, low = second["center"] / first["center"], second["low"] / first["high"]
             if ratio >= SLOWER and low > 1:
-                stays = bool(last) and last["center"] > first["center"] * (1 + ratio) / 2
-                yield Slower(row["case"], before, now, ratio, low, stays)
+                yield Slower(row["case"], before, now, ratio, low)
 
 
 def bisect(cases: Sequence[Slower]) -> dict[Slower, dict]:
@@ -145,12 +133,6 @@ def bisect(cases: Sequence[Slower]) -> dict[Slower, dict]:
             own = [case for case in content.get("cases", ()) if case["case"] == one.case]
             found[one] = {**made, "report": {**content, "cases": own}} if content else made
     return found
-
-
-def repro(one: Slower) -> dict:
-    """Make the file that shows a case, on this environment's release and one that differs from it."""
-    other = one.before if one.stays and one.before != version("tensorflow") else one.release
-    return run("repro", one.case, "--against", other, "--policy", POLICY, "--no-profile", seconds=SECONDS, makes="file")
 
 
 def table() -> str:
@@ -221,14 +203,7 @@ def _row(one: dict) -> tuple[float, tuple[str, ...]]:
             f"{one['ratio']:.2f}, not bisected: {found.get('answer', 'the command failed')}",
         )
     case = one["case"].partition("::")[2]
-    return one["ratio"], (_linked(case, since, one["repro"]), since, shown, next(iter(found.get("causes", ())), ""))
-
-
-def _linked(case: str, since: str, made: dict) -> str:
-    """Return the case, with a link to the file that shows it if that one is kept as an example."""
-    name = re.sub(r"[^\w.]+", "_", f"{case.removeprefix('test_')} {since}").strip("_")
-    linked = "made" in made and (FILES / f"{name}.py").exists()
-    return f"[`{case}`](findings/{FILES.name}/{name}.py)" if linked else f"`{case}`"
+    return one["ratio"], (f"`{case}`", since, shown, next(iter(found.get("causes", ())), ""))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,5 +1,8 @@
 """`tfbench explain` from end to end."""
 
+import subprocess
+import sys
+
 import pytest
 
 CASES = """
@@ -41,6 +44,7 @@ REFUSED = [
         ["test_dense[fusion=fused]"],
         "give --against SPEC or a second case to compare with, or --profile DIR to read",
     ),
+    (["test_dense[fusion=fused]", "test_dense[fusion=unfused]", "--repro", "x"], "--repro races two interpreters"),
     (["test_other", "--against", "self"], "no benchmark matches 'test_other'"),
     (["test_dense", "--against", "self"], "'test_dense' matches 2 benchmarks: benchmarks/"),
     (["test_dense[fusion=fused]", "--against", "sometimes"], "'sometimes' is not understood"),
@@ -56,3 +60,31 @@ def test_an_impossible_explanation_is_refused_in_one_line(project):
         assert done.returncode == 2, (arguments, done)
         assert words in done.stderr, arguments
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.tensorflow
+def test_a_difference_becomes_a_folder_that_runs_without_tfbench(project):
+    project.write("""
+        import os
+
+        import tensorflow as tf
+
+        from sizes import SIZE
+
+        def test_stack(bench):
+            @tf.function
+            def stack(x):
+                for _ in range(10 * int(os.environ.get("TIMES", "1"))):
+                    x = tf.nn.relu(tf.matmul(x, x)) / 64.0
+                return x
+
+            bench(stack, tf.ones([SIZE, SIZE]), flops=1)
+    """)
+    project.write("SIZE = 64\n", "benchmarks/sizes.py")
+    code, output = explain(project, "test_stack", "--against", "env:TIMES=3", "--repro", "shown")
+    assert code == 0, output
+    assert "faster in every launch" in output
+    assert (project.root / "shown/benchmarks/sizes.py").exists()
+    command = [sys.executable, "-I", "shown/race.py", "--launches", "1"]
+    again = subprocess.run(command, cwd=project.root, capture_output=True, text=True, timeout=120, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr

@@ -18,7 +18,7 @@ from tfbench.race import zygote
 
 # One pair of zygotes shows nothing of how pairs differ, so the prior has to rule a difference out.
 policy.PRESETS["quick"] = dataclasses.replace(
-    policy.PRESETS["quick"], zygotes=1, zygote_deviation=5e-4, zygote_spread=0.1, repro_launches=1, rounds_max=60
+    policy.PRESETS["quick"], zygotes=1, zygote_deviation=5e-4, zygote_spread=0.1, rounds_max=60
 )
 
 _start_process = zygote.start_process

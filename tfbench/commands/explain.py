@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,8 @@ from rich.text import Text
 from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
 from tfbench.model import short_name
+from tfbench.plugin import STARTED_WITH
+from tfbench.plugin.options import set_by_suite
 from tfbench.policy import preset
 from tfbench.profiles.folders import named
 from tfbench.race.launch import Entrant
@@ -22,6 +25,7 @@ from tfbench.session.profiling import BASELINE, CONTENDER, explained, reread, ta
 from tfbench.sides.spec import KINDS
 from tfbench.storage.baselines import PROFILES
 from tfbench.untrusted import command
+from tfbench.versions.repro import race_folder, write_folder
 
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +36,8 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
     option("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
     text = f"read the profiles there; with --against or OTHER, write them first (default: {PROFILES})"
     option("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=text)
+    text = "also write a folder that races this Python and that of --against without tfbench, and run it"
+    option("--repro", type=Path, metavar="DIR", help=text)
     add_selections(parser)
 
 
@@ -41,10 +47,14 @@ def run_explain(arguments: argparse.Namespace) -> int:
     This takes no times. The sides are those of `pytest --benchmark --against`, or give a second case instead, such as
     another variant of the same workload. With `--profile DIR`, both are also profiled into DIR, and tfbench explains the
     difference of the profiles. `--profile DIR` alone reads the profiles that `pytest --benchmark --profile DIR` wrote for
-    the case. A part of a name selects all cases that contain it.
+    the case. A part of a name selects all cases that contain it. With `--repro DIR`, the files of the benchmark and a
+    runner are written into DIR for a bug report: the runner races both interpreters, which need TensorFlow, NumPy and
+    pytest. A folder that shows no difference is removed.
     """
     if arguments.against and arguments.other:
         raise UsageError("give either --against SPEC or a second case, not both")
+    if arguments.repro and not arguments.against:
+        raise UsageError("--repro races two interpreters; name the other one with --against")
     console = Screen()
     if not arguments.against and not arguments.other:
         if not arguments.profile:
@@ -69,10 +79,17 @@ def run_explain(arguments: argparse.Namespace) -> int:
             profiler = Profiler(setup.launcher, setup.policy)
             sides = {BASELINE: first, CONTENDER: second}
             taken = take(profiler, sides, Path(arguments.profile), setup.policy, tell=status.update)
+        if arguments.repro:
+            function, variables = setup.collected.functions[case.name], set_by_suite(STARTED_WITH, os.environ)
+            both = first.side, second.side
+            write_folder(arguments.repro, function, case, setup.collected.root, both, variables)
     console.print(changes_of(title, explanation.changes, explanation.metrics, explanation.notes))
     if taken is not None:
         console.print(attributed(taken.attribution, taken.why))
         console.print(Text(f"profiles: {taken.kept.folder}"))
+    if arguments.repro:
+        race_folder(arguments.repro, first.side.executable)
+        console.print(f"written: {arguments.repro}")
     return 0
 
 
