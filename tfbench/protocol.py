@@ -261,11 +261,16 @@ class Settle(Message):
     cpus: tuple[int, ...]
     calls: int
     """Calls of the step there."""
+    elsewhere: tuple[int, ...] = ()
+    """Processors on which the process looks for the waits of its step first, if neighbours have hidden them so far."""
 
 
 @dataclass(frozen=True)
 class Settled(Message):
     """The process has moved."""
+
+    waiting: float | None = None
+    """As in `Prepared`, by all that the process knows now."""
 
 
 @dataclass(frozen=True)
@@ -325,10 +330,10 @@ class Rounds(Message):
     dispatched: tuple[int, ...]
     """Empty where calls return finished."""
     used: int = 0
-    """How long the process ran from its first block to its last one, or was ready to while others had its processor, in
-    nanoseconds; 0 where that is no measure."""
-    preempted: tuple[tuple[int, int], ...] = ()
-    """Blocks during which the processor was taken from the process, and the time of each without that, in nanoseconds."""
+    """Processor time of the process and its children from the first turn to the last one, in nanoseconds."""
+    least: tuple[tuple[int, int], ...] = ()
+    """Blocks whose time without neighbours is not certain, and the least that it can be, in nanoseconds. They end as late as
+    they can without neighbours."""
     clocks: tuple[float, ...] = ()
     """Mean clock of the GPU in each block, MHz; empty where it was not read."""
     clock_failure: str = ""

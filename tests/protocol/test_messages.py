@@ -95,11 +95,11 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"Reap","number":1,"pid":true,"patience":1.0}', "field pid .* wrong type"),
         ('{"kind":"Reap","number":1,"pid":7,"patience":"0"}', "field patience .* wrong type"),
         (
-            '{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[],"used":0,"preempted":[],"clocks":[],"clock_failure":""}',
+            '{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[],"used":0,"least":[],"clocks":[],"clock_failure":""}',
             "field began .* wrong type",
         ),
         (
-            '{"kind":"Rounds","began":null,"ended":[2],"dispatched":[],"used":0,"preempted":[],"clocks":[],"clock_failure":""}',
+            '{"kind":"Rounds","began":null,"ended":[2],"dispatched":[],"used":0,"least":[],"clocks":[],"clock_failure":""}',
             "field began .* wrong type",
         ),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),

@@ -125,7 +125,7 @@ def test_a_clock_that_cannot_be_read_is_one_note_and_changes_nothing_else(launch
             "rounds",
             "malform",
             BenchmarkError,
-            r"while it was timed: .*\(clock_failure, clocks, dispatched, ended, preempted, used\).*\[1\]",
+            r"while it was timed: .*\(clock_failure, clocks, dispatched, ended, least, used\).*\[1\]",
         ),
         ("stop", "die", WorkerDied, "exit code 3"),
         ("stop", "hang", WorkerHung, "was killed"),

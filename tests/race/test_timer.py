@@ -129,3 +129,29 @@ def test_interrupts_that_are_seen_late_do_not_count(fresh, monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux' timer is known")
 def test_interrupts_that_do_not_agree_show_no_timer(fresh, monkeypatch):
     assert watched(monkeypatch, [10 * (37 * number % 400) for number in range(100)]) is None
+
+
+STAT = """cpu  0 0 0 0 0 0 0 0
+cpu0 10 0 0 {} 0 0 0 0 0 0
+cpu1 10 0 0 1000 0 0 0 0 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("idle", "used", "foreign"),
+    [(0, 2e9, 8e9), (200, 7.9e9, 0), (800, 0, 2e9), (1000, 0, 0)],
+)
+def test_what_others_run_on_a_processor_is_what_is_neither_idle_nor_used(tmp_path, monkeypatch, idle, used, foreign):
+    """In ten seconds, whose idle time is in ticks of 10 ms."""
+    seconds, stat = iter([100.0, 110.0]), tmp_path / "stat"
+    monkeypatch.setattr(module, "_STAT", stat)
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(seconds))
+    stat.write_text(STAT.format(500))
+    load = module.Load((0,))
+    stat.write_text(STAT.format(500 + idle))
+    assert load.foreign(used) == pytest.approx(foreign)
+
+
+def test_where_the_load_is_not_known_others_may_have_run_all_the_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_STAT", tmp_path / "stat")
+    assert module.Load((0,)).foreign(0) == float("inf")

@@ -11,8 +11,8 @@ from tfbench.stats.verdict import calls_of, effect_of, pooled
 ORDINARY = [1.0, 1.01, 0.99, 1.0] * 25
 
 
-def run(seconds, **preempted):
-    return Run(tuple(seconds), 1, {}, {int(number[1:]): used for number, used in preempted.items()})
+def run(seconds):
+    return Run(tuple(seconds), 1)
 
 
 def slow(share, factor):
@@ -37,27 +37,6 @@ def test_the_standard_error_is_that_of_repeated_launches(statistic):
     sides = np.exp(rng.normal(0, 0.05, (400, 2, 120)) + (rng.random((400, 2, 120)) < share) * 1.5)
     effects = [effect_of(statistic, run(before), run(now), 0) for before, now in sides]
     assert np.std([one.value for one in effects]) == pytest.approx(np.median([one.error for one in effects]), rel=0.25)
-
-
-def test_rounds_that_lost_their_processor_count_by_their_processor_time():
-    disturbed = [*ORDINARY[:-2], 8.0, 9.0]
-    assert effect_of(Statistic.TAIL, run(ORDINARY), run(disturbed), 0).value == pytest.approx(
-        math.log(72) / 100, abs=1e-3
-    )
-    known = run(disturbed, n98=1.0, n99=1.0)
-    assert effect_of(Statistic.TAIL, run(ORDINARY), known, 0).value == pytest.approx(0, abs=1e-3)
-    assert effect_of(Statistic.MEDIAN, run(ORDINARY), known, 0) == effect_of(
-        Statistic.MEDIAN, run(ORDINARY), run(disturbed), 0
-    )
-
-
-@pytest.mark.parametrize(("lost", "expected"), [(9, 0.0), (10, 0.1 * math.log(3))])
-def test_a_side_that_loses_its_processor_more_often_is_judged_by_the_clock(lost, expected):
-    """It may wait in these calls, which processor time does not show."""
-    waiting = [*ORDINARY[:-lost], *[3.0] * lost]
-    known = run(waiting, **{f"n{number}": 1.0 for number in range(100 - lost, 100)})
-    assert effect_of(Statistic.TAIL, run(ORDINARY), known, 0).value == pytest.approx(expected, abs=0.01)
-    assert effect_of(Statistic.TAIL, known, run(ORDINARY), 0).value == pytest.approx(-expected, abs=0.01)
 
 
 def test_launches_have_the_mean_error_so_that_those_without_slow_calls_do_not_outweigh_the_others():

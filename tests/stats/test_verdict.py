@@ -399,7 +399,7 @@ def test_a_second_opinion_refuses_a_pass_and_nothing_else(opinion, code, center,
 
 def test_work_beside_the_calls_matters_where_most_launches_leave_as_much_as_the_minimum_effect():
     def leaving(*seconds):
-        return leaves_work([Run((1.0, 9.0), 1, {"beside": one}, {1: 1.0}) for one in seconds], POLICY.step_time)
+        return leaves_work([Run((1.0, 1.0), 1, {"beside": one}) for one in seconds], POLICY.step_time)
 
     assert leaving(0.01, 0.01, 0.0)
     assert not leaving(0.0099, 0.0099, 0.5)

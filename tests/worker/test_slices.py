@@ -9,7 +9,8 @@ import pytest
 
 from tfbench.protocol import ServeSliced
 from tfbench.worker import block
-from tfbench.worker.block import ReadyTime, WorkBeside, serve_slices
+from tfbench.worker.block import WorkBeside, serve_slices
+from tfbench.worker.quiet import Meter
 
 
 @pytest.fixture
@@ -70,12 +71,12 @@ def test_a_block_that_works_does_not_wait_even_if_it_queues_for_its_processor(pi
 
 
 def test_a_look_for_waits_is_no_work_beside_calls(pipes, monkeypatch):
-    class Slow(ReadyTime):
-        def __init__(self):
-            super().__init__()
+    class Slow(Meter):
+        def begin(self):
             busy(0.01)
+            super().begin()
 
-    monkeypatch.setattr(block, "ReadyTime", Slow)
+    monkeypatch.setattr(block, "Meter", Slow)
     beside = WorkBeside()
     serve(pipes[:1], 0, lambda: busy(0.02), beside=beside)
     seconds, _ = beside.per_call(6)

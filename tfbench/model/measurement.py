@@ -88,8 +88,6 @@ class Run:
     """Measured beside the times: ``first_call`` in seconds, ``peak_host_memory`` in bytes, on a GPU
     ``dispatch_time`` in seconds and ``gpu_clock`` in MHz. Arguments of ``bench``: ``flops``, ``bytes`` and
     ``items`` of one step, ``contracts``."""
-    preempted: Mapping[int, float] = field(default_factory=dict)
-    """Round during which the processor was taken from the process -> time of one iteration without that, in seconds."""
     clocks: tuple[float, ...] = ()
     """Mean clock of the GPU in each round, MHz; empty where it was not read."""
 
@@ -97,11 +95,6 @@ class Run:
     def cycles(self) -> tuple[float, ...]:
         """The times in cycles of the GPU's clock, in millions."""
         return tuple(seconds * clock for seconds, clock in zip(self.seconds, self.clocks, strict=True))
-
-    @property
-    def calm_seconds(self) -> tuple[float, ...]:
-        """The times without what other processes took away in between."""
-        return tuple(self.preempted.get(number, seconds) for number, seconds in enumerate(self.seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +141,8 @@ class Effect:
     pair: int
     error: float = 0.0
     """Its standard error, as the scatter of the rounds shows it; 0 where that is unknown."""
+    doubt: float = 0.0
+    """By how much it may be off because neighbours took the processor, as a log-ratio: no error, since it need not average out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -47,6 +48,13 @@ def _lopsided(differing: int, launches: int, mean: float) -> str:
     return (
         f"not decided: most launches are alike, but {differing} of {launches} differ, all launches together are "
         f"{change(mean)}; one side may have a slow mode"
+    )
+
+
+def _neighbours(doubt: float) -> str:
+    return (
+        "other programs ran on the processors of the blocks, and the waits of the step cannot be told from their time, so its "
+        f"times are known to {math.expm1(doubt):.1%} only: race on other processors (--cpus) or on a quieter machine"
     )
 
 
@@ -444,6 +452,7 @@ class Note(_Code):
     # The race
 
     LOPSIDED = "lopsided", _lopsided
+    NEIGHBOURS = "neighbours", _neighbours
     P90_ROUNDS = "p90-rounds", "not decided: p90 needs at least {needed} rounds, and the race has {rounds}"
     RARE_CALLS = "rare-calls", "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}"
     LAUNCHES_NEEDED = "launches-needed", "a decision would take about {launches:.0f} launches, {seconds:.0f} s"

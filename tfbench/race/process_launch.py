@@ -6,14 +6,14 @@ import os
 import select
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from tfbench import protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
-from tfbench.model import WAITED, Plan
+from tfbench.model import DOUBT, Plan
 from tfbench.policy import Policy
 from tfbench.protocol import TOKEN, Done, LaunchRequest, M, Prepared
 from tfbench.race.launch import (
@@ -28,8 +28,9 @@ from tfbench.race.launch import (
     time_in_queue,
     without_first_call,
 )
-from tfbench.race.timer import timer
+from tfbench.race.timer import Load, timer
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
+from tfbench.stats.rounds import without_neighbours
 
 Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
 """Forks the process of an entrant from the zygote of a pair, with these open files."""
@@ -55,8 +56,6 @@ class ProcessLaunch:
     """Keeps a warning for the user."""
     compiling: tuple[int, ...] = ()
     """Processors of first calls on a GPU, which compile; empty elsewhere."""
-    preempted: dict[int, dict[int, float]] = field(default_factory=dict, init=False)
-    """Entrant -> round during which its processor was taken from it -> processor seconds of an iteration."""
     clocks: dict[int, tuple[float, ...]] = field(default_factory=dict, init=False)
     """Entrant -> mean clock of the GPU in each of its rounds, MHz. An entrant whose clock was not read is absent."""
     _running: dict[int, Process] = field(default_factory=dict, init=False)
@@ -69,6 +68,10 @@ class ProcessLaunch:
     _results: dict[int, Prepared | Failure] = field(default_factory=dict, init=False)
     """Results of the preparation that `prepare` has not returned."""
     _ready: dict[int, Prepared] = field(default_factory=dict, init=False)
+    _least: dict[int, dict[int, float]] = field(default_factory=dict, init=False)
+    """Entrant -> round whose time without neighbours is not certain -> the least that it can be, in nanoseconds."""
+    _used: int = field(default=0, init=False)
+    """Processor time of all processes in the rounds, in nanoseconds."""
     _scale: dict[int, float] = field(default_factory=dict, init=False)
     """Factor that takes the time in the queue from the times of a step that runs once."""
 
@@ -109,11 +112,14 @@ class ProcessLaunch:
             results |= self._prepared(apart=two and not together)
         if (len(self.places) > 1 or equal) and not brief:
             calls = settling_calls(self._ready, self.policy, equal)
+            elsewhere = tuple(cpu for place in self.places for cpu in place if cpu not in self.cpus)
             for entrant, process in list(self._running.items()):
-                process.ask(protocol.Settle(self.cpus, calls.get(entrant, 0)))
+                process.ask(protocol.Settle(self.cpus, calls.get(entrant, 0), elsewhere))
                 settled = self._reply(entrant, protocol.Settled, "while it was warmed up", self.policy.answer_seconds)
                 if not isinstance(settled, protocol.Settled):
                     results[entrant] = settled
+                elif settled.waiting is not None:
+                    results[entrant] = self._ready[entrant] = replace(self._ready[entrant], waiting=settled.waiting)
         return results
 
     @property
@@ -202,7 +208,9 @@ class ProcessLaunch:
         Raises `EntrantFailed` if an entrant breaks or skips itself, during its rounds or after them, and
         `LaunchDisturbed` if a disturbance from outside makes the times useless.
         """
+        load = Load(self.cpus)
         blocks = self._watched_blocks(plan, orders)
+        foreign = load.foreign(self._used) if not plan.sliced else 0.0
         times = {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
         for entrant, own in times.items():
             if len(own) != len(orders) or min(own) <= 0:
@@ -213,7 +221,20 @@ class ProcessLaunch:
         if by_system and (known := timer()):
             times = known.shortened(blocks)
         self.finish()
+        if not any(prepared.on_device for prepared in self._ready.values()):
+            times = self._without_neighbours(times, foreign)
         return {entrant: [time * self._unit(plan, entrant) for time in own] for entrant, own in times.items()}
+
+    def _without_neighbours(self, times: dict[int, list[float]], foreign: float) -> dict[int, list[float]]:
+        """Return the times of blocks without neighbours, which ran for ``foreign`` nanoseconds, and note their doubt."""
+        share = foreign / max(1.0, sum(map(sum, times.values())))
+        quiet = {}
+        for entrant, most in times.items():
+            least = self._least.get(entrant, {}) if len(self.cpus) == 1 else dict.fromkeys(range(len(most)), 0.0)
+            quiet[entrant], doubt = without_neighbours(most, least, self._ready[entrant].waiting, share)
+            if doubt:
+                self._ready[entrant].facts[DOUBT] = doubt
+        return quiet
 
     def _unit(self, plan: Plan, entrant: int) -> float:
         """Return the seconds of an iteration in a nanosecond of a block."""
@@ -263,11 +284,8 @@ class ProcessLaunch:
                 self._ready[entrant].facts[GPU_CLOCK] = median(answer.clocks)
             if answer.clock_failure:
                 self.note(_NO_CLOCK.format(answer.clock_failure))
-            unit = self._unit(plan, entrant)
-            self.preempted[entrant] = {number: used * unit for number, used in answer.preempted if used > 0}
-            if answer.used and not plan.sliced and self._ready[entrant].iteration >= self.policy.sliced_above_seconds:
-                wall = sum(answer.ended) - sum(answer.began)
-                self._ready[entrant].facts[WAITED] = max(0.0, wall / answer.used - 1)
+            self._least[entrant] = dict(answer.least)
+        self._used = sum(answer.used for answer in answers.values())
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
 
     def _slow_calls(self, plan: Plan, entrant: int) -> tuple[float, ...]:

@@ -125,7 +125,6 @@ def run_launch(
                 tuple(seconds[index]),
                 plan.iterations[index],
                 prepared[index].facts,
-                opened.preempted.get(index, {}),
                 opened.clocks.get(index, ()),
             )
             if index in seconds

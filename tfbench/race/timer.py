@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import math
+import os
 import sys
 import threading
 import time
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -116,6 +119,45 @@ class Stopwatch:
         """This thread's seconds so far, without the start of zygotes and shared set-ups, which serve several cases."""
         common = (Phase.STARTING, Phase.SHARED_SETUP)
         return sum(seconds for (_, innermost), seconds in self._count().spent.items() if innermost not in common)
+
+
+# The load of processors by other programs
+
+
+_STAT = Path("/proc/stat")
+_STEALS = 8
+"""Field of a processor in ``/proc/stat`` with the time that the host took, in ticks. Fields 4 and 5 have the idle time."""
+_COARSE_LOAD = 0.025, 0.02
+"""Seconds, and a share of the time, by which the load of others is not known: the ticks of both readings, and what
+processes use before and after their rounds."""
+
+
+class Load:
+    """Tells how long other programs run on these processors, from now on."""
+
+    def __init__(self, cpus: Sequence[int]) -> None:
+        self._cpus = tuple(cpus)
+        self._began, self._idle = time.monotonic(), self._read()
+
+    def foreign(self, used: int) -> float:
+        """Return the nanoseconds that others have run, 0 if it is as little as the reading is coarse.
+
+        It is unlimited where the system does not tell. ``used`` is the processor time in nanoseconds of those that are no others.
+        """
+        elapsed, idle = time.monotonic() - self._began, self._read()
+        if idle is None or self._idle is None:
+            return math.inf
+        foreign = len(self._cpus) * elapsed - (idle - self._idle) - used * 1e-9
+        return foreign * 1e9 if foreign > _COARSE_LOAD[0] + _COARSE_LOAD[1] * elapsed else 0.0
+
+    def _read(self) -> float | None:
+        """Return for how many seconds the processors had nothing to do, or were taken away by the host of a virtual machine."""
+        try:
+            rows = [line.split() for line in _STAT.read_text().splitlines() if line.startswith("cpu")]
+            ticks = {row[0]: int(row[4]) + int(row[5]) + int(row[_STEALS]) for row in rows}
+            return sum(ticks[f"cpu{cpu}"] for cpu in self._cpus) / os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError, LookupError):
+            return None
 
 
 # The interrupts of the system's timer: when they happen, and the times of blocks without them

@@ -268,4 +268,6 @@ def interval(
         relative=relative_variances(usual, errors),
     )
     low, high = distribution.bounds(alpha)
-    return Ratio(math.exp(distribution.center[0]), math.exp(low[0]), math.exp(high[0]), 1 - alpha)
+    # Every launch may be off in the same direction.
+    doubt = float(np.mean([effect.doubt for effect in effects]))
+    return Ratio(math.exp(distribution.center[0]), math.exp(low[0] - doubt), math.exp(high[0] + doubt), 1 - alpha)

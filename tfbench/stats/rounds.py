@@ -16,7 +16,7 @@ a round / deviation of a launch (sampling of two stages, Cochran 1977, Sampling 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -27,7 +27,34 @@ from tfbench.model import Effect, Ratio, Run
 from tfbench.policy import Policy
 from tfbench.stats.interval import Floats, median_error
 
+# Take the programs that shared the processor out of the times of blocks
+
+
+def without_neighbours(
+    most: Sequence[float], least: Mapping[int, float], waiting: float | None, share: float
+) -> tuple[list[float], float]:
+    """Return the times of blocks in the middle of their bounds, and how far from there the truth may lie, as a mean log-ratio.
+
+    Args:
+        most: The most that each block takes without neighbours.
+        least: Number of a block -> the least, where that differs.
+        waiting: What the step waits by itself at most, as a fraction of its processor time; ``None`` where that is unknown.
+        share: Of the time of all blocks, how much neighbours ran.
+    """
+    times, doubts = list(most), 0.0
+    for number, low in least.items() if share > 0 else ():
+        low = max(low, most[number] * (1 - min(share, _MOST_SHARE)))
+        high = max(low, most[number] if waiting is None else min(most[number], low * (1 + waiting)))
+        times[number] = math.sqrt(low * high)
+        doubts += math.log(high / low) / 2
+    return times, doubts / max(1, len(times))
+
+
 # Take the interrupts of the system's timer out of the times of blocks
+
+
+_MOST_SHARE = 0.99
+"""Neighbours have left a hundredth to the blocks at least, which have run."""
 
 
 Counts = NDArray[np.int64]

@@ -26,6 +26,7 @@ from scipy import special
 from tfbench.model import (
     BESIDE,
     COLLECTIONS,
+    DOUBT,
     RESTLESS,
     RETRACED,
     SET_LATE,
@@ -169,7 +170,15 @@ def decide(
             outcome = Outcome.INCONCLUSIVE if final else None
     if lopsided:
         return Decision(outcome, because(CODES[outcome], _lopsided(values[0], chosen)), comparison)
-    return Decision(outcome, _reason(outcome, comparison, chosen, policy.name), comparison)
+    reason = _reason(outcome, comparison, chosen, policy.name)
+    doubt = fmean(effect.doubt for effect in effects)
+    if outcome in (None, Outcome.INCONCLUSIVE) and doubt > _DOUBTFUL * math.log1p(chosen.tolerance):
+        reason = reason.noted(because(Note.NEIGHBOURS, doubt=doubt))
+    return Decision(outcome, reason, comparison)
+
+
+_DOUBTFUL = 0.25
+"""Share of the tolerance that neighbours have to blur before the reason of an open case says so."""
 
 
 def _lopsided(effects: Floats, thresholds: Thresholds) -> Reason:
@@ -204,7 +213,8 @@ def launches_needed(effects: Sequence[Effect], thresholds: Thresholds, clip: flo
     values = huber_pseudovalues(values[np.newaxis], thresholds.launch_deviation, clip)[0]
     away = abs(float(values.mean()))
     room = max(math.log1p(thresholds.tolerance) - away, away - math.log1p(thresholds.minimum_effect))
-    return float(2 * values.std(ddof=1) / room) ** 2
+    room -= fmean(effect.doubt for effect in effects)
+    return math.inf if room <= 0 else float(2 * values.std(ddof=1) / room) ** 2
 
 
 def balanced(effects: Floats, thresholds: Thresholds) -> NDArray[np.bool_]:
@@ -231,46 +241,34 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
     Both runs have the same rounds, and ``pair`` is the pair of zygotes that the launch comes from.
     Raises `ValueError` if there is no round, the rounds do not match, or a time is not a positive number.
     """
+    doubt = sum(run.facts.get(DOUBT, 0.0) for run in (baseline, contender))
     if statistic is Statistic.MEDIAN:
-        return launch_effect(baseline.seconds, contender.seconds, pair)
+        return replace(launch_effect(baseline.seconds, contender.seconds, pair), doubt=doubt)
     if statistic is Statistic.CYCLES:
         return launch_effect(baseline.cycles, contender.cycles, pair)
-    sides = _calm(baseline, contender)
+    sides = baseline.seconds, contender.seconds
     ratios = log_ratios(*sides)
     before, now = (np.asarray(side, float) for side in sides)
     if statistic is Statistic.TAIL:
-        return Effect(float(ratios.mean()), pair, _standard_error(ratios))
+        return Effect(float(ratios.mean()), pair, _standard_error(ratios), doubt)
     if statistic in (Statistic.MEAN, Statistic.WHOLE):
         # The delta method for a ratio of paired means (Cochran 1977, Sampling Techniques, section 6.4).
         error = _standard_error(now / now.mean() - before / before.mean())
         more = 0.0 if statistic is Statistic.MEAN else _work_beside(contender) - _work_beside(baseline)
-        return Effect(math.log(now.mean() / before.mean()) + more, pair, error)
+        return Effect(math.log(now.mean() / before.mean()) + more, pair, error, doubt)
     (then, then_error), (later, later_error) = _quantile(before, _P90), _quantile(now, _P90)
-    return Effect(later - then, pair, math.hypot(then_error, later_error))
+    return Effect(later - then, pair, math.hypot(then_error, later_error), doubt)
 
 
 def _work_beside(run: Run) -> float:
     """Return the logarithm of the factor by which the work beside the calls of a launch prolongs them."""
-    return math.log1p(run.facts.get(BESIDE, 0.0) / fmean(run.calm_seconds))
+    return math.log1p(run.facts.get(BESIDE, 0.0) / fmean(run.seconds))
 
 
 def leaves_work(runs: Sequence[Run], thresholds: Thresholds) -> bool:
     """Return whether the calls of most launches leave work beside them that is long enough to matter."""
     most = median([_work_beside(run) for run in runs])
     return most >= math.log1p(thresholds.minimum_effect)
-
-
-def _calm(baseline: Run, contender: Run) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the times of both sides without what other processes took away in between.
-
-    Nine of ten blocks that take far longer beside a busy neighbour have lost their processor to it, and their processor time
-    is as usual. Processor time lacks what a step waits, though. So it counts only where both sides lost their processor
-    about as often: three standard deviations of a Poisson number apart at most.
-    """
-    before, now = len(baseline.preempted), len(contender.preempted)
-    if abs(now - before) > 3 * math.sqrt(before + now):
-        return baseline.seconds, contender.seconds
-    return baseline.calm_seconds, contender.calm_seconds
 
 
 def _standard_error(values: Floats) -> float:

@@ -54,8 +54,8 @@ from tfbench.worker.block import (
     Injection,
     PreparedBlock,
     PreparedStep,
-    ReadyTime,
     WorkBeside,
+    children,
     drain,
     gc_disabled,
     gc_rate,
@@ -66,12 +66,14 @@ from tfbench.worker.block import (
     serve_turns,
     spin,
     spins_for,
+    used_time,
     waits_ahead,
     warm_up,
 )
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak, open_files
 from tfbench.worker.profiler import SmClock, sm_clock, tracer
+from tfbench.worker.quiet import Meter, certain, waiting
 
 # The keywords of ``bench``: the work of one call of the step, its contracts, and the qualities of a model
 
@@ -339,6 +341,8 @@ def _with_copies(call: partial[Any], moved: Sequence[Any]) -> partial[Any]:
 
 Request = TypeVar("Request", bound=CaseRequest)
 Step = Callable[[], Any] | PreparedStep
+_ELSEWHERE, _CALLS_ELSEWHERE = 0.05, 3
+"""Seconds and calls, at least, that tell on another processor what a step waits by itself."""
 _WAITS = 0.2
 """A step that waits longer than this fraction of its processor time may have waits that go on between its calls."""
 _TAKEN = "Address already in use", "database is locked", "lockfile already exists"
@@ -530,6 +534,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self._note_peak()
         call = self.in_cache(call, self.request.cold)
         block = self.block(call)
+        if self.clock is time.perf_counter_ns and block.synchronise is None and len(self.request.cpus) == 1:
+            block.meter = Meter(children())
         isolation.keep_freed_memory()
         prepared = self._warm_up(block, first)
         self._note_late_variables()
@@ -546,11 +552,13 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
     def _warm_up(self, block: Block, first: tuple[float, float] | None) -> Prepared:
         """Warm the step up, and find out how it uses its processor. ``first`` has the times of a shared first call."""
-        waiting: float | None
-        began, ready = time.perf_counter_ns(), ReadyTime()
+        whole = Meter(children(), watch=True)
+        whole.begin()
+        began = time.perf_counter_ns()
         with gc_watched(), self._retraces:
-            iteration, waiting = warm_up(block, *self.request.warmup, lambda: self._retraces.count)
-        waited = (time.perf_counter_ns() - began) / max(1, ready.nanoseconds()) - 1
+            iteration = warm_up(block, *self.request.warmup, lambda: self._retraces.count)
+        stretch = whole.end(time.perf_counter_ns() - began)
+        waited = waiting([stretch])
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None
         works_on = not on_device and not rest()
@@ -559,11 +567,11 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         if works_on or paced:
             iteration = paced or pace(block, self.request.warmup[0])
             rest(REST_LIMIT)  # what the calls so far have left must not be taken for the work of the rounds
-        by_processor = by_system and len(self.request.cpus) == 1 and not on_device
+        by_processor = untimed is None and block.meter is not None
         # The median call may have lost its processor to others, and the mean includes waits of few calls.
-        waiting = min(waiting, waited) if by_processor else None
+        waits = min(waiting(block.meter.stretches), waited) if by_processor and block.meter else None
         return Prepared(
-            iteration, self.facts, on_device, waiting, untimed, first, works_on or bool(paced), bool(paced), block.calls
+            iteration, self.facts, on_device, waits, untimed, first, works_on or bool(paced), bool(paced), block.calls
         )
 
     def _serve_rounds(self, call: Step, block: Block, prepared: Prepared) -> None:
@@ -575,17 +583,18 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                 order = self.channel.receive(protocol.Settle, protocol.Serve, protocol.ServeSliced, protocol.Stop)
                 if isinstance(order, protocol.Settle):
                     cpus = order.cpus
+                    waits = self._waits_elsewhere(block, prepared, order.elsewhere)
                     tf_runtime.pin(cpus)
                     block(order.calls)
                     if prepared.works_on:
                         rest(REST_LIMIT)
-                    self.channel.send(protocol.Settled())
+                    self.channel.send(protocol.Settled(waits))
                 elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
                     uncollected.enter_context(gc_disabled())
                     retraced = self._retraces.count
                     beside, before = WorkBeside(), block.calls
                     if isinstance(order, protocol.Serve):
-                        rounds = self._turns(order, block, beside, prepared.waiting is not None, *clock)
+                        rounds = self._turns(order, block, beside, *clock)
                     else:
                         rounds = self._slices(order, call, beside)
                     beside.end_rounds()
@@ -603,16 +612,28 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             if calls and not prepared.on_device and self.clock is time.perf_counter_ns:
                 self._note(beside, calls)
 
+    def _waits_elsewhere(self, block: Block, prepared: Prepared, places: Sequence[int]) -> float | None:
+        """Return the share that the step waits by itself, as some calls on other processors tell it.
+
+        Where neighbours took the processor of the warm-up, they hide this share, and another processor may have none.
+        """
+        waits = prepared.waiting
+        if (meter := block.meter) is None or certain(meter.stretches):
+            return waits
+        for cpu in places:
+            tf_runtime.pin((cpu,))
+            block.restart()
+            until = time.monotonic() + _ELSEWHERE
+            while len(block.least) < _CALLS_ELSEWHERE or time.monotonic() < until:
+                block(1)
+            found = waiting(meter.stretches)
+            waits = found if waits is None else min(waits, found)
+        return waits
+
     def _turns(
-        self,
-        order: protocol.Serve,
-        block: Block,
-        beside: WorkBeside,
-        by_processor: bool,
-        clock: SmClock | None,
-        failure: str,
+        self, order: protocol.Serve, block: Block, beside: WorkBeside, clock: SmClock | None, failure: str
     ) -> protocol.Rounds:
-        """Time a block in each turn. ``by_processor``: its processor time tells what others took from it."""
+        """Time a block in each turn."""
         inbox, *outboxes = self.pipes
         injected = Injection(order.iterations, order.extra, order.slow, self.clock, self._seed)
         drawn = random.Random(self.request.seed)  # the same on all sides, which then make equally many calls
@@ -635,14 +656,20 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         if clock is not None:
             clock.restart()
             block.mark = clock.mark
-        ready = ReadyTime()
+        used = used_time(children())
         began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
         if spent:  # after the rounds, threads make ahead again what these calls have taken
             beside.add(-spent * (sum(ended) - sum(began)) // (len(began) * order.iterations))
-        used = ready.nanoseconds() if by_processor else 0
-        preempted = block.preempted if by_processor else ()
+        used = used_time(children()) - used
+        if block.meter is not None:
+            stretches = block.meter.stretches
+            self.late_facts[WAITED] = max(
+                0.0, sum(one.most for one in stretches) / max(1, sum(one.used for one in stretches)) - 1
+            )
+        blocks = zip(began, ended, block.least, strict=False)
+        least = tuple((number, least) for number, (start, end, least) in enumerate(blocks) if least < end - start)
         clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
-        return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted, clocks, why)
+        return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, least, clocks, why)
 
     def _slices(self, order: protocol.ServeSliced, call: Step, beside: WorkBeside) -> protocol.Rounds:
         """Time blocks by processor time, which includes that of threads."""

@@ -19,12 +19,13 @@ from statistics import fmean, median
 
 from tfbench.errors import BenchmarkError
 from tfbench.protocol import TOKEN, Rounds, ServeSliced
+from tfbench.worker.quiet import Meter, process_time
 
 # The inner loops: one timed block, and the turns of a launch. All of it is on the hot path
 
 
 with suppress(ImportError):  # Windows, where reports can be read
-    from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+    from resource import RUSAGE_CHILDREN, getrusage
 
 Clock = Callable[[], int]
 """Monotonic nanoseconds that all processes of the machine share."""
@@ -57,8 +58,6 @@ _RESTED = 5
 """Calls after a rest, at most."""
 REST_LIMIT = 1.0
 """Seconds to wait for threads that finish their work. Work that takes longer has no known amount."""
-_PROCESS_CLOCK = 2
-"""CPUCLOCK_SCHED of Linux: with the id of a process, the clock of its processor time."""
 _FASTER = 0.75
 """They work ahead if they take less than this share of the time of calls in succession."""
 _NO_CLOCK = "the benchmark's clock stood still or went back during its warm-up; use a clock that runs"
@@ -79,15 +78,17 @@ class Block:
     """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
     calls: int = field(default=0, init=False)
     """Iterations of all blocks so far."""
-    switches: list[tuple[int, int, int, int]] = field(default_factory=list, init=False)
-    """For each block, how often the process gave up its processor, and how often it was taken from it; its processor time and
-    its time in nanoseconds."""
+    meter: Meter | None = None
+    """Takes the time of neighbours out of that of a block, ``None`` where the clock or several processors forbid it."""
+    least: list[int] = field(default_factory=list, init=False)
+    """For each block the least time that it takes without neighbours, in nanoseconds. Its time is the most."""
 
     def __call__(
         self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0, pause: float = 0.0
     ) -> tuple[int, int]:
         """Prime, then time ``iterations`` calls; return the begin and end of the block in nanoseconds.
 
+        The block ends as early as it would have done without neighbours, as far as `meter` is certain.
         ``extra`` calls, and an empty loop for the fraction ``rest`` of the time that all the calls took, run inside the
         timed block and are not counted. They are the slowdown of ``--inject-slowdown``. So does a ``pause`` in seconds.
         """
@@ -98,7 +99,8 @@ class Block:
             call()
         self.wait()
         self.mark()
-        before = getrusage(RUSAGE_SELF)
+        if self.meter is not None:
+            self.meter.begin()
         began = clock()
         for _ in repeat(None, total):
             call()
@@ -108,46 +110,37 @@ class Block:
         if pause:
             time.sleep(pause)
         ended = clock()
+        taken = self._without_neighbours(ended - began)
         if rest:  # after the device has finished, which would hide the loop
-            ended = self.loop_until(ended + rest * (ended - began))
-        after = getrusage(RUSAGE_SELF)
-        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        gave, lost = after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw
-        self.switches.append((gave, lost, round(used * 1e9), ended - began))
+            taken = self._loop(rest, taken)
         self.mark()
-        return began, ended
+        return began, began + taken
+
+    def _without_neighbours(self, wall: int) -> int:
+        """Return the time of a block that has just ended, from its time by the clock, and note the least."""
+        if self.meter is None:
+            return wall
+        stretch = self.meter.end(wall)
+        self.least.append(stretch.least)
+        return stretch.most
 
     def restart(self) -> None:
         """Forget the blocks so far."""
         self.dispatched.clear()
-        self.switches.clear()
+        self.least.clear()
+        if self.meter is not None:
+            self.meter.stretches.clear()
 
-    @property
-    def preempted(self) -> tuple[tuple[int, int], ...]:
-        """The blocks that lost their processor to others, and the time of each without the loss, in nanoseconds.
-
-        That is the block's processor time and what a block usually waits. A block that gave up its processor more often than
-        the median block is none of them: it has waited longer.
-        """
-        if not self.switches:
-            return ()
-        usual = median(gave for gave, _, _, _ in self.switches)
-        waits = [time - used for gave, lost, used, time in self.switches if not lost and gave <= usual]
-        waited = max(0, round(median(waits or [time - used for _, _, used, time in self.switches])))
-        return tuple(
-            (at, min(time, used + waited))
-            for at, (gave, lost, used, time) in enumerate(self.switches)
-            if lost and gave <= usual
-        )
-
-    def loop_until(self, then: float) -> int:
-        """Run an empty loop until ``then``; return that time.
+    def _loop(self, rest: float, taken: int) -> int:
+        """Run an empty loop for this fraction of a block that took so many nanoseconds; return the time of both.
 
         The loop ends 0.1 to 0.3 µs later. The delay is not part of the slowdown, so it does not count.
         """
-        while self.clock() < then:
+        until = self.clock() + rest * taken
+        while self.clock() < until:
             spin(_SHORT_SPIN)
-        return round(then)
+        self.least[-1:] = [round(least * (1 + rest)) for least in self.least[-1:]]
+        return round(taken * (1 + rest))
 
     def wait(self) -> None:
         """Wait until the device has finished the work dispatched so far."""
@@ -185,9 +178,11 @@ class PreparedBlock(Block):
             call()
         self.wait()
         self.mark()
-        timed, began = 0, clock()
+        timed, lost, first, began = 0, 0, len(self.least), clock()
         for left in reversed(range(iterations + extra)):
             bound = call.bind()
+            if self.meter is not None:
+                self.meter.begin()
             start = clock()
             bound()
             if self.synchronise is not None:
@@ -197,12 +192,15 @@ class PreparedBlock(Block):
                     self.dispatched.append(began + timed + handed_over)
             if pause and not left:
                 time.sleep(pause)
-            timed += clock() - start
+            wall = clock() - start
+            taken = self._without_neighbours(wall)
+            timed, lost = timed + taken, lost + wall - taken
+            if self.meter is not None and not left:
+                self.least[first:] = [sum(self.least[first:])]
             if rest and not left:
-                now = clock()
-                timed += self.loop_until(now + rest * timed) - now
+                timed = self._loop(rest, timed)
             call.clear()
-        self._untimed += clock() - began - timed
+        self._untimed += clock() - began - timed - lost
         self._iterations += iterations + extra
         self.mark()
         return began, began + timed
@@ -333,71 +331,32 @@ def warm_up(
     steady: float,
     tracing: float = 0.0,
     traces: Callable[[], int] = lambda: 0,
-) -> tuple[float, float]:
+) -> float:
     """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
 
     Two windows take ``seconds``. A step that takes longer than ``limit`` runs once. As long as the number of ``traces`` grows,
-    the step is not steady, for at most ``tracing`` seconds. Returns the median seconds of an iteration
-    in the last window, and the median of the time in which the process did not run, as a fraction of its processor time.
+    the step is not steady, for at most ``tracing`` seconds. Returns the median seconds of an iteration in the last window.
     Raises `BenchmarkError` if the clock stands still or goes back.
     """
     clock = block.clock
-    began, used = clock(), time.process_time_ns()
+    began = clock()
     size, taken = _block_size(block, limit)
     if taken > limit * 1e9:
-        return taken * 1e-9, taken / max(1, time.process_time_ns() - used) - 1
+        return taken * 1e-9
     previous, traced = math.inf, 0
-    waiting: list[float] = []
     while True:
         window, before = clock(), traced
         times: list[float] = []
         while not times or (len(times) < 2 and clock() - window < limit * 1e9) or clock() - window < seconds * 5e8:
-            used = time.process_time_ns()
             start, end = block(size)
-            used = time.process_time_ns() - used
             if end <= start or start < window:
                 raise BenchmarkError(_NO_CLOCK)
             times.append((end - start) / size)
-            waiting.append((end - start) / max(1, used) - 1)
         floor, traced = min(times), traces()
         is_steady = traced == before and abs(floor - previous) <= steady * floor
         if is_steady or (clock() - began) * 1e-9 > (limit if traced == before else max(limit, tracing)):
-            return median(times) * 1e-9, median(waiting)
+            return median(times) * 1e-9
         previous = floor
-
-
-class ReadyTime:
-    """Measure how long this process runs, or is ready to run while other processes have its processor.
-
-    What is left of the time of a step is how long it waits. Linux tells for each thread how long it ran, and how long it was
-    in the queue of its processor (Documentation/scheduler/sched-stats.rst). A thread queues behind others of its process,
-    too, and then they run. So the processor time of the others is taken off.
-    """
-
-    def __init__(self) -> None:
-        self._used = time.process_time_ns()
-        self._threads = _scheduled()
-
-    def nanoseconds(self) -> int:
-        """Return the time since this object was made; without the queue where the system does not tell it."""
-        used = time.process_time_ns() - self._used
-        queued = 0
-        for thread, (ran, waited) in _scheduled().items():
-            ran_before, waited_before = self._threads.get(thread, (0, 0))
-            others = max(0, used - (ran - ran_before))
-            queued = max(queued, waited - waited_before - others)
-        return used + queued
-
-
-def _scheduled() -> dict[str, tuple[int, int]]:
-    """Return for each thread of this process how long it ran, and how long it was in a queue, in nanoseconds."""
-    times = {}
-    with suppress(OSError):
-        for thread in os.listdir("/proc/self/task"):
-            with suppress(OSError, ValueError), open(f"/proc/self/task/{thread}/schedstat") as file:
-                ran, waited, _ = map(int, file.read().split())
-                times[thread] = (ran, waited)
-    return times
 
 
 def rest(limit: float = 0.0) -> bool:
@@ -469,18 +428,11 @@ class WorkBeside:
         return max(0, self._nanoseconds) * 1e-9 / calls, rests
 
 
-def _process_time(process: str) -> int:
-    """Return how long the threads of another process have run, the ended ones included, in nanoseconds; 0 if it is gone."""
-    with suppress(OSError, ValueError):
-        return time.clock_gettime_ns(~int(process) << 3 | _PROCESS_CLOCK)
-    return 0
-
-
 def used_time(processes: Sequence[str]) -> int:
     """Return how long this process, these children and all that it has waited for have run, in nanoseconds."""
     ended = getrusage(RUSAGE_CHILDREN)
     waited_for = round((ended.ru_utime + ended.ru_stime) * 1e9)
-    return time.process_time_ns() + waited_for + sum(map(_process_time, processes))
+    return time.process_time_ns() + waited_for + sum(map(process_time, processes))
 
 
 def children() -> list[str]:
@@ -646,7 +598,7 @@ def serve_slices(
         beside: Is told what threads used in blocks, whose times include it.
         seed: Of injected slow calls.
     """
-    block = Block(call, None, time.process_time_ns)
+    block, meter = Block(call, None, time.process_time_ns), Meter(children(), watch=True)
     injected = Injection(order.iterations, order.extra, order.slow, block.clock, seed)
     others = [outboxes[entrant] for entrant in order.others]
     blocks, waited = [], 0
@@ -656,9 +608,11 @@ def serve_slices(
         for _ in others:
             os.read(inbox, 1)
         time.sleep(place * HEAD_START)
-        began, ready, own = time.perf_counter_ns(), ReadyTime(), time.thread_time_ns()
+        meter.begin()
+        began = time.perf_counter_ns()
         start, end = block(order.iterations, 0, *injected())
-        beside.add(time.thread_time_ns() - own - (end - start))
+        stretch = meter.end(time.perf_counter_ns() - began)
+        beside.add(stretch.ran - (end - start))
         blocks.append((start, end))
-        waited += max(0, time.perf_counter_ns() - began - ready.nanoseconds())
+        waited += max(0, stretch.most - stretch.used)
     return Rounds(tuple(start for start, _ in blocks), tuple(end for _, end in blocks), ()), waited

@@ -275,7 +275,7 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
         call()
         block.wait()
         block = self.block(self.in_cache(call, self.request.cold))
-        iteration, _ = warm_up(block, *self.request.warmup)
+        iteration = warm_up(block, *self.request.warmup)
         self._repeat(block, self.request.energy, iteration)
         fewest, most = self.request.steps
         # Readers of a profile leave out its first step.
