@@ -104,7 +104,7 @@ SHARD = {"index": 1, "of": 2}
         (report("unchanged", "new", "improved"), 0, "1 unchanged, 1 improved, 1 new"),
         (report("unchanged", interrupted=True), 5, "the run was interrupted, so its other cases are unknown"),
         (report("unchanged", shard=SHARD), 5,
-         "the report is shard 1 of 2 alone; combine the shards with tfbench merge"),
+         "the report is shard 1 of 2 alone; give tfbench gate all shards"),
         (report("unchanged", complete=False), 5, "the report cannot be used: the run did not come to its end"),
         (report(), 4, "no case was measured: run with --baseline NAME or --against SPEC"),
         (report("new", "new"), 4, "2 cases measured, none compared: run with --baseline NAME or --against SPEC"),

@@ -132,12 +132,14 @@ def test_a_bad_artifact_is_refused_with_a_reason_and_nothing_is_written(tmp_path
     place.write_bytes(content)
     with pytest.raises(ReportError, match=r".{10,}"):
         load_artifact(place)
-    assert main(["comment", str(place), "--output", str(tmp_path / "comment.md")]) == 5
+    comment = tmp_path / "comment.md"
+    assert main(["gate", str(place), "--conclusion", "success", "--comment", str(comment)]) == 5
     reported = capsys.readouterr()
-    assert reported.err.startswith("tfbench comment: ")
+    assert reported.err.startswith("tfbench: ")
     assert "Traceback" not in reported.err
     assert len(reported.err) < 2000
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [place.name]
+    assert "There is no usable report" in comment.read_text()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [comment.name, place.name]
 
 
 def test_links_and_folders_are_not_followed(tmp_path):

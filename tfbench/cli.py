@@ -31,7 +31,6 @@ COMMANDS = {
     "bisect": "tfbench.commands.versions",
     "calibrate": "tfbench.commands.machine",
     "ci": "tfbench.commands.ci",
-    "comment": "tfbench.commands.ci",
     "compare": "tfbench.commands.saved",
     "doctor": "tfbench.commands.machine",
     "envs": "tfbench.commands.kept",
@@ -42,7 +41,6 @@ COMMANDS = {
     "history": "tfbench.commands.saved",
     "init": "tfbench.commands.init",
     "job": "tfbench.commands.fleet",
-    "merge": "tfbench.commands.fleet",
     "report": "tfbench.commands.saved",
     "versions": "tfbench.commands.versions",
 }

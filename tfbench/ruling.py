@@ -186,7 +186,7 @@ def _gap(report: Report, part: bool) -> str:
         return "the run was interrupted, so its other cases are unknown"
     if report.shard is not None and not part:
         index = f"{report.shard['index']} of {report.shard['of']}"
-        return f"the report is shard {index} alone; combine the shards with tfbench merge"
+        return f"the report is shard {index} alone; give tfbench gate all shards"
     return f"the report cannot be used: {report.gap}" if report.gap else ""
 
 

@@ -19,6 +19,7 @@ from tfbench.errors import SideError
 from tfbench.model import Ratio
 from tfbench.report import json_format
 from tfbench.sides.source_tree import base_of_change, working_code
+from tfbench.suite.shards import Shard, part
 
 ROOT = Path(__file__).resolve().parents[2]
 CASE = "b/test_x.py::test_x"
@@ -28,7 +29,7 @@ from pathlib import Path
 
 with open("calls.txt", "a") as file:
     file.write(json.dumps(sys.argv[1:]) + "\\n")
-code, report = json.loads(Path("answers.json").read_text())["@" in "".join(word[0] for word in sys.argv)]
+code, report = json.loads(Path("answers.json").read_text())
 if report:
     Path(sys.argv[-1].partition("=")[2]).write_text(report)
 if code < 0:
@@ -54,8 +55,8 @@ def job(tmp_path, monkeypatch):
     Path("pytest_only.py").write_text(PYTEST)
     monkeypatch.setattr(ci, "PYTEST", (sys.executable, "pytest_only.py"))
 
-    def run(*words, first=(0, UNCHANGED), second=(0, ""), against="git:main"):
-        Path("answers.json").write_text(json.dumps([first, second]))
+    def run(*words, raced=(0, UNCHANGED), against="git:main"):
+        Path("answers.json").write_text(json.dumps(raced))
         Path("calls.txt").unlink(missing_ok=True)
         return cli.main(["ci", *(["--against", against] if against else []), *words])
 
@@ -72,12 +73,12 @@ def left():
 
 def test_a_change_that_is_not_slower_passes_and_leaves_a_report_and_a_comment(job, capsys):
     Path("tfbench-report").mkdir()
-    Path("tfbench-report/second.json").write_text("of yesterday")
+    Path("tfbench-report/report.json").write_text("of yesterday")
     Path("tfbench-report/shard-7.json").write_text("of the branch")
     assert job("--comment", "comment.md") == 0
     assert calls() == [
         ["--benchmark", "--tfbench-policy", "quick", "--tfbench-against", "git:main", "--tfbench-device", "all",
-         "--tfbench-report-json=tfbench-report/shard-1.json"]
+         "--tfbench-profile-on-regression", "--tfbench-report-json=tfbench-report/report.json"]
     ]  # fmt: skip
     assert left() == ["accepted.json", "report.json"]
     assert "### tfbench: pass" in Path("comment.md").read_text()
@@ -91,8 +92,8 @@ def test_all_options_reach_pytest(job):
     )  # fmt: skip
     assert calls() == [
         ["--benchmark", "--tfbench-policy", "strict", "--tfbench-against", "git:main", "--tfbench-device", "gpu:0",
-         "--cpus", "0,2-3", "-m not slow", "--tfbench-require-gpu", "-k", "x or y", "b", "c d",
-         "--tfbench-report-json=tfbench-report/shard-1.json"]
+         "--tfbench-profile-on-regression", "--cpus", "0,2-3", "-m not slow", "--tfbench-require-gpu", "-k", "x or y",
+         "b", "c d", "--tfbench-report-json=tfbench-report/report.json"]
     ]  # fmt: skip
 
 
@@ -101,54 +102,24 @@ def test_a_single_argument_may_begin_with_a_dash(job):
     assert "--tfbench-allow-changed-benchmarks" in calls()[0]
 
 
-def test_a_regression_is_raced_again_and_stays_if_it_is_confirmed(job, capsys):
-    assert job("-k", "x", first=(1, report("regressed")), second=(1, report("regressed"))) == 1
-    first, second = calls()
-    assert "-k" in first
-    assert second[-3:] == [
-        "--tfbench-profile-on-regression", "@tfbench-report/regressed.txt", "--tfbench-report-json=tfbench-report/second.json"
-    ]  # fmt: skip
-    assert "-k" not in second
-    assert left() == ["accepted.json", "report.json"]
-    assert "a second job confirms it" in Path("tfbench-report/report.json").read_text()
-
-
-def test_a_regression_that_the_second_race_does_not_find_is_inconclusive(job):
-    answers = {"first": (1, report("regressed")), "second": (0, report("unchanged"))}
-    assert job(**answers) == 3
-    assert job("--strict", "false", **answers) == 0
-
-
 @pytest.mark.parametrize(("outcome", "code"), [("inconclusive", 0), ("incomparable", 4), ("missing", 4), ("error", 5)])
 def test_without_strict_only_an_inconclusive_case_is_tolerated(job, outcome, code):
-    assert job("--strict", "false", first=(0, report(outcome))) == code
-
-
-def test_a_regression_of_another_metric_than_time_is_raced_again_as_well(job):
-    other = complete([row(CASE), row(CASE, "regressed", "first_call"), row(CASE, "regressed", "peak_host_memory")])
-    job(first=(1, json_format.render(other)))
-    _, second = calls()
-    assert second[-2] == "@tfbench-report/regressed.txt"
+    assert job("--strict", "false", raced=(0, report(outcome))) == code
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, -9])
 def test_other_exit_codes_of_pytest_than_0_and_1_are_no_pass(job, capsys, code):
     expected = {0: 0, 1: 0, 4: 2}.get(code, 5)
-    assert job(first=(code, report("unchanged"))) == expected
+    assert job(raced=(code, report("unchanged"))) == expected
     shown = f"the run of pytest ended with exit code {code if code >= 0 else 128 - code} (2 interrupted"
     assert (shown in capsys.readouterr().err) == bool(expected)
-    assert job(first=(code, "")) == (expected or 5)
+    assert job(raced=(code, "")) == (expected or 5)
     assert ("pytest wrote no report" in capsys.readouterr().err) == (not expected)
     assert len(calls()) == 1
 
 
-def test_a_regression_counts_even_if_the_run_or_its_confirmation_breaks(job, capsys):
-    assert job(first=(3, report("regressed", complete=False))) == 1
-    assert len(calls()) == 1
-    assert job(first=(1, report("regressed")), second=(2, "")) == 1
-    assert "the regressions stay: the confirming run of pytest ended with exit code 2" in capsys.readouterr().err
-    assert job(first=(1, report("regressed")), second=(0, report("unchanged", complete=False))) == 1
-    assert "the regressions stay: " in capsys.readouterr().err
+def test_a_regression_counts_even_if_the_run_breaks(job, capsys):
+    assert job(raced=(3, report("regressed", complete=False))) == 1
 
 
 @pytest.mark.parametrize(("content", "fault"), [(None, "Is a directory"), ("x", "is not TOML")])
@@ -176,7 +147,7 @@ def test_an_entry_counts_against_another_setting_of_the_same_tree(job):
     sides = {"contender": {"spec": "working tree", **code}, "baseline": {"spec": "tensorflow==2.20.0", **code}}
     rows = [row(CASE, "regressed", ratio=Ratio(1.5, 1.4, 1.6, 0.99)), row(f"{CASE}_2")]
     raced = json_format.render(complete(rows, sides=sides))
-    assert job("--accepted", "accepted.toml", "--steps", "race,merge,gate", first=(0, raced)) == 0
+    assert job("--accepted", "accepted.toml", raced=(0, raced)) == 0
 
 
 def test_an_entry_that_the_baseline_has_as_well_covers_and_fails_nothing(job, capsys):
@@ -193,44 +164,24 @@ def test_an_entry_that_the_baseline_has_as_well_covers_and_fails_nothing(job, ca
     Path("accepted.toml").write_text(entry)
     git("add", "accepted.toml")
     merged = git("write-tree")
-    words = ("--accepted", "accepted.toml", "--steps", "race,merge,gate")
-    assert job(*words, first=against(older, "regressed")) == 0
-    assert job(*words, first=against(older, "unchanged")) == 5  # it was added for nothing
-    assert job(*words, first=against(merged, "unchanged")) == 0
+    words = ("--accepted", "accepted.toml")
+    assert job(*words, raced=against(older, "regressed")) == 0
+    assert job(*words, raced=against(older, "unchanged")) == 5  # it was added for nothing
+    assert job(*words, raced=against(merged, "unchanged")) == 0
     assert f"{CASE}: the acceptance has served its purpose" in capsys.readouterr().out
-    assert job(*words, first=against(merged, "regressed")) == 1
+    assert job(*words, raced=against(merged, "regressed")) == 1
     Path("accepted.toml").write_text(entry.replace("= 2", "= 3"))
-    assert job(*words, first=against(merged, "regressed")) == 0  # it is renewed
-    assert job(*words, first=against("0" * 40, "regressed")) == 2
+    assert job(*words, raced=against(merged, "regressed")) == 0  # it is renewed
+    assert job(*words, raced=against("0" * 40, "regressed")) == 2
     said = "accepted.toml: which entries the baseline has already is unknown; this clone does not have the tree 000000000000"
     assert said in capsys.readouterr().err
 
 
-def test_steps_hand_the_folder_on(job, capsys):
-    assert job("--steps", "race", "--shard", "2/3") == 0
+def test_a_shard_is_raced_and_left_to_the_gate(job):
+    assert job("--shard", "2/3", raced=(1, report("regressed"))) == 0
     assert left() == ["shard-2.json"]
     assert calls()[0][-3:-1] == ["--tfbench-shard", "2/3"]
-    assert job("--shard", "2/3") == 2
-    assert "a shard is not gated alone; use --steps race" in capsys.readouterr().err
-    assert job("--steps", "race,win") == 2
-    assert "no step is named 'win'; the steps are race, merge, confirm, gate" in capsys.readouterr().err
-    assert job("--steps", "merge") == 0
-    assert left() == ["first.json", "regressed.txt"]
-    assert job("--steps", "confirm,gate") == 0
-    assert job("--steps", "merge,confirm,gate") == 5
-    assert "tfbench-report has no report of a race; run the step race before" in capsys.readouterr().err
-    for steps, name in (("confirm", "regressed.txt"), ("gate", "first.json"), ("confirm,gate", "regressed.txt")):
-        assert job("--steps", steps) == 5
-        text = f"tfbench-report has no {name}; run the step merge before, and hand its folder on"
-        assert text in capsys.readouterr().err
-
-
-def test_a_step_uses_no_file_that_it_or_a_later_step_has_written_before(job):
-    assert job("--steps", "race,merge") == 0
-    Path("tfbench-report/second.json").write_text("of yesterday")
-    Path("tfbench-report/report.json").write_text("of yesterday")
-    assert job("--steps", "confirm") == 0
-    assert left() == ["first.json", "regressed.txt"]
+    assert job("--shard", "2/3", raced=(3, report("regressed"))) == 5
 
 
 INTERRUPTED = """
@@ -271,68 +222,58 @@ def test_an_interruption_reaches_pytest_and_the_command_ends_after_it(tmp_path, 
 
 
 class TestHandedOn:
-    """Files in the output folder may be of another job, or of an earlier run."""
+    """Shards may be of another job, or of an earlier run."""
 
     @pytest.fixture
     def raced(self, job):
         git("init", "-q")
         Path(".gitignore").write_text("tfbench-report\n*.json\n*.txt\n*.py\n")
         commit("old")
-        code = working_code(Path())
-        side = {"spec": "working tree", "commit": code.commit, "tree": code.tree, "dirty": False}
-        text = report("unchanged", sides={"contender": side, "baseline": {"spec": "git:main", **CODE}})
-        assert job("--steps", "race", first=(0, text)) == 0
-        return code.commit
+        Path("reports").mkdir()
+        self.race(working_code(Path()))
+        return git("rev-parse", "HEAD")
 
-    def test_a_report_on_the_checked_out_code_is_used_whatever_files_are_new(self, job, raced):
+    def race(self, code, **changes):
+        side = {"spec": "working tree", "commit": code.commit, "tree": code.tree, "dirty": code.dirty, **changes}
+        sides = {"contender": side, "baseline": {"spec": "git:main", **CODE}}
+        Path("reports/shard-1.json").write_text(
+            report("unchanged", sides=sides, shard=part(Shard(1, 1), [CASE], [CASE]))
+        )
+
+    def test_a_shard_of_the_checked_out_code_is_used_whatever_files_are_new(self, raced):
         Path("build").mkdir()
         Path("build/new.toml").touch()
-        assert job("--steps", "merge,gate") == 0
+        assert cli.main(["gate", "reports", "--output", "tfbench-report", "--comment", "comment.md"]) == 0
+        assert left() == ["accepted.json", "report.json"]
+        assert "### tfbench: pass" in Path("comment.md").read_text()
+        assert cli.main(["gate", "tfbench-report"]) == 0
 
-    @pytest.mark.parametrize("first", ["merge,gate", "gate"])
     @pytest.mark.parametrize("change", ["commit", "edit"])
-    def test_a_report_on_other_code_is_refused(self, job, raced, capsys, change, first):
-        if first == "gate":
-            assert job("--steps", "merge") == 0
+    def test_a_shard_of_other_code_is_refused(self, raced, capsys, change):
         commit("new") if change == "commit" else Path("old").write_text("edited")
-        assert job("--steps", first) == 5
+        assert cli.main(["gate", "reports", "--output", "tfbench-report"]) == 5
         said = capsys.readouterr().err
         assert f"is of commit {raced[:12]} (tree " in said
-        assert " is checked out; run the step race again" in said
-        assert not Path("tfbench-report/report.json").exists()
+        assert " is checked out; race the shard again" in said
+        assert not Path("tfbench-report").exists()
 
-    def test_a_report_on_edited_code_is_used_while_the_edits_are_the_same(self, job, raced):
+    def test_a_shard_of_edited_code_is_used_while_the_edits_are_the_same(self, raced):
         Path("old").write_text("edited")
-        code = working_code(Path())
-        side = {"spec": "working tree", "commit": code.commit, "tree": code.tree, "dirty": True}
-        text = report("unchanged", sides={"contender": side, "baseline": {"spec": "git:main", **CODE}})
-        assert job("--steps", "race", first=(0, text)) == 0
-        assert job("--steps", "merge,gate") == 0
+        self.race(working_code(Path()))
+        assert cli.main(["gate", "reports"]) == 0
 
-    def test_a_report_that_names_no_commit_is_used(self, job, raced):
-        sides = {"contender": {"spec": "working tree", "commit": "", "tree": "session:1", "dirty": False}}
-        assert job("--steps", "race", first=(0, report("unchanged", sides=sides))) == 0
-        assert job("--steps", "merge,gate") == 0
-
-    def test_a_single_job_judges_what_it_has_raced(self, job, raced):
-        assert job() == 0
-
-
-@pytest.mark.parametrize(("steps", "ordered"), [("gate,race", "race,gate"), ("race,merge,race", "race,merge")])
-def test_steps_out_of_order_are_refused_with_their_order(job, capsys, steps, ordered):
-    assert job("--steps", steps) == 2
-    expected = f"--steps {steps}: write each step once and in order: --steps {ordered}"
-    assert expected in capsys.readouterr().err
-    assert not Path("calls.txt").exists()
+    def test_a_shard_that_names_no_commit_is_used(self, raced):
+        self.race(working_code(Path()), commit="", tree="session:1")
+        assert cli.main(["gate", "reports"]) == 0
 
 
 def test_the_least_share_of_compared_cases_reaches_the_gate_and_is_checked_before_the_race(job, capsys):
     few = complete([row(CASE, "unchanged"), *(row(f"{CASE}{n}", "incomparable") for n in range(2))])
     sides = SIDES | {"baseline": {"spec": "git:main", **CODE}}
     first = (0, json_format.render(replace(few, sides=sides)))
-    assert job(first=first) == 4
+    assert job(raced=first) == 4
     assert "only 1 of 3 cases were compared" in capsys.readouterr().out
-    job("--min-compared", "0.3", first=first)
+    job("--min-compared", "0.3", raced=first)
     assert "only 1 of 3" not in capsys.readouterr().out
     assert job("--min-compared", "2") == 2
     assert "--min-compared 2: write a share from 0 to 1" in capsys.readouterr().err
@@ -345,12 +286,12 @@ def test_github_is_told_by_outputs_and_annotations(job, monkeypatch, capsys):
     monkeypatch.setenv("GITHUB_OUTPUT", "outputs.txt")
     for name, value in (("SERVER_URL", "https://github.com"), ("REPOSITORY", "o/r"), ("RUN_ID", "7")):
         monkeypatch.setenv(f"GITHUB_{name}", value)
-    assert job("--comment", "c.md", first=(1, report("regressed")), second=(5, "")) == 1
-    assert Path("outputs.txt").read_text() == "regressed=true\ncode=1\n"
-    assert "::error title=tfbench::the regressions stay: the confirming run" in capsys.readouterr().out
+    assert job("--comment", "c.md", raced=(3, report("regressed"))) == 1
+    assert Path("outputs.txt").read_text() == "code=1\n"
+    assert "::error title=tfbench::the run of pytest ended with exit code 3" in capsys.readouterr().out
     assert "https://github.com/o/r/actions/runs/7" in Path("c.md").read_text()
     Path("outputs.txt").unlink()
-    assert job(first=(0, "")) == 5
+    assert job(raced=(0, "")) == 5
     assert Path("outputs.txt").read_text() == "code=5\n"
 
 

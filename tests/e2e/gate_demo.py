@@ -136,10 +136,12 @@ def gate(root: Path, branch: str, cheap: bool = False, **inputs: str) -> Outcome
         env = environment(cheap) | {"GITHUB_STEP_SUMMARY": str(summary)}
         step = next(step for step in action["runs"]["steps"] if step.get("id") == "gate")
         done = shell(step, root, env, values)
-        command = [sys.executable, "-m", "tfbench", "comment", "tfbench-report", "--link", "https://example.org/run"]
-        comment = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "tfbench", "gate", "tfbench-report", "--link", "https://example.org/run"]
+        command += ["--conclusion", "failure" if done.returncode else "success", "--comment", "comment.txt"]
+        subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+        comment = (root / "comment.txt").read_text()
         said = summary.read_text() if summary.exists() else ""
-    return Outcome(done.returncode, done.stdout + done.stderr, comment.stdout + comment.stderr, said)
+    return Outcome(done.returncode, done.stdout + done.stderr, comment, said)
 
 
 def main() -> int:

@@ -340,7 +340,7 @@ def test_shards_against_a_branch_that_moved_do_not_merge(project):
         project.git("commit", "-q", "--allow-empty", "-m", "later")
         project.git("switch", "-q", "change")
     assert reports[0]["spec"] == reports[1]["spec"] == "git:main"
-    merged = project.tfbench("merge", "1.json", "2.json", "--report-json", "whole.json")
+    merged = project.tfbench("gate", "1.json", "2.json", "--output", "whole")
     assert merged.returncode == 5
     words = [f"commit {one['commit'][:12]} (tree {one['tree'][:12]})" for one in reports]
     assert f"the baseline is {words[0]} in 1.json and {words[1]} in 2.json" in merged.stdout + merged.stderr

@@ -59,10 +59,10 @@ class TestPullRequest:
         gate_demo.build(tmp_path / "repository")
         found = gate_demo.gate(tmp_path / "repository", "slower", cheap=True, policy="quick")
         assert found.code == 1, found.output
-        assert "### tfbench: regressed" in found.comment
+        assert "### tfbench: failed, regressed" in found.comment
         assert "`benchmarks/test_model.py::test_stack`" in found.comment
         assert "MatMul" in found.comment  # the cause
-        assert "a second job confirms it" in found.comment
+        assert "found twice" in found.comment
         assert "::error file=benchmarks/test_model.py,line=6,title=regressed" in found.output
         assert "### tfbench: regressed" in found.summary
 
@@ -75,7 +75,7 @@ class TestPullRequest:
         found = gate_demo.gate(repository, "crashing", cheap=True, policy="quick")
         assert found.code == 5, found.output
         assert "no_such_function" in found.output
-        assert "### tfbench: error" in found.comment
+        assert "### tfbench: failed, error" in found.comment
         assert "regressed" not in found.comment
 
     def test_that_deletes_a_benchmark_fails(self, repository):

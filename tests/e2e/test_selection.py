@@ -156,9 +156,9 @@ def test_shards_report_each_missing_case_once_and_renamed_cases_are_none(project
         done = project.run("--against", "git:HEAD", "-m", "not slow", "--shard", f"{index}/3")
         assert done.report["complete"], done.output
         (project.root / "report.json").rename(project.root / f"{index}.json")
-    merged = project.tfbench("merge", "1.json", "2.json", "3.json", "--report-json", "whole.json")
-    assert merged.returncode == 0, merged.stderr
-    report = json.loads((project.root / "whole.json").read_text())
+    merged = project.tfbench("gate", "1.json", "2.json", "3.json", "--output", "whole")
+    assert merged.returncode == 4, merged.stderr
+    report = json.loads((project.root / "whole/report.json").read_text())
     rows = {row["case"].rpartition("::")[2]: row["outcome"] for row in report["verdicts"] if row["metric"] == "time"}
     assert rows == {"test_one": "missing", "test_two": "missing", **{f"test_new{n}": "unchanged" for n in range(6)}}
     assert len(report["due"]) == 8

@@ -28,9 +28,9 @@ def test_a_shard_without_cases_ends_well_and_merges(project):
         reports.append(done.report["due"])
         (project.root / "report.json").rename(project.root / f"{index}.json")
     assert sorted(reports) == [[], ["benchmarks/test_mine.py::test_mine"]]
-    merged = project.tfbench("merge", "1.json", "2.json", "--report-json", "whole.json")
+    merged = project.tfbench("gate", "1.json", "2.json", "--output", "whole")
     assert merged.returncode == 0, merged.stderr
-    assert project.tfbench("gate", "whole.json").returncode == 0
+    assert project.tfbench("gate", "whole/report.json").returncode == 0
     assert project.run("--against", "self", "-k", "nothing", "--shard", "1/2").code == 5  # no case in any shard
 
 
@@ -42,17 +42,15 @@ def test_every_shard_collects_the_same_broken_modules_and_their_rows_merge_into_
     for index in (1, 2):
         project.run("--against", "self", "--shard", f"{index}/2", "--continue-on-collection-errors")
         (project.root / "report.json").rename(project.root / f"{index}.json")
-    merged = project.tfbench("merge", "1.json", "2.json", "--report-json", "whole.json")
-    assert merged.returncode == 0, merged.stderr
-    report = json.loads((project.root / "whole.json").read_text())
+    merged = project.tfbench("gate", "1.json", "2.json", "--output", "whole")
+    assert merged.returncode == 5, merged.stderr
+    report = json.loads((project.root / "whole/report.json").read_text())
     errors = sorted(row["case"] for row in report["verdicts"] if row["outcome"] == "error")
     made, typo = (f"benchmarks/test_mine.py::{name}" for name in ("TestMade", "test_typo"))
     assert errors == ["benchmarks/test_broken.py", made, typo]
     assert [row["case"] for row in report["skips"]] == ["benchmarks/test_skips.py"]
-    gate = project.tfbench("gate", "whole.json")
-    assert gate.returncode == 5
-    assert "error benchmarks/test_broken.py: pytest could not collect it" in gate.stdout
-    assert "No module named 'no_such_module'" in gate.stdout
+    assert "error benchmarks/test_broken.py: pytest could not collect it" in merged.stdout
+    assert "No module named 'no_such_module'" in merged.stdout
 
 
 ODD = os.fsdecode(b"caf\xe9")
@@ -133,8 +131,8 @@ def test_the_checkout_of_another_user_is_named_as_such(tmp_path, monkeypatch):
         tree_of(tmp_path, "HEAD")
 
 
-def test_a_folder_with_a_root_of_its_own_is_confirmed(tmp_path):
-    """The steps of the action run in the workspace, and pytest names cases from the root that it finds."""
+def test_a_folder_with_a_root_of_its_own_is_gated(tmp_path):
+    """The action runs in the workspace, and pytest names cases from the root that it finds."""
     root = tmp_path / "repository"
     files = {"sub/amount.py": "AMOUNT = 5e-5\n", "sub/pytest.ini": "[pytest]\npythonpath = .\n",
              "sub/benchmarks/test_mine.py": ONE.replace("5e-5", "AMOUNT").replace("from tests", "from amount import AMOUNT\nfrom tests")}  # fmt: skip
@@ -150,4 +148,4 @@ def test_a_folder_with_a_root_of_its_own_is_confirmed(tmp_path):
     project.git("commit", "-qam", "slower")
     found = gate_demo.gate(root, "slower", cheap=True, paths="sub/benchmarks")
     assert found.code == 1, found.output
-    assert "a second job confirms it" in found.output
+    assert "found twice" in found.output

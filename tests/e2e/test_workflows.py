@@ -86,7 +86,7 @@ BENCHMARKS = """
 @pytest.fixture
 def sharded(project):
     """A pull request and its base, with reports of two shards."""
-    project.write(".tfbench\n__pycache__\nreports\n*.json\n.venv\n*.txt\nfirst\nsecond\n", ".gitignore")
+    project.write(".tfbench\n__pycache__\nreports\n*.json\n.venv\n*.txt\nkept\ntfbench-report\n", ".gitignore")
     (project.root / ".venv").symlink_to(sys.prefix)
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
     project.write("SECONDS = 5e-5\n", "speed.py")
@@ -114,7 +114,7 @@ def step(project, job, name, **values):
 
 
 @pytest.mark.slow
-def test_shards_are_raced_merged_confirmed_and_gated(sharded):
+def test_shards_are_raced_merged_and_gated(sharded):
     base = subprocess.run(["git", "rev-parse", "HEAD"], cwd=sharded.root, capture_output=True, text=True, check=True)
     sharded.write("SECONDS = 1e-4\n", "speed.py")
     sharded.git("commit", "-qam", "slower")
@@ -128,23 +128,15 @@ def test_shards_are_raced_merged_confirmed_and_gated(sharded):
         shutil.copytree(sharded.root / "reports", kept, dirs_exist_ok=True)
     assert sorted(file.name for file in kept.iterdir()) == ["shard-1.json", "shard-2.json"]
     shutil.copytree(kept, sharded.root / "reports", dirs_exist_ok=True)
-    settled = step(sharded, "settle", "settle")
-    assert settled.returncode == 0, settled.stdout + settled.stderr
-    regressed = (sharded.root / "reports/regressed.txt").read_text().splitlines()
-    assert regressed == sorted(f"benchmarks/test_mine.py::test_many[{number}]" for number in range(2))
-    assert "regressed=true" in (sharded.root / "outputs.txt").read_text()
-    confirmed = step(sharded, "confirm", "confirm")
-    assert confirmed.returncode == 0, confirmed.stdout + confirmed.stderr
-    shutil.move(sharded.root / "reports", sharded.root / "tfbench-report")
-    shutil.copytree(ROOT / ".github", sharded.root / ".github")
     gated = step(sharded, "gate", "gate")
     assert gated.returncode == 1, gated.stdout + gated.stderr
     assert "regressed: 2 regressed" in gated.stdout  # each in time and in its result, which is a time here
-    assert "a second job confirms it" in (sharded.root / "tfbench-report/report.json").read_text()
+    assert "code=1" in (sharded.root / "outputs.txt").read_text()
     assert sorted(file.name for file in (sharded.root / "tfbench-report").iterdir()) == ["accepted.json", "report.json"]
 
     (kept / "shard-2.json").unlink()
+    shutil.rmtree(sharded.root / "reports")
     shutil.move(kept, sharded.root / "reports")
-    missing = step(sharded, "settle", "settle")
+    missing = step(sharded, "gate", "gate")
     assert missing.returncode == 5
     assert "shard 2/2 never reported" in missing.stderr

@@ -29,8 +29,7 @@ def test_a_report_is_read_from_a_file_of_any_name_or_from_a_folder_with_it_alone
     (tmp_path / "folder/s.json").write_text(TEXT)
     with pytest.raises(ReportError) as caught:
         load_report(tmp_path / "folder")
-    fix = "merge the reports of shards with tfbench merge; "
-    fix += "give a report of --report-json, or a folder or archive with only a report"
+    fix = "tfbench gate merges the reports of shards"
     assert str(caught.value) == f"{tmp_path / 'folder'} has 2 reports, expected one; {fix}"
 
 
@@ -49,7 +48,7 @@ def test_a_bad_report_is_refused_by_its_name(tmp_path):
 def test_an_artifact_with_several_reports_is_refused_by_its_name(tmp_path):
     for name in ("r.json", "s.json"):
         (tmp_path / name).write_text(TEXT)
-    with pytest.raises(ReportError, match=f"^{tmp_path} has 2 reports, expected one; merge"):
+    with pytest.raises(ReportError, match=f"^{tmp_path} has 2 reports, expected one; tfbench gate"):
         load_artifact(tmp_path)
 
 

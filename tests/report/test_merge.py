@@ -1,4 +1,4 @@
-"""Merging of shards, refusal of incomplete ones, and confirmation by a second run."""
+"""Merging of shards and refusal of incomplete ones."""
 
 from dataclasses import replace
 
@@ -6,8 +6,8 @@ import pytest
 
 from tests.fakes.report import CODE, complete, row
 from tfbench.errors import ReportError
-from tfbench.model import Outcome, Ratio, Reason, Skip, VariantResult
-from tfbench.report.merge import confirm, merge
+from tfbench.model import Outcome, Skip, VariantResult
+from tfbench.report.merge import merge
 from tfbench.suite.shards import Shard, digest, part
 
 NAMES = [f"b/test_x.py::test_{letter}" for letter in "abcdef"]
@@ -252,61 +252,6 @@ def test_the_machines_of_all_shards_may_have_other_speeds():
     assert merge([shard(1, sides=bare), shard(2, sides=bare)]).complete
 
 
-COMPARED = Ratio(1.0, 0.9, 1.1, 0.99)
-
-
-VALUES = {"values": (1.0, 2.0)}
-
-
-@pytest.mark.parametrize(
-    ("second", "becomes", "reported"),
-    [
-        (row(NAMES[0], "regressed"), "regressed", "9% slower; a second job confirms it: why"),
-        (row(NAMES[0], "unchanged"), "inconclusive",
-         "first job: 9% slower; a second job did not confirm it: unchanged, why"),
-        (row(NAMES[0], "improved"), "inconclusive",
-         "first job: 9% slower; a second job did not confirm it: improved, why"),
-        (row(NAMES[0], "inconclusive", ratio=COMPARED), "inconclusive",
-         "first job: 9% slower; a second job did not confirm it: inconclusive, why"),
-        (row(NAMES[0], "inconclusive", **VALUES), "inconclusive",
-         "first job: 9% slower; a second job did not confirm it: inconclusive, why"),
-        *((row(NAMES[0], outcome), "regressed", f"9% slower; a second job could not compare it, {outcome}: why")
-          for outcome in ("inconclusive", "error", "new", "missing", "incomparable")),
-        (row(NAMES[0], "inconclusive", values=(1.0, None)), "regressed",
-         "9% slower; a second job could not compare it, inconclusive: why"),
-        (row(NAMES[0], "error", **VALUES), "regressed", "9% slower; a second job could not compare it, error: why"),
-        (row(NAMES[2], "unchanged"), "regressed", "9% slower; a second job has no row for it"),
-    ],
-)  # fmt: skip
-def test_only_a_comparison_clears_a_regression(second, becomes, reported):
-    first = complete([row(NAMES[0], "regressed", text="9% slower"), row(NAMES[1])], sides=SIDES)
-    one, other = confirm(first, complete([second, row(NAMES[1], "regressed")], sides=SIDES)).verdicts
-    code = "code" if becomes == "regressed" else "not-confirmed"
-    assert one == replace(first.verdicts[0], outcome=Outcome(becomes), reason=Reason(code, reported))
-    assert other == first.verdicts[1]
-
-
-def test_profiles_of_both_jobs_are_kept():
-    first, second = (complete([row(NAMES[0])], sides=SIDES, profiles=({"case": name},)) for name in "ab")
-    assert confirm(first, second) == replace(first, profiles=({"case": "a"}, {"case": "b"}))
-
-
-@pytest.mark.parametrize(
-    ("change", "reported"),
-    [
-        ({"complete": False}, "the run did not come to its end"),
-        ({"policy": {"name": "strict"}}, "the policies of both runs differ: name quick and strict"),
-        ({"sides": {"contender": {**SIDES["contender"], "packages": {"numpy": "1"}}}},
-         "the sides of both runs differ: contender.packages.numpy 2 and 1"),
-    ],
-)  # fmt: skip
-def test_another_kind_of_run_confirms_nothing(change, reported):
-    first = complete([row(NAMES[0], "regressed")], sides=SIDES)
-    with pytest.raises(ReportError) as caught:
-        confirm(first, complete([row(NAMES[0])], **{"sides": SIDES, **change}))
-    assert str(caught.value) == f"the second run confirms nothing: {reported}"
-
-
 # Which code was raced
 
 RACED = {"contender": SIDES["contender"], "baseline": {**SIDES["contender"], "spec": "git:main"}}
@@ -322,18 +267,13 @@ UNLIKE = [
 
 
 @pytest.mark.parametrize(("side", "change", "words"), UNLIKE)
-def test_only_the_same_code_is_merged_and_confirms(side, change, words):
+def test_only_the_same_code_is_merged(side, change, words):
     moved = {**RACED, side: {**RACED[side], **change}}
     with pytest.raises(ReportError) as caught:
         merge([shard(1, sides=RACED), shard(2, sides=moved)])
     fix = "race the same code, such as git: with a commit instead of a branch"
     found = f"the {side} is {THERE} in 1.json and {words} in 2.json; {fix}"
     assert str(caught.value) == f"1.json and 2.json are not of one run: {found}"
-    first, second = (complete([row(NAMES[0], "regressed")], sides=sides) for sides in (RACED, moved))
-    with pytest.raises(ReportError) as caught:
-        confirm(first, second)
-    found = f"the {side} is {THERE} in the first run and {words} in the second run; {fix}"
-    assert str(caught.value) == f"the second run confirms nothing: {found}"
 
 
 def test_a_shard_without_cases_raced_the_same_code_too():

@@ -1,4 +1,4 @@
-"""Commands of a CI job: gate a change, decide on a report, and print it as a comment."""
+"""Commands of a CI job: race a change, and decide on reports by an exit code, with a comment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,10 +25,10 @@ from tfbench.report.artifact import (
     ACCEPTED,
     accepted_in,
     as_json,
-    files_of,
     load_accepted,
     load_artifact,
     load_report,
+    load_reports,
     own_files,
 )
 from tfbench.report.markdown import (
@@ -38,7 +39,7 @@ from tfbench.report.markdown import (
     render_comment,
     without_report,
 )
-from tfbench.report.merge import confirm, merge
+from tfbench.report.merge import merge
 from tfbench.report.screen import COLOURS, Screen, say
 from tfbench.report.summary import code_of_side
 from tfbench.ruling import Entry, GateDecision, Result, decided
@@ -51,15 +52,13 @@ from tfbench.sides.source_tree import (
     working_code,
 )
 from tfbench.suite.functions import line_of
-from tfbench.untrusted import NO_CASE, brief, described, is_case
+from tfbench.untrusted import brief, described
 
-SHARD, FIRST, REGRESSED, SECOND, REPORT = "shard-{}.json", "first.json", "regressed.txt", "second.json", "report.json"
-_WRITTEN = {"race": (SHARD.format("*"),), "merge": (FIRST, REGRESSED), "confirm": (SECOND,), "gate": (REPORT, ACCEPTED)}
-"""Files of the output folder that each step writes, in the order of the steps. The last step leaves the report."""
-STEPS = tuple(_WRITTEN)
+SHARD, REPORT = "shard-{}.json", "report.json"
 _CODES = (
     "2 interrupted, 3 internal error, 4 wrong command line, 5 no benchmark selected, more than 128 killed by a signal"
 )
+_UNUSABLE = "the run uploaded none, or one that cannot be read"
 
 
 def add_ci(parser: argparse.ArgumentParser) -> None:
@@ -78,157 +77,66 @@ def add_ci(parser: argparse.ArgumentParser) -> None:
         "--require-gpu", choices=yes, default="false", help="whether a missing GPU is an error (default: %(default)s)"
     )
     option("--arguments", metavar="TEXT", default="", help="further arguments for pytest, one per line: --arguments=-x")
-    option("--shard", metavar="N/OF", default="", help="race one part of the cases, such as 2/4; needs --steps race")
-    text = "steps to do, separated by commas (default: %(default)s)"
-    option("--steps", metavar="STEPS", default=",".join(STEPS), help=text)
+    text = "race one part of the cases, such as 2/4, and leave the decision to tfbench gate"
+    option("--shard", metavar="N/OF", default="", help=text)
     text = "accepted regressions, ignored if the file does not exist (default: %(default)s)"
     option("--accepted", metavar="FILE", type=Path, default=Path(".github/tfbench-accepted.toml"), help=text)
     _add_min_compared(parser)
     text = "whether an inconclusive case (exit code 3) fails the job (default: %(default)s)"
     option("--strict", choices=yes, default="true", help=text)
-    option("--comment", metavar="PATH", type=Path, help="write the result as Markdown, for a comment")
-    text = "folder of the report, and of the files between steps (default: %(default)s)"
+    option("--comment", metavar="FILE", type=Path, help="write the result as Markdown, for a comment")
+    text = "folder of the report (default: %(default)s)"
     option("--output", metavar="DIR", type=Path, default=Path("tfbench-report"), help=text)
 
 
 def run_ci(arguments: argparse.Namespace) -> int:
-    """Gate a change in CI: race its benchmarks against the base, confirm regressions, decide, and write the comment.
+    """Gate a change in CI: race its benchmarks against the base, decide, and write the comment.
 
     The base is that of the pull request of GitHub or the merge request of GitLab, unless --base or --against names another.
-    With --steps, one job does some of the steps, and hands the output folder on to the next job.
 
     The exit codes are those of `tfbench gate`. A run of pytest that ends with another code than 0 or 1 is not complete. The
     command then ends with 2 if pytest refuses its command line, and otherwise with 5, or 1 if a case regressed.
     """
-    steps = arguments.steps.split(",")
-    if unknown := [step for step in steps if step not in STEPS]:
-        raise UsageError(f"--steps: no step is named {brief(repr(unknown[0]))}; the steps are {', '.join(STEPS)}")
-    if steps != (ordered := [step for step in STEPS if step in steps]):
-        raise UsageError(f"--steps {arguments.steps}: write each step once and in order: --steps {','.join(ordered)}")
-    if arguments.shard and steps != ["race"]:
-        text = "a shard is not gated alone; use --steps race, and --steps merge,confirm,gate where all shards are"
-        raise UsageError(f"--shard {brief(arguments.shard)}: {text}")
-    folder, code, share = arguments.output, 0, _min_compared(arguments)
-    if arguments.accepted.exists():
-        load_accepted(arguments.accepted)  # what is wrong in it is known before the race
-    later = STEPS[STEPS.index(steps[0]) :]
-    for file in [file for step in later for name in _WRITTEN[step] for file in folder.glob(name)]:
-        file.unlink()  # of an earlier run, or of the branch
-    if "race" in steps:
-        folder.mkdir(parents=True, exist_ok=True)
-        code = _race(arguments)
-        if not _shards(folder):
-            if not code:
-                _complain("pytest wrote no report; remove options such as --collect-only from --arguments")
-            _tell_github(code=code or Result.ERROR.code)
-            return code or Result.ERROR.code
-    if "merge" in steps:
-        _merge(folder, handed_on="race" not in steps)
-    if "confirm" in steps and not code:
-        code = _confirm(arguments)
-    if "gate" in steps:
-        ruled = _gate(arguments, share, handed_on="race" not in steps and "merge" not in steps)
+    folder, share = arguments.output, _min_compared(arguments)
+    accepted = arguments.accepted if arguments.accepted.exists() else None
+    if accepted:
+        load_accepted(accepted)  # what is wrong in it is known before the race
+    for file in (*folder.glob(SHARD.format("*")), folder / REPORT, folder / ACCEPTED):
+        file.unlink(missing_ok=True)  # of an earlier run, or of the branch
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / (SHARD.format(re.sub(r"\D.*", "", arguments.shard)) if arguments.shard else REPORT)
+    code = _race(arguments, path)
+    if not path.exists():
+        if not code:
+            _complain("pytest wrote no report; remove options such as --collect-only from --arguments")
+        code = code or Result.ERROR.code
+    elif not arguments.shard:
+        report = load_report(path)
+        agreed = _agreed(report, accepted)
+        write_whole(folder / ACCEPTED, as_json(agreed))
+        ruled = _decide(report, agreed, share, arguments.comment, Path())
         tolerated = arguments.strict == "false" and ruled == Result.INCONCLUSIVE.code
-        code = ruled if ruled == Result.REGRESSED.code else max(code, 0 if tolerated else ruled)
         _tell_github(code=ruled)
+        return ruled if ruled == Result.REGRESSED.code else max(code, 0 if tolerated else ruled)
+    _tell_github(code=code)
     return code
 
 
-def _shards(folder: Path) -> list[Path]:
-    return sorted(folder.glob(SHARD.format("*")))
-
-
-def _race(arguments: argparse.Namespace) -> int:
-    selected = [*(["-k", arguments.k] if arguments.k else []), *arguments.paths]
-    if arguments.shard:
-        selected += ["--tfbench-shard", arguments.shard]
-    report = arguments.output / SHARD.format(re.sub(r"\D.*", "", arguments.shard) or 1)
-    return _pytest(arguments, "the run", report, selected)
-
-
-def _merge(folder: Path, handed_on: bool) -> None:
-    """Merge the shards' reports, and list the regressed cases."""
-    if not (files := _shards(folder)):
-        raise ReportError(f"{brief(folder)} has no report of a race; run the step race before, and hand its folder on")
-    reports = [(name, json_format.read(text, name)) for file in files for name, text in files_of(file).items()]
-    for name, report in reports if handed_on else ():
-        _check_code(name, report)
-    whole = merge(reports)
-    write_whole(folder / FIRST, json_format.render(whole))
-    write_whole(folder / REGRESSED, cases := regressed(whole, folder / FIRST))
-    for file in files:
-        file.unlink()
-    _tell_github(regressed=str(bool(cases)).lower())
-
-
-def _handed_on(folder: Path, name: str) -> Path:
-    """Return a file of an earlier step. Raises `ReportError` if it is not there."""
-    if not (file := folder / name).is_file():
-        step = next(step for step, names in _WRITTEN.items() if name in names)
-        raise ReportError(f"{brief(folder)} has no {name}; run the step {step} before, and hand its folder on")
-    return file
-
-
-def _confirm(arguments: argparse.Namespace) -> int:
-    if not read_text(cases := _handed_on(arguments.output, REGRESSED)):
-        return 0
-    selected = ["--tfbench-profile-on-regression", f"@{cases}"]
-    return _pytest(arguments, "the regressions stay: the confirming run", arguments.output / SECOND, selected)
-
-
-def _check_code(name: str, report: Report) -> None:
-    """Refuse a report on other code than the one checked out, such as one that an earlier run has left behind.
-
-    Jobs may have different new files, such as those of an installation, so those do not count.
-    Raises `ReportError` if it is on another commit, or a tracked file was edited since.
-    """
-    root = Path(_root_from_here(report))
-    here, raced = working_code(root), report.sides.get("contender", {})
-    if not (here.commit and raced.get("commit")):  # no checkout
-        return
-    if raced["commit"] != here.commit or (raced.get("tree") != here.tree and has_edits(root)):
-        is_raced, is_here = code_of_side(raced), code_of_side(asdict(here))
-        raise ReportError(f"{name} is of {is_raced}, and {is_here} is checked out; run the step race again")
-
-
-def _gate(arguments: argparse.Namespace, min_compared: float, handed_on: bool) -> int:
-    folder: Path = arguments.output
-    first = load_report(_handed_on(folder, FIRST))
-    if handed_on:
-        _check_code(brief(folder / FIRST), first)
-    report = _confirmed(first, folder / SECOND)
-    write_whole(folder / REPORT, json_format.render(report))
-    for name in (FIRST, REGRESSED, SECOND):
-        folder.joinpath(name).unlink(missing_ok=True)
-    agreed = _agreed(report, arguments.accepted if arguments.accepted.exists() else None)
-    write_whole(folder / ACCEPTED, as_json(agreed))
-    decision = decided(report, agreed, min_compared=min_compared)
-    if arguments.comment:
-        write_whole(arguments.comment, render_comment(report, decision, _link()))
-    announce(report, decision, Path())
-    return decision.ruling.result.code
-
-
-def _confirmed(report: Report, second: Path) -> Report:
-    if not second.is_file():
-        return report
-    try:
-        return confirm(report, load_report(second))
-    except ReportError as error:
-        _complain(f"the regressions stay: {error}")
-        return report
-
-
-def _pytest(arguments: argparse.Namespace, what: str, report: Path, selected: list[str]) -> int:
+def _race(arguments: argparse.Namespace, report: Path) -> int:
     """Run pytest; return 0 if its report is complete, otherwise the exit code of this command."""
     words = ["--benchmark", "--tfbench-policy", arguments.policy, "--tfbench-against", _against(arguments)]
-    words += ["--tfbench-device", arguments.device, *filter(None, arguments.arguments.splitlines())]
+    words += ["--tfbench-device", arguments.device, "--tfbench-profile-on-regression"]
+    words += filter(None, arguments.arguments.splitlines())
     if arguments.require_gpu == "true":
         words.append("--tfbench-require-gpu")
-    code = run_terminable([*PYTEST, *words, *selected, f"--tfbench-report-json={report}"])
+    words += ["-k", arguments.k] if arguments.k else []
+    words += arguments.paths
+    if arguments.shard:
+        words += ["--tfbench-shard", arguments.shard]
+    code = run_terminable([*PYTEST, *words, f"--tfbench-report-json={report}"])
     if code in (0, 1):  # with 1, a case failed, and the gate says which
         return 0
-    _complain(f"{what} of pytest ended with exit code {code if code > 0 else 128 - code} ({_CODES})")
+    _complain(f"the run of pytest ended with exit code {code if code > 0 else 128 - code} ({_CODES})")
     return 2 if code == 4 else Result.ERROR.code
 
 
@@ -301,7 +209,7 @@ def _complain(text: str) -> None:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         print(error_annotation(text), flush=True)
     else:
-        say(f"tfbench ci: {text}", error=True)
+        say(f"tfbench: {text}", error=True)
 
 
 def _tell_github(**outputs: object) -> None:
@@ -312,10 +220,22 @@ def _tell_github(**outputs: object) -> None:
 
 def add_gate(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
-    option("report", metavar="REPORT", type=Path, help="a report of --report-json or tfbench merge")
+    parser.set_defaults(intermixed="reports")
+    text = "a report of --report-json, all shards of a run, a folder or archive of them, or the folder of a fleet"
+    option("reports", metavar="REPORT", type=Path, nargs="*", help=text)
     option("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
     option("--root", type=Path, default=Path(), metavar="PATH", help="root of the benchmarks, for annotations")
     _add_min_compared(parser)
+    option("--output", type=Path, metavar="DIR", help="write the merged report and the accepted regressions")
+    option("--comment", type=Path, metavar="FILE", help="write the result as Markdown, for a comment")
+    option("--link", default="", metavar="URL", help="with --comment: address of the full report")
+    text = "with --comment, for an untrusted report: GitHub's conclusion of the run, for the headline"
+    option("--conclusion", default="", metavar="WORD", help=text)
+    option("--commit", default="", metavar="SHA", help="with --conclusion: the commit of the run, for the headline")
+    text = (
+        "with --conclusion: names of the pull request's changed files, one per line, to flag changes of the gate itself"
+    )
+    option("--changed-files", type=Path, metavar="FILE", help=text)
 
 
 def _add_min_compared(parser: argparse.ArgumentParser) -> None:
@@ -332,20 +252,118 @@ def _min_compared(arguments: argparse.Namespace) -> float:
 
 
 def run_gate(arguments: argparse.Namespace) -> int:
-    """Decide by the exit code whether a run passes, and print why not.
+    """Merge the shards of a run, decide by the exit code whether it passes, and print why not.
 
     0: enough cases were compared and none is slower. 1: a case regressed. 2: the command line is wrong. 3: a case is
     inconclusive. 4: a case is incomparable or missing, or no case was compared with a baseline. 5: a case broke, the run
     was interrupted, the report cannot be read, or an accepted regression has expired or is no longer needed. A regression
     takes precedence over all other codes, and then the largest code counts.
 
+    Each shard must be present once, with all of its cases, and with the same policy, sides and kind of machine. It must be
+    of the code that is checked out.
+
     On GitHub's runners, it also annotates the lines of the benchmarks and writes the step summary.
+
+    With --conclusion, the report may come from a job that ran untrusted code. tfbench then limits its size and checks it
+    against a strict schema, and no part of it can become markup, a link or a mention. The headline of the comment says what
+    GitHub knows of the run, which a report cannot forge. Without a report, the comment says that there is none.
     """
-    share, report = _min_compared(arguments), load_report(arguments.report)
+    share, github = _min_compared(arguments), _run(arguments)
+    if github is None and not arguments.reports:
+        raise UsageError("give a REPORT, or --comment and --conclusion for a run without one")
+    if github is not None:
+        return _comment_on(arguments, github, share)
+    report = _whole(arguments.reports)
     agreed = _agreed(report, arguments.accepted)
+    if folder := arguments.output:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / REPORT, json_format.lines(report))
+        write_whole(folder / ACCEPTED, as_json(agreed))
+    code = _decide(report, agreed, share, arguments.comment, arguments.root, arguments.link)
+    _tell_github(code=code)
+    return code
+
+
+def _whole(paths: Sequence[Path]) -> Report:
+    """Read a report, or merge those of all shards of a run or of all jobs of a fleet."""
+    if len(paths) == 1:
+        from tfbench.fleet.controller import merge as merge_fleet
+        from tfbench.fleet.jobs import PLAN, FleetFolder
+
+        if (paths[0] / PLAN).is_file():
+            return merge_fleet(FleetFolder(paths[0]), {})
+    reports = load_reports(paths)
+    for name, report in reports:
+        if report.shard:
+            _check_code(name, report)
+    return merge(reports)
+
+
+def _check_code(name: str, report: Report) -> None:
+    """Refuse a shard of other code than the one checked out, such as one that an earlier run has left behind.
+
+    Jobs may have different new files, such as those of an installation, so those do not count.
+    Raises `ReportError` if it is on another commit, or a tracked file was edited since.
+    """
+    here, raced = working_code(_root_of(report)), report.sides.get("contender", {})
+    if not (here.commit and raced.get("commit")):  # no checkout
+        return
+    if raced["commit"] != here.commit or (raced.get("tree") != here.tree and has_edits(_root_of(report))):
+        is_raced, is_here = code_of_side(raced), code_of_side(asdict(here))
+        raise ReportError(f"{name} is of {is_raced}, and {is_here} is checked out; race the shard again")
+
+
+def _root_of(report: Report) -> Path:
+    """Return the root of the report's cases if it is this folder or below it, otherwise this folder."""
+    root, here = str(report.sides.get("contender", {}).get("root", "")), Path.cwd().resolve()
+    with suppress(OSError, ValueError):  # the text may be anything
+        place = Path(root).resolve()
+        if root and place.is_relative_to(here) and place.is_dir():
+            return place
+    return here
+
+
+def _decide(
+    report: Report, agreed: Sequence[Entry], share: float, comment: Path | None, root: Path, link: str = ""
+) -> int:
     decision = decided(report, agreed, min_compared=share)
-    announce(report, decision, arguments.root)
+    if comment:
+        write_whole(comment, render_comment(report, decision, link or _link()))
+    announce(report, decision, root)
     return decision.ruling.result.code
+
+
+def _comment_on(arguments: argparse.Namespace, github: GithubRun, share: float) -> int:
+    """Write the comment on an untrusted report."""
+    code = Result.ERROR.code
+    try:
+        if len(arguments.reports) != 1:
+            raise ReportError(f"--conclusion is for one report, not {len(arguments.reports)}")
+        report, agreed = load_artifact(arguments.reports[0])
+        decision = decided(report, agreed, min_compared=share)
+        text, code = render_comment(report, decision, arguments.link, github), decision.ruling.result.code
+    except ReportError as error:
+        _complain(str(error))
+        text = without_report(github, _UNUSABLE, arguments.link)
+    write_whole(arguments.comment, text)
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> GithubRun | None:
+    """Check what the command line says of the run; raises `UsageError` if a value has another form than GitHub's."""
+    for option, value, form in (
+        ("--conclusion", arguments.conclusion, r"[a-z_]{0,30}"),
+        ("--commit", arguments.commit, r"(?:[0-9a-f]{7,64})?"),
+        ("--link", arguments.link, r"(?:https?://[\w.:/?=&%#~-]{1,500})?"),
+    ):
+        if not re.fullmatch(form, value, re.ASCII):
+            raise UsageError(f"{option} {brief(repr(value))} is not what GitHub gives")
+    if not arguments.conclusion:
+        return None
+    if not arguments.comment:
+        raise UsageError("--conclusion is for a comment; add --comment FILE")
+    changed = read_text(arguments.changed_files).splitlines() if arguments.changed_files else []
+    return GithubRun(arguments.conclusion, arguments.commit, own_files(changed))
 
 
 def _agreed(report: Report, file: Path | None) -> list[Entry]:
@@ -396,80 +414,3 @@ def announce(report: Report, decision: GateDecision, root: Path) -> None:
     for skip in report.skips:
         console.print(Text(f"skipped {skip.case.name}: {skip.reason}", "dim"))
     console.print(Text.assemble((str(ruling.result), ruling.result.style), f": {ruling.because}"))
-
-
-def regressed(report: Report, name: Path) -> str:
-    """Return the regressed cases of a report, a line each, as words for pytest.
-
-    Raises `ReportError` if a case has no name of a benchmark. pytest reads options in the file as well.
-    """
-    cases = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
-    lines = [f"{_root_from_here(report)}{case}" for case in dict.fromkeys(cases)]
-    if strange := next((line for line in lines if not is_case(line)), ""):
-        text = f"has a case named {brief(repr(strange))}, {NO_CASE}"
-        raise ReportError(f"{brief(name)} {text}")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _root_from_here(report: Report) -> str:
-    """Return the prefix by which pytest finds the cases from this folder, if their root is a folder below it."""
-    root, here = str(report.sides.get("contender", {}).get("root", "")), Path.cwd()
-    with suppress(OSError, ValueError):  # the text may be anything
-        place = Path(root).resolve()
-        if root and place != here.resolve() and place.is_relative_to(here.resolve()) and place.is_dir():
-            return f"{place.relative_to(here.resolve()).as_posix()}/"
-    return ""
-
-
-def add_comment(parser: argparse.ArgumentParser) -> None:
-    text = "a report, or a folder or archive with one (default: the comment says that there is none)"
-    parser.add_argument("report", metavar="REPORT", type=Path, nargs="?", help=text)
-    _add_min_compared(parser)
-    parser.add_argument("--link", default="", metavar="URL", help="address of the full report")
-    parser.add_argument(
-        "--conclusion", default="", metavar="WORD", help="GitHub's conclusion of the run, for the headline"
-    )
-    parser.add_argument("--commit", default="", metavar="SHA", help="the commit of the run, for the headline")
-    text = "names of the pull request's changed files, one per line, to flag changes of the gate itself; run in a trusted checkout"
-    parser.add_argument("--changed-files", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--output", type=Path, metavar="PATH", help="write to a file instead of printing")
-
-
-def run_comment(arguments: argparse.Namespace) -> int:
-    """Print a report as a comment on a pull request.
-
-    The report may come from a job that ran untrusted code. tfbench therefore limits its size and checks it against a
-    strict schema, and no part of it can become markup, a link or a mention. The first line marks comments of tfbench.
-
-    With --conclusion and --commit, the headline says what GitHub knows of the run, which a report cannot forge. Without a
-    report, the comment says that there is none.
-    """
-    github = _run(arguments)
-    if arguments.report is not None:
-        report, agreed = load_artifact(arguments.report)
-        decision = decided(report, agreed, min_compared=_min_compared(arguments))
-        text = render_comment(report, decision, arguments.link, github)
-    elif github is not None:
-        text = without_report(github, "the run uploaded none, or one that cannot be read", arguments.link)
-    else:
-        raise UsageError("give a REPORT, or --conclusion for a run without one")
-    if arguments.output:
-        write_whole(arguments.output, text)
-    else:
-        say(text.removesuffix("\n"))
-    return 0
-
-
-def _run(arguments: argparse.Namespace) -> GithubRun | None:
-    """Check what the command line says of the run; raises `UsageError` if a value has another form than GitHub's."""
-    for option, value, form in (
-        ("--conclusion", arguments.conclusion, r"[a-z_]{0,30}"),
-        ("--commit", arguments.commit, r"(?:[0-9a-f]{7,64})?"),
-        ("--link", arguments.link, r"(?:https?://[\w.:/?=&%#~-]{1,500})?"),
-    ):
-        if not re.fullmatch(form, value, re.ASCII):
-            raise UsageError(f"{option} {brief(repr(value))} is not what GitHub gives")
-    if not arguments.conclusion:
-        return None
-    changed = read_text(arguments.changed_files).splitlines() if arguments.changed_files else []
-    return GithubRun(arguments.conclusion, arguments.commit, own_files(changed, Path()))

@@ -19,7 +19,7 @@ from tfbench.fleet import jobs
 from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs
 from tfbench.fleet.controller import merge as merge_fleet
 from tfbench.fleet.engines import Engine, LocalEngine, RayEngine, SlurmEngine
-from tfbench.fleet.jobs import PLAN, FleetFolder, Plan, kept_report, load, node_name, pinned, sides_of
+from tfbench.fleet.jobs import FleetFolder, Plan, kept_report, load, node_name, pinned, sides_of
 from tfbench.fleet.node import WAIT, Place, measured
 from tfbench.fleet.node import run as execute
 from tfbench.fs import require_linux, try_lock, write_whole
@@ -30,8 +30,7 @@ from tfbench.plugin.options import worker_processors
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.workers import terminable
 from tfbench.report import json_format
-from tfbench.report.artifact import FILES, files_of, load_report
-from tfbench.report.merge import confirm, merge
+from tfbench.report.artifact import load_report
 from tfbench.report.screen import Screen, say
 from tfbench.ruling import decided
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
@@ -240,37 +239,4 @@ def run_job(arguments: argparse.Namespace) -> int:
     with terminable():
         execute(place, root.absolute(), worker_processors(arguments.cpus), measure, wait=arguments.wait)
     say(f"{label}: {place.report}")
-    return 0
-
-
-def add_merge(parser: argparse.ArgumentParser) -> None:
-    option = parser.add_argument
-    text = "reports of shards, folders of them, or the folder of a fleet"
-    option("reports", metavar="REPORT", type=Path, nargs="+", help=text)
-    option("--confirmed-by", type=Path, metavar="REPORT", help="report of a second run of the regressed cases")
-    option("--report-json", type=Path, required=True, metavar="PATH", help="write the merged report")
-
-
-def run_merge(arguments: argparse.Namespace) -> int:
-    """Merge the reports of shards or of a fleet's jobs, and confirm regressions by the report of a second run.
-
-    Each shard of the suite must be present once, with all of its cases, and with the same policy, sides and kind of
-    machine. Otherwise the command fails with exit code 5 and names the fault.
-    """
-    if len(arguments.reports) == 1 and (arguments.reports[0] / PLAN).is_file():
-        fleet = FleetFolder(arguments.reports[0])
-        whole, count = merge_fleet(fleet, {}), fleet.plan().jobs
-    else:
-        texts = [
-            (str(path) if name == path.name else f"{path}/{name}", text)
-            for path in arguments.reports
-            for name, text in files_of(path).items()
-        ]
-        reports = [(name, json_format.read(text, name)) for name, text in texts]
-        whole, count = merge(reports), len(reports)
-    if arguments.confirmed_by:
-        whole = confirm(whole, load_report(arguments.confirmed_by))
-    write_whole(arguments.report_json, json_format.lines(whole) if count > FILES else json_format.render(whole))
-    cases = {verdict.case.name for verdict in whole.verdicts}
-    say(f"{plural(count, 'report')}, {plural(len(cases), 'case')}: {arguments.report_json}")
     return 0

@@ -498,15 +498,6 @@ class Note(_Code):
     FIRST_RACE = "first-race", "a first race said: "
     SECOND_RACE = "second-race", "a second said: "
     FRESH_LAUNCHES = "fresh-launches", "fresh launches did not confirm it: "
-    FIRST_JOB = "first-job", "first job: "
-    NO_SECOND_JOB = "no-second-job", "a second job has no row for it"
-    SECOND_JOB = (
-        "second-job",
-        lambda outcome: (
-            f"a second job {'confirms it' if outcome == 'regressed' else f'could not compare it, {outcome}'}: "
-        ),
-    )
-    CLEARED = "cleared", "a second job did not confirm it: {outcome}, "
 
     # A suite
 

@@ -3,27 +3,24 @@
 A job that runs a pull request's code can hand on anything. This module returns reports and accepted regressions from texts
 of bounded size under plain names, in memory, without writing or following anything.
 
-Some files of the gate are known by their names. Others are named by a file of the gate: the ``accepted:`` file and the
-scripts of a workflow, and plugins of pytest. Those are read in the trusted tree, because a change of the naming file is
-flagged itself.
+Files of the gate are known by their names. A script that a workflow runs is not, unless it lies in a folder of `_ROOTS`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import DATA_FOLDER, read_at_most, read_text
-from tfbench.imports import SETTINGS
 from tfbench.model import Report
 from tfbench.model.formats import convert, plain
 from tfbench.report import json_format
@@ -122,7 +119,8 @@ def _text(name: str, opened: Callable[[], IO[bytes]]) -> str:
 
 
 ACCEPTED = "accepted.json"
-"""File of accepted regressions that the gate adds to an artifact."""
+"""File of accepted regressions that the gate writes beside its report."""
+_MERGE = "tfbench gate merges the reports of shards"
 
 
 def load_report(path: Path) -> Report:
@@ -130,14 +128,27 @@ def load_report(path: Path) -> Report:
 
     Raises `ReportError` if there is no report, there are several, or it is invalid.
     """
-    if not path.is_dir() and path.suffix != ".zip":
-        return json_format.read(read_text(path), str(path))
-    try:
-        return _single(path, files_of(path))
-    except ReportError as error:
-        raise ReportError(
-            f"{error}; give a report of --report-json, or a folder or archive with only a report"
-        ) from None
+    reports = load_reports([path])
+    if len(reports) != 1:
+        raise ReportError(f"{brief(path)} has {len(reports)} reports, expected one; {_MERGE}")
+    return reports[0][1]
+
+
+def load_reports(paths: Iterable[Path]) -> list[tuple[str, Report]]:
+    """Read reports, or folders and archives of them; return each with its name for messages.
+
+    Raises `ReportError` if there is none, or one is invalid.
+    """
+    found = []
+    for path in paths:
+        if not path.is_dir() and path.suffix != ".zip":
+            found.append((str(path), json_format.read(read_text(path), str(path))))
+            continue
+        texts = {name: text for name, text in files_of(path).items() if name != ACCEPTED}
+        if not texts:
+            raise ReportError(f"{brief(path)} has no report; give one of --report-json, or a folder or archive of them")
+        found += [(f"{path}/{name}", json_format.read(text, f"{path}/{name}")) for name, text in texts.items()]
+    return found
 
 
 def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
@@ -146,24 +157,18 @@ def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
     Raises `ReportError` if the artifact is invalid, or has names that are not pytest node ids.
     """
     texts = files_of(path)
-    text = texts.pop(ACCEPTED, None)
-    report = _single(path, texts)
+    accepted = texts.pop(ACCEPTED, None)
+    if len(texts) != 1:
+        raise ReportError(f"{brief(path)} has {len(texts)} reports, expected one; {_MERGE}")
+    ((name, text),) = texts.items()
+    report = json_format.read(text, name)
     json_format.check_names(report, str(path))
-    if text is None:
+    if accepted is None:
         return report, []
     try:
-        return report, list(convert(Acceptances, json_format.load(text, ACCEPTED)).accept)
+        return report, list(convert(Acceptances, json_format.load(accepted, ACCEPTED)).accept)
     except ValueError as error:
         raise ReportError(f"{ACCEPTED} is invalid: {error}") from None
-
-
-def _single(path: Path, texts: dict[str, str]) -> Report:
-    if len(texts) != 1:
-        raise ReportError(
-            f"{brief(path)} has {len(texts)} reports, expected one; merge the reports of shards with tfbench merge"
-        )
-    ((name, text),) = texts.items()
-    return json_format.read(text, name)
 
 
 def load_accepted(path: Path) -> list[Entry]:
@@ -191,71 +196,25 @@ def as_json(accepted: Sequence[Entry]) -> str:
 # Tell which files of a pull request are part of the gate, so that a reader does not trust a gate that it has changed
 
 
-_FOLDERS = (".github", "tfbench", "pytest", "_pytest")
-"""Of the root. A package there comes before the installed one."""
-_NAMES = frozenset(
-    {"action.yml", "action.yaml", "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml",
-     "tox.ini", "setup.cfg", "setup.py", "Makefile", "makefile", "GNUmakefile", "noxfile.py", "sitecustomize.py",
-     "usercustomize.py", "pytest.py", "tfbench.py", "entry_points.txt", ".gitmodules", ".gitattributes", "Pipfile", "uv.toml",
-     "pixi.toml", "pip.conf", ".python-version", ".tool-versions"}
+_ROOTS = (".github", "ci", "tfbench", "pytest", "_pytest")
+"""Folders in the root. A package there comes before the installed one."""
+_FOLDERS = (DATA_FOLDER, "requirements", "constraints")
+"""Folders anywhere."""
+_NAMES = (
+    "action.y*ml", ".gitlab-ci.yml", "conftest.py", "*pytest.ini", "*pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg",
+    "setup.py", "*akefile", "noxfile.py", "sitecustomize.py", "usercustomize.py", "pytest.py", "tfbench.py", "entry_points.txt",
+    ".gitmodules", ".gitattributes", "Pipfile", "uv.toml", "pixi.toml", "pip.conf", ".python-version", ".tool-versions", "*.pth",
+    "*accepted.toml",
 )  # fmt: skip
-_ENVIRONMENT = re.compile(rf".*\.pth|.*\baccepted\.toml|{REQUIREMENTS}")
-_SETTINGS = (*SETTINGS, "setup.py")
-_PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)*")
-_MODULES = (
-    (re.compile(r"""(?<![\w-])-p[\s"',=]*([\w.]+)"""), re.compile(r"[\w.]+")),
-    (re.compile(r"""\bPYTEST_PLUGINS["']?\s*[:=]\s*["']?([\w.,]+)"""), re.compile(r"[\w.]+")),
-    (re.compile(r"\bpytest_plugins\b[^=\n]*=\s*(\[[^]]*\]|\([^)]*\)|[^\n]*)"), re.compile(r"""["']([\w.]+)["']""")),
-    (re.compile(r"\bpytest11\b(.*?)(?:\n\s*\[|\n\n|\Z)", re.DOTALL), re.compile(r"""=\s*["']?([\w.]+)""")),
-)
-"""What names plugins of pytest: options, an environment variable, modules and entry points; and each name in it."""
-_PROSE = (".md", ".rst")
-"""Endings of files that workflows name to leave them out."""
+_ENVIRONMENT = re.compile(REQUIREMENTS)
 
 
-def own_files(changed: Iterable[str], root: Path) -> list[str]:
-    """Select the workflows, settings, environments, baselines, accepted regressions, and files that those name; sorted.
-
-    Args:
-        changed: Paths relative to the root of the repository.
-        root: A tree of the repository that the pull request has not changed.
-    """
-    paths, modules = _named(root)
-    return sorted({name for name in changed if name and _is_own(PurePosixPath(name), paths, modules)})
+def own_files(changed: Iterable[str]) -> list[str]:
+    """Select the workflows, settings, environments, baselines and accepted regressions among changed files; sorted."""
+    return sorted({name for name in changed if name and _is_own(PurePosixPath(name))})
 
 
-def _is_own(path: PurePosixPath, paths: set[str], modules: set[str]) -> bool:
-    if path.parts[0] in _FOLDERS or DATA_FOLDER in path.parts:
+def _is_own(path: PurePosixPath) -> bool:
+    if path.parts[0] in _ROOTS or not set(_FOLDERS).isdisjoint(path.parts):
         return True
-    if path.suffix in (".txt", ".in") and not {"requirements", "constraints"}.isdisjoint(path.parts):
-        return True
-    if path.name in _NAMES or _ENVIRONMENT.fullmatch(path.name) or str(path) in paths:
-        return True
-    parts = path.with_suffix("").parts if path.suffix == ".py" else ()
-    parts = parts[:-1] if parts[-1:] == ("__init__",) else parts
-    return any(".".join(parts[first:]) in modules for first in range(len(parts)))
-
-
-def _named(root: Path) -> tuple[set[str], set[str]]:
-    """Return the paths and the modules of plugins that files of the gate name."""
-    paths, modules = set(), set()
-    for file in _gate(root):
-        try:
-            text = read_text(file)
-        except (ReportError, OSError, ValueError):
-            continue
-        modules |= {
-            name for pattern, each in _MODULES for names in pattern.findall(text) for name in each.findall(names)
-        }
-        if not file.name.endswith(".py") and file.name not in _SETTINGS:
-            paths |= {name for name in _PATH.findall(text.replace("./", " ")) if not name.endswith(_PROSE)}
-    return paths, modules
-
-
-def _gate(root: Path) -> Iterator[Path]:
-    yield from (root / name for name in (*_SETTINGS, "action.yml", "action.yaml"))
-    yield from (root / ".github").glob("**/*.y*ml")
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in ("node_modules", "venv")]
-        if "conftest.py" in names:
-            yield Path(folder, "conftest.py")
+    return any(fnmatchcase(path.name, name) for name in _NAMES) or bool(_ENVIRONMENT.fullmatch(path.name))

@@ -1,4 +1,4 @@
-"""Combine reports: the shards of a suite, and a second run that confirms a first."""
+"""Merge the reports of the shards of a suite, or of the jobs of a fleet."""
 
 from __future__ import annotations
 
@@ -263,41 +263,3 @@ _OF_NO_SHARD = (Outcome.MISSING, Outcome.ERROR)
 
 def _severity(row: Verdict | Skip) -> int:
     return 0 if isinstance(row, Skip) else 1 + _OF_NO_SHARD.index(row.outcome)
-
-
-# Confirming
-
-
-def confirm(first: Report, second: Report) -> Report:
-    """Return the first report with its regressions confirmed by an independent second run in fresh processes.
-
-    A regression becomes inconclusive if the second run compared the case again and did not find it. Whatever the
-    second run could not compare stays regressed, because missing data never counts as a pass.
-    Raises `ReportError` if the second run did not come to its end, or had another policy, other sides or other code.
-    """
-    if second.gap:
-        raise ReportError(f"the second run confirms nothing: {second.gap}")
-    for what, mine, other in (("policies", first.policy, second.policy), ("sides", _sides(first), _sides(second))):
-        if mine != other:
-            values = some(_differing(mine, other), _FIELDS)
-            raise ReportError(f"the second run confirms nothing: the {what} of both runs differ: {values}")
-    if why := unlike_code(("the first run", first), ("the second run", second)):
-        raise ReportError(f"the second run confirms nothing: {why}")
-    again = {(verdict.case.name, verdict.metric): verdict for verdict in second.verdicts}
-    verdicts = tuple(_confirmed(verdict, again) for verdict in first.verdicts)
-    return replace(first, verdicts=verdicts, profiles=(*first.profiles, *second.profiles))
-
-
-def _confirmed(verdict: Verdict, again: Mapping[tuple[str, str], Verdict]) -> Verdict:
-    if verdict.outcome is not Outcome.REGRESSED:
-        return verdict
-    other = again.get((verdict.case.name, verdict.metric))
-    if other is None:
-        return replace(verdict, reason=verdict.reason.noted(because(Note.NO_SECOND_JOB)))
-    compared = other.ratio is not None or (other.values is not None and None not in other.values)
-    cleared = other.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED)
-    if not cleared and not (compared and other.outcome is Outcome.INCONCLUSIVE):
-        note = because(Note.SECOND_JOB, other.reason, outcome=other.outcome.value)
-        return replace(verdict, reason=verdict.reason.noted(note))
-    notes = because(Note.FIRST_JOB, verdict.reason), because(Note.CLEARED, other.reason, outcome=other.outcome.value)
-    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_CONFIRMED, *notes))

@@ -121,7 +121,7 @@ def _warnings(report: Report, summary: Summary) -> Iterator[str]:
     if summary.reason:
         yield f"{summary.reason}."
     if report.shard is not None:
-        yield f"This is shard {report.shard['index']} of {report.shard['of']} of a suite: combine them with tfbench merge."
+        yield f"This is shard {report.shard['index']} of {report.shard['of']} of a suite: combine them with tfbench report or gate."
     if float(report.sides.get("contender", {}).get("slowdown") or 0) > 0:
         yield f"The contender did {report.sides['contender']['slowdown']:.0%} extra work on purpose (--inject-slowdown)."
 
