@@ -109,7 +109,7 @@ class TimeCase(CaseRequest):
     warmup: tuple[float, float, float, float]
     """Seconds, limit in seconds, relative steadiness and limit while calls trace, see `worker.block.warm_up`."""
     seed: int
-    """Start of the generators of random numbers, the same for all entrants of the launch."""
+    """Start of the harness' own draws, the same for all entrants of the launch."""
     cold: tuple[float, int]
     """`cache_multiple` and `cache_sets` of the policy."""
     meeting: tuple[int, ...] = ()

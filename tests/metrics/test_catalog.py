@@ -27,7 +27,7 @@ def launch(*ops):
 
 
 class Prober:
-    def probe(self, entrants):
+    def probe(self, entrants, pairs=()):
         ops = {"baseline": ["Softmax"], "contender": ["Softmax", "Softmax"]}
         return [launch(*ops[entrant.side.name]) for entrant in entrants]
 

@@ -41,8 +41,10 @@ class Prober:
         self.answers = answers
         self.asked = []
         self.at_once = []
+        self.pairs = []
 
-    def probe(self, entrants):
+    def probe(self, entrants, pairs=()):
+        self.pairs.append(tuple(pairs))
         keys = [(entrant.side.name, entrant.case.name) for entrant in entrants]
         self.at_once.append(len(keys))
         self.asked += keys
@@ -50,7 +52,7 @@ class Prober:
 
     def _answer(self, key):
         answer = self.answers.get(key, self.answers.get(key[0], probe_output()))
-        return answer.pop(0) if isinstance(answer, list) else answer
+        return (answer.pop(0) if len(answer) > 1 else answer[0]) if isinstance(answer, list) else answer
 
 
 def timed(case):
@@ -98,9 +100,11 @@ def test_a_baseline_side_that_reads_a_changed_file_of_the_working_tree_is_incomp
     assert result.verdict.outcome is Outcome.UNCHANGED
 
 
-def test_both_sides_are_probed_again_at_once():
+def test_both_sides_are_probed_again_at_once_in_zygotes_of_the_race_and_then_in_others():
     _, _, prober = judged({"contender": probe_output(flops=20)}, BaselineValues(side=THERE))
-    assert prober.at_once == [2, 2 * (POLICY.probe_launches - 1)]
+    assert prober.pairs == [(), (1, 1, 2, 2), (3, 3, 4, 4, 5, 5)]
+    _, _, prober = judged({"contender": probe_output(flops=9)}, BaselineValues(side=THERE))
+    assert prober.pairs == [(), (1, 1, 2, 2)]
 
 
 def test_the_memory_of_a_race_is_judged_once():
@@ -139,8 +143,27 @@ def test_a_change_is_probed_again_before_it_counts():
     answers = {"contender": probe_output(11, source="same"), "baseline": probe_output(source="same")}
     _, rows, prober = judged(answers, BaselineValues(side=THERE))
     assert rows["flops"].outcome is Outcome.REGRESSED
-    assert prober.asked.count(("contender", REFERENCE.name)) == POLICY.probe_launches
-    assert prober.asked.count(("baseline", REFERENCE.name)) == POLICY.probe_launches
+    assert prober.asked.count(("contender", REFERENCE.name)) == 2 * POLICY.probe_launches
+    assert prober.asked.count(("baseline", REFERENCE.name)) == 2 * POLICY.probe_launches
+
+
+def test_a_change_that_only_the_first_three_zygotes_of_a_side_share_does_not_count():
+    answers = {"contender": [*[probe_output(11)] * 4, probe_output(10)]}
+    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    assert (rows["flops"].outcome, rows["flops"].reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_EXACT)
+
+
+def test_a_variant_is_read_again_together_with_the_reference_of_its_zygote():
+    """Numbers drawn at import differ between zygotes, and a variant's error within each does not."""
+    drawn = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    answers = {
+        (side, REFERENCE.name): [probe_output(outputs=(one, 1.0)) for one in drawn]
+        for side in ("baseline", "contender")
+    }
+    answers["baseline", OTHER.name] = [probe_output(outputs=(one, 1.0)) for one in drawn]
+    answers["contender", OTHER.name] = [probe_output(outputs=(one, 1.0 + one / 5)) for one in drawn]
+    _, rows, _ = judged(answers, BaselineValues(side=THERE), OTHER)
+    assert (rows["parity"].outcome, rows["parity"].values[0]) == (Outcome.REGRESSED, 0)
 
 
 def test_a_metric_that_varies_within_a_side_is_inconclusive():

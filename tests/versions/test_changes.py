@@ -36,7 +36,7 @@ class Prober:
     def __call__(self, launcher, policy):
         return self
 
-    def probe(self, entrants):
+    def probe(self, entrants, pairs=()):
         for entrant in entrants:
             self.probed += 1
             yield self.launches[entrant.side.name]

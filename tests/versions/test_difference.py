@@ -22,7 +22,7 @@ class Prober:
     def __init__(self, before, now):
         self.scripts = {"good": iter(before), "bad": iter(now)}
 
-    def probe(self, entrants):
+    def probe(self, entrants, pairs=()):
         return [next(self.scripts[entrant.side.name]) for entrant in entrants]
 
 

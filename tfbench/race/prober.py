@@ -164,14 +164,17 @@ class Prober:
     """Whether to report what each case reads and loads. Its zygote then collects its file only, so that files of other
     benchmarks do not count."""
 
-    def probe(self, entrants: Iterable[Entrant]) -> Iterator[ProbeOutput | Failure]:
+    def probe(self, entrants: Iterable[Entrant], pairs: Sequence[int] = ()) -> Iterator[ProbeOutput | Failure]:
         """Yield the evidence of each entrant, in order. Each processor takes one after the other: none is timed.
 
+        ``pairs`` names the pair of zygotes that each entrant's process comes from, by default the first.
         On a GPU, no more run at once than its memory has room for. They share the processors, on which XLA compiles.
         Raises `SideError` if a zygote does not start.
         """
         entrants = list(entrants)
-        waiting = deque(enumerate(entrants))
+        if pairs and not self.files:  # at once, since each may have an ancestor to start
+            self.launcher.start_pairs([one for one in entrants if not one.case.shared], sorted({*pairs}))
+        waiting = deque(enumerate(zip(entrants, pairs or [0] * len(entrants), strict=True)))
         running: dict[int, _Launch] = {}
         results: dict[int, ProbeOutput | Failure] = {}
         every, each, most = self.launcher.processors.every, 1, self.policy.probes_at_once
@@ -184,9 +187,9 @@ class Prober:
             for wanted in range(len(waiting)):
                 while wanted not in results:
                     while waiting and idle:
-                        number, entrant = waiting.popleft()
+                        number, (entrant, pair) = waiting.popleft()
                         try:
-                            running[number] = self._start(entrant, idle[0])
+                            running[number] = self._start(entrant, pair, idle[0])
                             del idle[0]
                         except BenchmarkError as error:
                             results[number] = error
@@ -205,7 +208,7 @@ class Prober:
         for _ in self.probe(entrant for entrant in entrants if entrant.case.shared):
             pass
 
-    def _start(self, entrant: Entrant, idle: tuple[int, ...]) -> _Launch:
+    def _start(self, entrant: Entrant, pair: int, idle: tuple[int, ...]) -> _Launch:
         folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self.launcher.scratch)
         cpus = idle if entrant.case.cpus == 1 else self.launcher.cpus(entrant)
         search = _leak_search(entrant.case, self.policy)
@@ -214,7 +217,7 @@ class Prober:
             # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
             apart = self.files or entrant.case.shared
             seconds = self.launcher.policy_of(self.policy, [entrant]).setup_seconds
-            return _Launch(self.launcher.start(entrant, 0, request, apart=apart), folder, idle, seconds)
+            return _Launch(self.launcher.start(entrant, pair, request, apart=apart), folder, idle, seconds)
         except BaseException:
             folder.cleanup()
             raise

@@ -57,8 +57,8 @@ class ProcessLauncher:
         self._lane = threading.local()
         self._gpu_monitor = gpu_monitor
         self._opened: Counter[str] = Counter()
-        """Name of a case -> its launches so far. Each draws other random numbers, so that a difference between them cannot
-        pass for one of the sides. Those of other cases do not count: the numbers do not depend on the order of the races."""
+        """Name of a case -> its launches so far, which seed the draws of the harness in each. Those of other cases do not
+        count, so that the draws do not depend on the order of the races."""
         self._suite = suite
         self._policy = policy
         self._scratch = Scratch(suite.made)

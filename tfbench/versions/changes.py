@@ -118,17 +118,46 @@ def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: E
 
     Raises `SideError` if a process does not start.
     """
-    began, each = time.perf_counter(), policy.probe_launches
-    launches = list(prober.probe([before] * each + [now] * each))
-    if failures := {index // each: launch for index, launch in enumerate(launches) if isinstance(launch, Exception)}:
+    began = time.perf_counter()
+    values: _Values = [], []
+    if failures := _read(prober, (before, now), [0], values):
         return Difference(None, "", failures=failures)
-    values = [catalog.read(launch) for launch in launches if not isinstance(launch, Exception)]
-    verdict = {row.metric: row for row in _judged(now.case, values[:each], values[each:], policy)}.get(metric)
+    verdict = _of_metric(metric, now.case, values, policy)
+    if verdict and verdict.outcome not in (Outcome.NEW, Outcome.MISSING, Outcome.UNCHANGED):
+        if failures := _read(prober, (before, now), _other_pairs(policy), values):
+            return Difference(None, "", failures=failures)
+        verdict = _of_metric(metric, now.case, values, policy)
     if verdict is None or verdict.outcome in (Outcome.NEW, Outcome.MISSING):
         return Difference(None, verdict.reason.message if verdict else f"neither side reports {metric}")
     # A change within the tolerance has no ratio.
     ratio = None if verdict.outcome is Outcome.UNCHANGED else _exact_ratio(*(verdict.values or (None, None)))
-    return Difference(verdict.outcome, verdict.reason.message, ratio, each, time.perf_counter() - began)
+    return Difference(verdict.outcome, verdict.reason.message, ratio, len(values[0]), time.perf_counter() - began)
+
+
+_Values = tuple[list[MetricValues], list[MetricValues]]
+"""The metrics of each launch of two sides."""
+
+
+def _read(prober: Prober, sides: Sequence[Entrant], pairs: Sequence[int], values: _Values) -> dict[int, Failure]:
+    """Add the metrics of a launch from each of these pairs of zygotes; return side -> why one of its launches failed."""
+    failures = {}
+    launches = prober.probe([side for side in sides for _ in pairs], [*pairs, *pairs])
+    for number, launch in enumerate(launches):
+        side = number // len(pairs)
+        if isinstance(launch, ProbeOutput):
+            values[side].append(catalog.read(launch))
+        else:
+            failures[side] = launch
+    return failures
+
+
+def _of_metric(metric: str, case: Case, values: _Values, policy: Policy) -> Verdict | None:
+    return {row.metric: row for row in _judged(case, *values, policy)}.get(metric)
+
+
+def _other_pairs(policy: Policy) -> list[int]:
+    """Return the pairs of zygotes of the launches that read a difference again: those of the first look of a race."""
+    return [launch % policy.looks[0] for launch in range(1, policy.probe_launches)]
 
 
 def _exact_ratio(before: float | None, now: float | None) -> Ratio | None:
@@ -641,15 +670,12 @@ class ChangeFinder:
         self, prober: Prober, sides: tuple[Entrant, Entrant], launches: tuple[ProbeOutput, ProbeOutput]
     ) -> list[Verdict]:
         """Compare what is counted. Where it differs, more launches tell whether it is the same in each."""
-        before, now = ([catalog.read(launch)] for launch in launches)
-        verdicts = _judged(sides[1].case, before, now, self.policy)
+        values = [catalog.read(launches[0])], [catalog.read(launches[1])]
+        verdicts = _judged(sides[1].case, *values, self.policy)
         if all(verdict.outcome is Outcome.UNCHANGED for verdict in verdicts):
             return verdicts
-        more = self.policy.probe_launches - 1
-        for number, probe in enumerate(prober.probe([sides[0]] * more + [sides[1]] * more)):
-            if isinstance(probe, ProbeOutput):
-                (before, now)[number // more].append(catalog.read(probe))
-        return _judged(sides[1].case, before, now, self.policy)
+        _read(prober, sides, _other_pairs(self.policy), values)
+        return _judged(sides[1].case, *values, self.policy)
 
 
 def _of_seconds(case: Case, metric: str, decision: Decision | None, values: Sequence[float]) -> Verdict | None:

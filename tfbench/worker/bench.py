@@ -518,7 +518,6 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
     def __post_init__(self) -> None:
         isolation.map_large_blocks()  # until the peak of memory is known
-        tf_runtime.seed(self.request.seed)
 
     def serve(self, call: Step) -> None:
         if active := tracer():

@@ -178,7 +178,7 @@ def _objects() -> Counter[str]:
 
 
 _SEED = 1
-"""Start of the generators of random numbers: outputs are compared, so all processes draw the same ones."""
+"""Start of the generators of random numbers until the results that are compared have been read."""
 
 
 @dataclass(repr=False)
@@ -189,7 +189,7 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
         self.facts["source"] = digest(self.function)
         self._xla = Xla(Path(self.request.folder))
         self._absent: dict[str, str] = {}
-        tf_runtime.seed(_SEED)
+        self._end_seed = tf_runtime.seed(_SEED)
         self.own_files.watch_replaced()
 
     def serve(self, call: Step) -> None:
@@ -221,6 +221,7 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
                 del result  # it is no part of the peak of the next call
             for probe in probes:
                 self._ask(probe, probe.after, self.request.calls)
+            self._end_seed()
             # Last, since these calls are more or fewer, as long as they take. The fastest call says how many.
             self._ask(leaks, leaks.repeat, call, min(seconds), self.request)
         evidence = {probe.name: self._ask(probe, probe.found) for probe in [*probes, leaks]}

@@ -250,7 +250,7 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     if start.watches:
         own_files.watch()
     channel = Channel(socket.socket(fileno=start.channel))
-    zygote = Zygote(channel, start, timer, home, inheritance, own_files)
+    zygote = Zygote(channel, start, timer, home, inheritance, own_files, tf_runtime.Seeds())
     code = pytest.main(_pytest_arguments(start), plugins=[zygote, FolderByFolder()])
     if not zygote.served:
         channel.send(protocol.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
@@ -301,6 +301,7 @@ class Zygote:
     inheritance: Inheritance | None
     """What its ancestor has imported; ``None`` if it imports everything itself."""
     own_files: OwnFiles
+    seeds: tf_runtime.Seeds
     served: bool = field(default=False, init=False)
     _modules: set[str] = field(default_factory=set, init=False)
     """Installed top-level modules that are loaded before the first launch."""
@@ -370,6 +371,7 @@ class Zygote:
         self.own_files.rest()
         self._modules = installed_modules({})
         self.own_files.remember()
+        self.seeds.imported()
         gc.collect()
         gc.freeze()
         self.served = True
@@ -425,10 +427,13 @@ class Zygote:
         tf_runtime.set_threads(len(request.cpus))
         isolation.limit_arenas(len(request.cpus))
         isolation.keep_freed_memory()
+        self.seeds.fork()
         if not isinstance(request, protocol.CaseRequest):
             channel.send(protocol.DevicesListed(tf_runtime.devices()))
             return
         item = self._items[request.case]
+        if "caplog" not in getattr(item, "fixturenames", ()):  # pytest would keep each record that a step logs
+            item.config.pluginmanager.unregister(item.config.pluginmanager.get_plugin("logging-plugin"))
         if self.start.watches:
             self.own_files.watch()
         self._launch = HANDLERS[type(request)](channel, request, pipes, getattr(item, "function", None), self.own_files)
