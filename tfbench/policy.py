@@ -289,7 +289,7 @@ class MetricThresholds:
     """Threads, open files and traces per call that are none: one in a hundred calls."""
     probe_launches: int = 3
     """Launches per side that read a differing metric before it counts. A metric that differs among them is not
-    exact."""
+    exact. A regression takes as many again, from other zygotes."""
     exact_across_versions: bool = False
     """Whether exact metrics gate between different environments (TensorFlow versions, settings). Otherwise they only
     explain, because another version may have other graphs on purpose."""
