@@ -307,38 +307,6 @@ class MetricThresholds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileThresholds:
-    """How profiles are taken, and from which share of a step their findings are reported. Times are in seconds."""
-
-    profile_steps: tuple[int, int] = (10, 60)
-    """Fewest and most steps of a profile. The profiler guide recommends about ten. Short steps need more, because noise
-    hits each of them differently, and their files stay small."""
-    profile_seconds: float = 0.04
-    """Between the two, as many steps as fit into this time: a pipeline of small records writes 70,000 events per
-    second."""
-    profile_launches: int = 5
-    """Profiled launches per side in a comparison, since single ones differ by several percent. The faster half is used,
-    because a disturbance makes a launch slower, and hits one side only."""
-    profile_zygotes: int = 2
-    """Zygotes per side for these launches. A race starts these first. They differ by about 1%, less than the overhead of
-    profiling."""
-    profile_trim: float = 0.2
-    """Share of a launch's steps, the slowest, that is left out for the same reason. It is not larger, because a
-    pipeline may wait in one step of several."""
-    profile_read_seconds: float = 120.0
-    """Time limit for xprof to read a profile."""
-    profile_found: float = 0.5
-    """Share of the raced slowdown that a pair of profiles must show to explain it."""
-    profile_asked: float = 1.0
-    """Slowdown that always suffices: twice the time. Profiling adds to the time of the fast side, so that a step that
-    became hundreds of times slower shows a much smaller ratio."""
-    profile_cause: float = 0.1
-    """Share of the slowdown below which a growing category is no cause."""
-    slow_call_seconds: float = 50e-6
-    """A longer call of a tf.data stage is waiting (the profiler's own threshold)."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class GpuThresholds:
     """Which launches on a GPU count, and what a process on a GPU is given. Times are in seconds."""
 
@@ -462,16 +430,12 @@ _FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a dif
 
 @dataclass(frozen=True, slots=True)
 class Policy(
-    DecisionThresholds, NoiseThresholds, LaunchBudgets, MetricThresholds, ProfileThresholds,
+    DecisionThresholds, NoiseThresholds, LaunchBudgets, MetricThresholds,
     GpuThresholds, HistoryThresholds, TimeLimits,
 ):  # fmt: skip
     """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
 
     name: str = "standard"
-
-    def profiles_must_show(self, raced: float | None) -> float:
-        """Return the slowdown that profiles must show to explain a raced one, both as fractions."""
-        return min(self.profile_found * (raced or 0.0), self.profile_asked)
 
     def with_slowdown(self, smallest: float) -> Policy:
         """Return this policy with another smallest slowdown that counts: 0.1 for 10%.

@@ -27,7 +27,7 @@ def main() -> None:
         entrants = [Entrant(setup.collected.named(name), setup.contender) for name in arguments.cases]
         profiler = Profiler(setup.launcher, policy)
         print(json.dumps([
-            reported(take(profiler, {BASELINE: before, CONTENDER: now}, arguments.folder, policy))
+            reported(take(profiler, {BASELINE: before, CONTENDER: now}, arguments.folder))
             for before, now in zip(entrants[::2], entrants[1::2], strict=True)
         ]))  # fmt: skip
 

@@ -62,18 +62,9 @@ def run_report(cases: int, launches: int = 6, rounds: int = 40, hostile: bool = 
                 "profile: a step takes 2 ms instead of 1.85 ms; host compute grew most",
                 "  MatMul +0.15 ms per step",
             ]
-            rows = [["MatMul", 1.2e-3, 0.8], ["Cast", 2e-4, 0.1]]
-            sheet = {"title": "Ops", "columns": [{"name": "op", "unit": "name"}, {"name": "time", "unit": "s"},
-                     {"name": "share", "unit": "1"}], "rows": rows}  # fmt: skip
-            section = {
-                "tool": "ops",
-                "title": "TensorFlow stats",
-                "notes": ["MatMul dominates"],
-                "tables": [sheet],
-                "absent": "",
-            }
+            part = {"kind": "MatMul", "category": "host compute", "seconds": 1.2e-3, "calls": 2.0}
             profiles.append({"schema": "tfbench-profile/1", "case": case.name, "side": "contender", "folder": "p/1",
-                             "why": why, "sections": [section]})  # fmt: skip
+                             "why": why, "step": 2e-3, "time": {"host compute": 1.4e-3}, "parts": [part]})  # fmt: skip
         stored += [
             StoredRounds.of_sample(_sample(rng, case, size, launches, rounds), side)
             for side, size in (("baseline", seconds), ("contender", seconds * effect))

@@ -41,7 +41,7 @@ from tfbench.fleet.jobs import FleetFolder
 from tfbench.fleet.jobs import load as load_job
 from tfbench.model import Ratio, Report
 from tfbench.policy import PRESETS, Policy, preset
-from tfbench.profiles import folders, xprof
+from tfbench.profiles import folders
 from tfbench.report import json_format, markdown, merge, terminal
 from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
 from tfbench.report.report_page import PageContext
@@ -68,7 +68,9 @@ PROFILE = {
     "side": "baseline",
     "folder": "f",
     "why": ["slow"],
-    "sections": [{"a": [1]}],
+    "step": 2e-3,
+    "time": {"host compute": 1e-3},
+    "parts": [{"kind": "MatMul", "category": "host compute", "seconds": 1e-3, "calls": 2.0}],
 }
 
 
@@ -190,9 +192,7 @@ def use_calibration(path: Path) -> object:
 
 
 def use_profile(path: Path) -> object:
-    absent = xprof.Answers(absent="not asked")
-    folders.read(path, Policy(), lambda *_: absent)
-    return folders.step_breakdown([path], Policy())
+    return folders.step_breakdown([path])
 
 
 def use_kept(path: Path) -> object:

@@ -74,7 +74,6 @@ def test_a_saved_baseline_is_named_as_pytest_takes_it():
 def entry(why):
     return {
         "schema": "tfbench-profile/1", "case": VERDICT.case.name, "side": "contender", "folder": "f", "why": why,
-        "sections": [],
     }  # fmt: skip
 
 

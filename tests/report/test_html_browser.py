@@ -160,7 +160,7 @@ def test_a_case_opens_by_its_address_with_rounds_metrics_and_profile(visit):
     page.wait_for_selector("#case-view figure tbody tr")
     assert "1 to 50 of 480" in figure.inner_text()  # 2 sides, 6 launches, 40 rounds
     page.get_by_text("Profile of the contender").click()
-    assert "TensorFlow stats" in page.locator("#case").inner_text()
+    assert "Longest work" in page.locator("#case").inner_text()
 
 
 def test_the_rounds_on_the_page_are_those_of_the_report(visit):

@@ -185,9 +185,9 @@ ODD_CONTENT = {
     "phases without end": {"seconds_by_phase": {str(number): 1 for number in range(101)}},
     "a case that cost less than nothing": {"seconds_by_case": {"a::b": -1}},
     "a cost of a case without a name": {"seconds_by_case": {"": 1}},
-    "a profile's section with a text without end": {"profiles": [{
-        "schema": "tfbench-profile/1", "case": "a::b", "side": "baseline", "folder": "f", "why": [],
-        "sections": [{"a": "x" * 20_001}]}]},
+    "a profile with a text without end": {"profiles": [{
+        "schema": "tfbench-profile/1", "case": "a::b", "side": "baseline", "folder": "f", "why": [], "step": 1.0,
+        "time": {"x" * 20_001: 1.0}, "parts": []}]},
 }  # fmt: skip
 
 

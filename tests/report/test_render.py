@@ -141,7 +141,7 @@ def test_errors_come_first_then_regressions_by_size_then_inconclusive_then_impro
 def test_every_line_fits_80_columns():
     long = "a cause that is described in rather many words, more than fit into a line of eighty columns by far"
     verdicts = tuple(verdict(level, Outcome.REGRESSED, 1.0 + n / 7, long) for n, level in enumerate("abcd", 1))
-    why = ({"case": case("a").name, "side": "contender", "folder": "f", "why": [long, long], "sections": []},)
+    why = ({"case": case("a").name, "side": "contender", "folder": "f", "why": [long, long]},)
     assert max(map(len, lines_of(verdicts=verdicts, profiles=why))) <= 80
 
 

@@ -78,7 +78,6 @@ def test_no_text_of_a_report_is_markup():
         ),
         Report({"name": "x"}, {}, (replace(verdict("a", Outcome.INCONCLUSIVE), ratio=Ratio(1e9, 0.0, math.inf, 1.0)),)),
         Report({"name": "x"}, {}, (replace(verdict("a", Outcome.MISSING), ratio=None, values=(math.nan, math.inf)),)),
-        replace(RUN, rounds=(), profiles=({**RUN.profiles[0], "sections": ["?", {"tables": [{"columns": 1}]}]},)),
     ],
 )
 def test_a_report_of_any_content_gives_a_page(report):

@@ -92,7 +92,7 @@ def test_the_ratio_of_another_metric_does_not_stand_beside_times():
 
 def test_a_metric_that_no_cause_names_is_listed_whatever_the_words_of_the_causes():
     slow, ops = verdict("a", Outcome.REGRESSED, 1.2), verdict("a", Outcome.REGRESSED, message="x", metric="graph_ops")
-    lines = {"case": case("a").name, "side": "contender", "folder": "f", "sections": []}
+    lines = {"case": case("a").name, "side": "contender", "folder": "f"}
     lines["why"] = ["graph_ops: a line of a profile", "2", "3", "4", "5"]
     (one,) = summarize(made(slow, ops, profiles=(lines,))).findings[Group.REGRESSIONS]
     assert one.causes == tuple(lines["why"])
@@ -108,7 +108,7 @@ def test_the_cause_is_that_of_the_profile_then_of_the_other_metrics():
     slow = verdict("a", Outcome.REGRESSED, 1.2, "20% slower")
     slow = replace(slow, reason=slow.reason.noted(because(Note.OTHER_METRICS, *changes)))
     assert slow.reason.message == "20% slower; other metrics: casts 0 before, 1 now; flops 1 before, 2 now"
-    why = {"case": case("a").name, "side": "contender", "folder": "f", "why": ["a kernel"], "sections": []}
+    why = {"case": case("a").name, "side": "contender", "folder": "f", "why": ["a kernel"]}
     (one,) = summarize(made(slow, profiles=(why,))).findings[Group.REGRESSIONS]
     assert one.causes == ("a kernel", "casts 0 before, 1 now", "flops 1 before, 2 now")
 

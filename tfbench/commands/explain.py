@@ -18,8 +18,7 @@ from tfbench.policy import preset
 from tfbench.profiles.folders import named
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober, Profiler
-from tfbench.report.profile import attributed, changes_of
-from tfbench.report.profile import render as sections
+from tfbench.report.profile import attributed, changes_of, one_side
 from tfbench.report.screen import Screen
 from tfbench.session.profiling import BASELINE, CONTENDER, explained, reread, take
 from tfbench.sides.spec import KINDS
@@ -78,7 +77,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
         if arguments.profile:
             profiler = Profiler(setup.launcher, setup.policy)
             sides = {BASELINE: first, CONTENDER: second}
-            taken = take(profiler, sides, Path(arguments.profile), setup.policy, tell=status.update)
+            taken = take(profiler, sides, Path(arguments.profile), tell=status.update)
         if arguments.repro:
             function, variables = setup.collected.functions[case.name], set_by_suite(STARTED_WITH, os.environ)
             both = first.side, second.side
@@ -97,12 +96,10 @@ def _read(console: Console, arguments: argparse.Namespace) -> int:
     """Print the saved profiles of all cases that the name selects."""
     for kept in named(Path(arguments.profile), arguments.case):
         with console.status("reading profiles"):
-            explanation = reread(kept, preset("standard"))
+            explanation = reread(kept)
         if BASELINE in explanation.profiles:
             console.print(attributed(explanation.attribution, explanation.why))
-        for side, tables in explanation.profiles.items():
-            title = f"{short_name(kept.case)}, {side}: {kept.sides[side]}"
-            console.print(sections(title, tables))
-        console.print(Text(f"\ncomplete tables: {kept.folder}\n"))
-    console.print(command("tensorboard", "--logdir", arguments.profile))
+        for side, steps in explanation.profiles.items():
+            console.print(one_side(f"{short_name(kept.case)}, {side}: {kept.sides[side]}", steps))
+    console.print(Text(f"all of it: {command('xprof', arguments.profile)}"))
     return 0

@@ -25,7 +25,7 @@ from tfbench.gpus.nvml import Identity, hardware_reasons
 from tfbench.model import TIME, Case, Outcome, Plan, Run
 from tfbench.policy import Policy
 from tfbench.profiles import xplane
-from tfbench.profiles.xprof import NO_KERNELS
+from tfbench.profiles.xplane import NO_KERNELS
 from tfbench.protocol import Prepared
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.lanes import Processors

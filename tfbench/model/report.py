@@ -275,15 +275,26 @@ else:
         aside: Text
         """Why it was set aside."""
 
+    class _Part(TypedDict):
+        kind: Text
+        """Type of an op, an XLA instruction, a kernel, or a stage of the input."""
+        category: Text
+        seconds: Seconds
+        calls: Annotated[float, Meta(ge=0, le=1e9)]
+
     class ProfileEntry(TypedDict):
-        """What was read of the profiles of one side of a case: a section per tool, with tables."""
+        """The steps of one side of a case in its profiles. Times are seconds per step."""
 
         schema: Literal["tfbench-profile/1"]
         case: Name
         side: Annotated[str, exactly("baseline|contender")]
         folder: Text
         why: Annotated[list[Text], Meta(max_length=5)]
-        sections: Annotated[list[Free], Meta(max_length=20)]
+        step: Seconds
+        time: Annotated[dict[Text, Seconds], Meta(max_length=20)]
+        """Category of time, such as ``waiting for input`` -> seconds."""
+        parts: Annotated[list[_Part], Meta(max_length=20)]
+        """The longest kinds of work."""
 
 
 _Rows = Meta(max_length=100_000)

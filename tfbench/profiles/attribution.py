@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tfbench.model import JSON, Word
 from tfbench.model.words import duration, signed
-from tfbench.profiles.tfdata import Input, TfDataStage
+from tfbench.profiles.tfdata import ROOT, Input
 from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length, without
 
 # Compare sampled profiles of Python functions, and memory by keeper, of two sides
@@ -166,6 +166,21 @@ _DNN = re.compile(r"^_Mkl(?:Native)?")
 _NUMBERED = re.compile(r"[._]\d+$")
 
 
+TRIM = 0.2
+"""Share of a launch's steps, the slowest, that is left out: a disturbance makes a step slower. It is not larger, because a
+pipeline may wait in one step of several."""
+SMALLEST = 0.1
+"""Share of the slowdown from which a growth is a cause. Smaller ones are within the noise of profiles."""
+MOST_SHOWN = 1.0
+"""Slowdown that always suffices: twice the time. Profiling adds to the time of the fast side, so that a step that became
+hundreds of times slower shows a much smaller ratio."""
+
+
+def must_show(raced: float | None) -> float:
+    """Return the slowdown that profiles or samples must show to explain a raced one, both as fractions."""
+    return min(HALF * (raced or 0.0), MOST_SHOWN)
+
+
 class TimeCategory(Word):
     """Category of time in a step."""
 
@@ -242,10 +257,10 @@ class StepBreakdown:
         return self.covered(key for key in self.parts if key.category is category)
 
 
-def trimmed(step_slices: Sequence[StepSlice], fraction: float) -> list[StepSlice]:
-    """Drop this fraction of the steps of a launch, the slowest ones."""
+def trimmed(step_slices: Sequence[StepSlice]) -> list[StepSlice]:
+    """Drop the slowest steps of a launch."""
     ordered = sorted(step_slices, key=lambda step_slice: step_slice.seconds)
-    return ordered[: max(1, len(ordered) - int(fraction * len(ordered)))]
+    return ordered[: max(1, len(ordered) - int(TRIM * len(ordered)))]
 
 
 def faster_half(launches: Sequence[Sequence[StepSlice]]) -> StepBreakdown:
@@ -279,8 +294,8 @@ def _work(space: Space, data: Input) -> Iterator[tuple[Key, str, Span, float]]:
     """Yield all work of a profile: its kind, name and span, and the calls that the span stands for."""
     for blames in data.blames.values():
         for blame in blames:
-            stage = TfDataStage(blame.stage)
-            yield Key(TimeCategory.INPUT, stage.path), stage.kind, blame.span, 0.0
+            path = blame.stage.removeprefix(f"{ROOT}::")
+            yield Key(TimeCategory.INPUT, path), path.rpartition("::")[2], blame.span, 0.0
     ends_of_ops = _op_ends(space)
     waited = [root.span for root in data.blames]
     for plane in space.planes:
@@ -400,8 +415,8 @@ class _Group(NamedTuple):
     after: str = ""
 
 
-def attribute(before: StepBreakdown, now: StepBreakdown, smallest: float) -> Attribution:
-    """Compare two step breakdowns. A growth counts as a cause from the share ``smallest`` of the slowdown."""
+def attribute(before: StepBreakdown, now: StepBreakdown) -> Attribution:
+    """Compare two step breakdowns."""
 
     def grown(*keys: Key) -> float:
         return now.covered(keys) - before.covered(keys)
@@ -411,7 +426,7 @@ def attribute(before: StepBreakdown, now: StepBreakdown, smallest: float) -> Att
     causes: list[Cause] = []
     together = 0.0
     if slowdown > 0:
-        enough = smallest * slowdown
+        enough = SMALLEST * slowdown
         groups = [group for group in _groups(before, now) if grown(*group.keys, *group.instead) >= enough]
         causes = [_cause(group, before, now, grown(*group.keys, *group.instead), slowdown) for group in groups]
         together = grown(*(key for group in groups for key in (*group.keys, *group.instead)))

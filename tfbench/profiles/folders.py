@@ -1,92 +1,38 @@
-"""Read profiles with every tool, and find and keep them in folders."""
+"""Read the steps of profiles, and find and keep profiles in folders."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from tfbench.errors import ProfileError, ReportError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON, short_name
 from tfbench.model.formats import Name, Text, Texts, check_schema, convert, plain, visible
-from tfbench.policy import Policy
-from tfbench.profiles import TITLES, Section, xprof
 from tfbench.profiles.attribution import StepBreakdown, faster_half, step_slices, trimmed
-from tfbench.profiles.tfdata import Input, bottlenecks
-from tfbench.profiles.xplane import DEVICE, Event, load, steps_of
-from tfbench.profiles.xprof import NO_KERNELS, input_pipeline, kernel_stats, memory_profile, op_stats, overview
+from tfbench.profiles.tfdata import Input
+from tfbench.profiles.xplane import DEVICE, NO_KERNELS, load, steps_of
 from tfbench.untrusted import brief, command, parse_json, render_json, some
 
-# Read one profile with every tool. If one tool fails, the others go on
 
-
-Found = TypeVar("Found")
-
-
-def read(file: Path, policy: Policy, ask: Callable[..., xprof.Answers] = xprof.ask) -> list[Section]:
-    """Return the results of all tools on an XPlane file, in reading order.
-
-    Raises `ProfileError` if the file is incomplete.
-    """
-    space = load(file)
-    steps: list[Event] = []
-    with suppress(ProfileError):  # without marked steps, tools that need them report it
-        steps = steps_of(space)
-    answers = ask(file, policy.profile_read_seconds)
-    sections: dict[str, Section] = {}
-
-    def use(name: str, tool: Callable[[], tuple[Found, Section]]) -> Found | None:
-        """Run a tool, and keep its section, with the reason if the tool fails."""
-        try:
-            section, sections[name] = tool()
-            return section
-        except ProfileError as error:
-            reason = str(error)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # another version of xprof
-            reason = f"xprof's answer has an unknown format ({type(error).__name__}: {error})"
-        sections[name] = Section(name, absent=reason)
-        return None
-
-    def kernels_of_device() -> Section:
-        if (devices := space.of(DEVICE)) and not any(line.events for plane in devices for line in plane.lines):
-            raise ProfileError(f"the device's part of the profile is empty: {NO_KERNELS}")
-        return kernel_stats(answers)
-
-    def waits() -> Section:
-        return bottlenecks(Input(space, policy.slow_call_seconds), [step.span for step in steps] or [space.span])
-
-    ops = use("ops", lambda: op_stats(answers))
-    waiting = use("overview", lambda: overview(answers, ops or ()))
-    if waiting is not None:
-        use("input", lambda: (None, input_pipeline(answers, waiting)))
-    else:
-        sections["input"] = Section("input", absent=sections["overview"].absent)
-    use("tf_data", lambda: (None, waits()))
-    use("kernels", lambda: (None, kernels_of_device()))
-    use("memory", lambda: (None, memory_profile(answers)))
-    if space.errors:
-        sections["errors"] = Section("errors", notes=tuple(space.errors))
-    return [sections[name] for name in TITLES if name in sections]
-
-
-def step_breakdown(files: Sequence[Path], policy: Policy) -> StepBreakdown:
+def step_breakdown(files: Sequence[Path]) -> StepBreakdown:
     """Read the steps of several launches of one program, and keep the faster half of the launches.
 
-    Raises `ProfileError` if a file is incomplete, or has no step marker.
+    Raises `ProfileError` if a file is incomplete, has no step marker, or has a device without events.
     """
     launches = []
     for file in files:
         space = load(file)
         try:
-            launches.append(step_slices(space, Input(space, policy.slow_call_seconds), steps_of(space)))
+            if (devices := space.of(DEVICE)) and not any(line.events for plane in devices for line in plane.lines):
+                raise ProfileError(f"the device's part of the profile is empty: {NO_KERNELS}")
+            launches.append(step_slices(space, Input(space), steps_of(space)))
         except ProfileError as error:
             raise ProfileError(f"{file}: {error}") from None
-    return faster_half([trimmed(launch, policy.profile_trim) for launch in launches])
+    return faster_half([trimmed(launch) for launch in launches])
 
 
 # Folders of profiles: one per case, with the files of each side in TensorBoard's layout

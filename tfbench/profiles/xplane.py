@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import math
 import runpy
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -95,12 +94,6 @@ class Space:
         return [plane for plane in self.planes if plane.name.startswith(prefix)]
 
     @property
-    def span(self) -> Span:
-        """From the start of the first event to the end of the last."""
-        spans = [event.span for plane in self.planes for event in plane.events]
-        return min((start for start, _ in spans), default=0), max((end for _, end in spans), default=0)
-
-    @property
     def on_host(self) -> Iterator[Event]:
         """The events of the host's threads."""
         return (event for plane in self.of(HOST) for event in plane.events)
@@ -128,6 +121,11 @@ def load(path: Path) -> Space:
     return Space(planes, tuple(message.errors))
 
 
+NO_KERNELS = (
+    "no kernel ran on a GPU. If the step uses one, the profiler had no access: run as root, or set "
+    "NVreg_RestrictProfilingToAdminUsers=0 for the driver, or start the container with --cap-add=SYS_ADMIN. Also check "
+    "that libcupti of TensorFlow's CUDA version is found (the log shows CUPTI_ERROR_INSUFFICIENT_PRIVILEGES or similar)"
+)
 NO_MARKER = (
     "the profile has no step marker: put each step, with the fetching of its input, "
     "into tf.profiler.experimental.Trace('step', step_num=n, _r=1)"
@@ -228,12 +226,6 @@ def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
         edges = [start, *chain.from_iterable(clipped(gone, (start, end))), end]
         left += [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
     return left
-
-
-def overlaps(merged: Sequence[Span], window: Span) -> bool:
-    """Whether any span of a `union` overlaps a window."""
-    place = bisect_right(merged, window[0], key=lambda span: span[1])
-    return place < len(merged) and merged[place][0] < window[1]
 
 
 def clipped(spans: Sequence[Span], window: Span) -> list[Span]:

@@ -58,6 +58,15 @@ def sample(
 # Profile cases in launches of their own, one after the other and without timing
 
 
+STEPS = (10, 60)
+"""Fewest and most steps of a profile. The profiler guide recommends about ten. Short steps need more, because noise hits each
+of them differently, and their files stay small."""
+SECONDS = 0.04
+"""Between the two, as many steps as fit into this time: a pipeline of small records writes 70,000 events per second."""
+ZYGOTES = 2
+"""Zygotes per side for the launches. A race starts these first. They differ by about 1%, less than the overhead of profiling."""
+
+
 @dataclass(frozen=True)
 class Profiler:
     """Profiles cases in processes that are forked from the same zygotes as the timed ones."""
@@ -67,7 +76,7 @@ class Profiler:
 
     def ready(self, entrants: Iterable[Entrant], launches: int) -> None:
         """Start the missing zygotes for so many launches, in parallel. Raises `SideError` if one does not start."""
-        pairs = range(min(launches, self.policy.profile_zygotes))
+        pairs = range(min(launches, ZYGOTES))
         self.launcher.start_pairs(entrants, pairs)
 
     def profile(
@@ -89,7 +98,7 @@ class Profiler:
         """
         place = logs / RUNS / f"launch-{launch + 1}"
         with atomic_dir(place) as half:
-            joules = self._collect(entrant, launch % self.policy.profile_zygotes, half, gpu_monitor)
+            joules = self._collect(entrant, launch % ZYGOTES, half, gpu_monitor)
             files = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
             if not files:
                 raise BenchmarkError("the profiler wrote no file: another profiler may be running in its process")
@@ -104,8 +113,8 @@ class Profiler:
             self.launcher.cpus(entrant),
             entrant.case.name,
             folder=str(folder),
-            steps=policy.profile_steps,
-            seconds=policy.profile_seconds,
+            steps=STEPS,
+            seconds=SECONDS,
             warmup=policy.warmup(),
             cold=policy.cold,
             energy=policy.energy_seconds if gpu_monitor else 0.0,

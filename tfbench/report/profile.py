@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.text import Text
 
 from tfbench.metrics.exact import MetricChange
 from tfbench.model import JSON
-from tfbench.model.words import duration, percent, signed, size
-from tfbench.profiles import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Section, Table
-from tfbench.profiles.attribution import Attribution, Cause, TimeCategory, of_slowdown
+from tfbench.model.words import duration, percent, signed
+from tfbench.profiles.attribution import Attribution, Cause, StepBreakdown, TimeCategory, must_show, of_slowdown
 from tfbench.report.screen import add_columns, add_row, table
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs
@@ -75,16 +74,14 @@ def _signed(seconds: float) -> str:
     return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
 
 
-def in_words(attribution: Attribution, raced: float | None, enough: float) -> list[str]:
+def in_words(attribution: Attribution, raced: float | None) -> list[str]:
     """Describe the causes in a few lines, for the text of an assertion.
 
-    Args:
-        raced: The raced slowdown as a fraction, ``None`` without a race.
-        enough: The slowdown that the profiles must show to explain the raced one, as a fraction.
+    ``raced`` is the raced slowdown as a fraction, ``None`` without a race.
     """
     before, now = map(duration, (attribution.before, attribution.now))
     grew = attribution.now - attribution.before
-    if raced is not None and grew < enough * attribution.before:
+    if raced is not None and grew < must_show(raced) * attribution.before:
         return [
             f"profile: the slowdown is not visible: a profiled step takes {now} instead of {before} "
             f"({signed(grew / attribution.before)}, raced: {signed(raced)}); the cause is outside of the steps, or smaller "
@@ -132,70 +129,45 @@ def _listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(some[:-1]), *some[-1:]]))
 
 
-# Render the sections of a profile for a terminal, and as JSON
+# The steps of one side: a table for a terminal, and JSON for a report
 
 
-_ROWS = 12
-"""Rows per table. The JSON file has all."""
-_WORDS = (TEXT, NAME)
-_LONGEST = 72
-"""Characters of a name in a table. The JSON file has full names."""
+LONGEST = 20
+"""Kinds of work that are listed: those that follow take less than a hundredth of a step each."""
 
 
-_FORMATS: dict[str, Callable[[float], str]] = {
-    SECONDS: duration,
-    BYTES: size,
-    SHARE: lambda value: percent(value) if value else "0",
-    COUNT: "{:,.0f}".format,
-}
+def one_side(title: str, breakdown: StepBreakdown) -> Group:
+    """Render the steps of a profile: the time of each category, the share of the input, and the longest kinds of work."""
+    content = _content(breakdown)
+    kinds = table("Time per step")
+    add_columns(kinds, "category")
+    add_columns(kinds, "time", "share", right=True)
+    for name, seconds in (*content["time"].items(), ("a step", content["step"])):
+        add_row(kinds, name, duration(seconds), percent(seconds / content["step"]))
+    works = table("Longest work per step")
+    add_columns(works, "what", "where", fold=True)
+    add_columns(works, "time", "share", "calls", right=True)
+    for part in content["parts"]:
+        share = percent(part["seconds"] / content["step"])
+        add_row(works, part["kind"], part["category"], duration(part["seconds"]), share, f"{part['calls']:g}")
+    waiting = content["time"].get(TimeCategory.INPUT, 0.0) / content["step"]
+    return Group(Text(title, "bold"), Text(f"{waiting:.1%} of a step waits for input"), kinds, works)
 
 
-def _cell(value: Cell, unit: str) -> str:
-    """Format a value with its unit. A long name keeps both ends, since stages and ops differ at their ends."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if not isinstance(value, str):
-        return _FORMATS.get(unit, "{:g}".format)(value)
-    if unit != NAME or len(value) <= _LONGEST:
-        return value
-    return f"{value[: _LONGEST // 3]}…{value[-(_LONGEST - _LONGEST // 3 - 1) :]}"
-
-
-def render(title: str, sections: Sequence[Section]) -> RenderableType:
-    """Render the sections for a terminal."""
-    parts: list[RenderableType] = [Text(title, "bold")]
-    for section in sections:
-        parts += [Text(), Text(section.title, "bold cyan")]
-        if section.absent:
-            parts.append(Text(f"no result: {section.absent}", "yellow"))
-        parts += [Text(note) for note in section.notes]
-        parts += [_table(table) for table in section.tables if table.rows]
-    return Group(*parts)
-
-
-def _table(content: Table) -> Group:
-    """Render the first rows. Columns of zeros and blanks are left out, except for the first, which names the rows."""
-    made, rows = table(content.title), content.rows
-    filled = [
-        0,
-        *(at for at in range(1, len(content.columns)) if any(row[at] not in (None, "", 0, 0.0) for row in rows)),
-    ]
-    for column in (content.columns[at] for at in filled):
-        made.add_column(column.name, justify="left" if column.unit in _WORDS else "right", overflow="fold")
-    for row in rows[:_ROWS]:
-        add_row(made, *(_cell(row[at], content.columns[at].unit) for at in filled))
-    more = len(rows) - _ROWS
-    return Group(made, *([Text(f"… and {more} more", "dim")] if more > 0 else []))
-
-
-def as_json(case: str, side: str, sections: Sequence[Section], why: Sequence[str] = ()) -> JSON:
-    """Build the JSON of the sections of one side of a case, with the causes of its slowdown."""
+def _content(breakdown: StepBreakdown) -> JSON:
+    longest = sorted(breakdown.parts.items(), key=lambda part: -part[1].seconds)[:LONGEST]
+    spent = sorted(((breakdown.spent(category), str(category)) for category in TimeCategory), reverse=True)
     return {
-        "schema": "tfbench-profile/1",
-        "case": case,
-        "side": side,
-        "why": list(why),
-        "sections": [section.as_json() for section in sections],
+        "step": breakdown.seconds,
+        "time": {name: seconds for seconds, name in spent if seconds},
+        "parts": [
+            {"kind": key.kind, "category": str(key.category), "seconds": part.seconds, "calls": part.calls}
+            for key, part in longest
+        ],
     }
+
+
+def as_json(case: str, side: str, folder: str, breakdown: StepBreakdown, why: Sequence[str] = ()) -> JSON:
+    """Build the JSON of the steps of one side of a case, with the causes of its slowdown. Times are seconds per step."""
+    about = {"schema": "tfbench-profile/1", "case": case, "side": side, "folder": folder, "why": list(why)}
+    return {**about, **_content(breakdown)}

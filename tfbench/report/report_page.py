@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report, VariantResult, Verdict
 from tfbench.model.measurement import by_side
@@ -36,13 +35,11 @@ from tfbench.report.summary import (
     skips_by_reason,
     summarize,
 )
-from tfbench.untrusted import plural
+from tfbench.untrusted import command, plural
 
 _MOST = 100
 """Cases per table of the first page. The table of all cases has the rest."""
 _SKIPS = 20
-_ROWS = 20
-"""Rows of a profile's table that a page shows. The profile's folder has all."""
 _ORDER = (Group.ERRORS, Group.REGRESSIONS, Group.IMPROVEMENTS, Group.INCONCLUSIVE)
 """Order of the parts of the first section."""
 _COLOURS: Mapping[Outcome, str] = {
@@ -224,32 +221,15 @@ def _timing(rows: Sequence[Verdict]) -> Iterator[tuple[str, str, str]]:
 
 
 def _profile(profile: JSON) -> JSON:
-    """Return what a page shows of a profile. The tables of another version of tfbench may have any form."""
-    parts: list[tuple[str, object]] = [("text", str(line)) for line in profile.get("why", [])]
-    for section in profile.get("sections", []):
-        if isinstance(section, dict):
-            parts.append(("title", str(section.get("title", ""))))
-            parts += [("text", str(note)) for note in section.get("notes") or []]
-            parts += [("grid", grid) for table in section.get("tables") or [] if (grid := _grid(table)) is not None]
-    if folder := profile.get("folder"):
-        parts.append(("text", f"complete tables: {folder}"))
-    return {"title": f"Profile of the {profile.get('side', '')}", "parts": parts}
-
-
-def _grid(table: Any) -> DataGrid | None:
-    kinds = {"s": "seconds", "B": "number", "1": "number", "count": "number"}
-    try:
-        columns = [(str(column["name"]), kinds.get(str(column["unit"]), "text")) for column in table["columns"]]
-        rows = [[_cell(value) for value in row][: len(columns)] for row in table["rows"][:_ROWS]]
-        return DataGrid(str(table["title"]), columns, rows, page=_ROWS)
-    except (KeyError, TypeError):
-        return None
-
-
-def _cell(value: Any) -> str | float | None:
-    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-        return value if value is None else float(value)
-    return str(value)[:200]
+    """Return what a page shows of a profile: causes, the time of each category, and the longest kinds of work."""
+    spent = [("category", "text"), ("time per step", "seconds")]
+    works = [("what", "text"), ("where", "text"), ("time per step", "seconds"), ("calls", "number")]
+    rows = [[part["kind"], part["category"], part["seconds"], part["calls"]] for part in profile.get("parts", ())]
+    parts: list[tuple[str, object]] = [("text", line) for line in profile["why"]]
+    parts.append(("grid", DataGrid("Time", spent, [[*pair] for pair in profile.get("time", {}).items()])))
+    parts.append(("grid", DataGrid("Longest work", works, rows)))
+    parts.append(("text", f"all of it: {command('xprof', profile['folder'])}"))
+    return {"title": f"Profile of the {profile['side']}", "parts": parts}
 
 
 # The other sections

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, TfbenchError
-from tfbench.fs import atomic_dir, scratch_dir, write_whole
+from tfbench.fs import atomic_dir, scratch_dir
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
 from tfbench.metrics.catalog import read as read_metrics
@@ -18,16 +18,15 @@ from tfbench.metrics.exact import on_device as compare_on_device
 from tfbench.metrics.parity import ProbeOutput, compare
 from tfbench.model import JSON, Case, Note, Outcome, Verdict
 from tfbench.policy import Policy
-from tfbench.profiles import Section
 from tfbench.profiles.attribution import (
     Attribution,
     StepBreakdown,
     TimeCategory,
     attribute,
 )
-from tfbench.profiles.folders import Kept, ProfiledSide, folder_of, read, step_breakdown, write_about
+from tfbench.profiles.folders import Kept, ProfiledSide, folder_of, step_breakdown, write_about
 from tfbench.race.launch import Entrant
-from tfbench.race.prober import Prober, Profiler
+from tfbench.race.prober import ZYGOTES, Prober, Profiler
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report
 from tfbench.report.profile import MOST, in_words
@@ -35,7 +34,6 @@ from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.results import NO_BASELINE, twice, with_facts
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
-from tfbench.untrusted import render_json
 
 # Explain what changed in a case between two entrants, from probes without timing
 
@@ -91,6 +89,9 @@ def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
 
 
 BASELINE, CONTENDER = "baseline", "contender"
+LAUNCHES = 5
+"""Profiled launches per side in a comparison, since single ones differ by several percent. The faster half is used,
+because a disturbance makes a launch slower, and hits one side only."""
 PROFILE_FAILURES = (BenchmarkError, BenchmarkSkipped, ProfileError, OSError)
 """Failures that leave a case without a profile and do not affect its verdict."""
 
@@ -100,22 +101,19 @@ class Explained:
     """The profiles of a case and the causes of a slowdown that they show."""
 
     kept: Kept
-    profiles: Mapping[str, Sequence[Section]]
-    """What the tools show of the first launch, by side."""
+    profiles: Mapping[str, StepBreakdown]
+    """The steps of each side."""
     attribution: Attribution | None
-    """``None`` if only one side was profiled, or its steps could not be read."""
+    """``None`` if only one side was profiled."""
     why: Sequence[str]
     """Causes of the slowdown, or why none could be found; at most five lines."""
 
     def as_json(self) -> list[JSON]:
         """Return one entry per side, in the format of a report."""
+        why = {CONTENDER: self.why}
         return [
-            {
-                "folder": str(self.kept.folder / side),
-                **profile_report.as_json(self.kept.case, side, [section.short() for section in sections], why),
-            }
-            for side, sections in self.profiles.items()
-            for why in [self.why if side == CONTENDER else ()]
+            profile_report.as_json(self.kept.case, side, str(self.kept.folder / side), steps, why.get(side, ()))
+            for side, steps in self.profiles.items()
         ]
 
 
@@ -123,17 +121,18 @@ def take(
     profiler: Profiler,
     entrants: Mapping[str, Entrant],
     place: Path,
-    policy: Policy,
     raced: float | None = None,
     tell: Callable[[str], None] = lambda text: None,
+    launches: int = LAUNCHES,
 ) -> Explained:
-    """Profile a case on one or two sides, and write the profiles with their tables.
+    """Profile a case on one or two sides, and write the profiles.
 
     Args:
         entrants: By side. Two entrants are profiled in turns, over several launches.
         place: Folder of profiles. The case gets its own folder there, which replaces an earlier one.
         raced: The slowdown that the race measured, as a fraction.
         tell: Called with a text before each launch.
+        launches: Of each of two sides.
 
     Raises:
         SideError: A process does not start.
@@ -142,7 +141,7 @@ def take(
     """
     case = entrants[CONTENDER].case
     folder = place / folder_of(case.name)
-    launches = policy.profile_launches if len(entrants) > 1 else 1
+    launches = launches if len(entrants) > 1 else 1
     with atomic_dir(folder, replace=True) as half:
         profiler.ready(entrants.values(), launches)
         sides = {
@@ -156,27 +155,17 @@ def take(
                 profiler.profile(entrant, half / side, launch)
         write_about(kept)
         tell(f"{case.workload}: reading profiles")
-        explained = reread(kept, policy)
-        for side, sections in explained.profiles.items():
-            why = explained.why if side == CONTENDER else ()
-            content = profile_report.as_json(case.name, side, sections, why)
-            write_whole(half / side / "profile.json", render_json(content, 1) + "\n")
+        explained = reread(kept)
     return replace(explained, kept=replace(kept, folder=folder))
 
 
-def reread(kept: Kept, policy: Policy) -> Explained:
-    """Read the profiles in a folder. Raises `ProfileError` if a file is missing or incomplete."""
-    profiles = {side: read(kept.runs(side)[0], policy) for side in kept.sides}
-    if BASELINE not in kept.sides:
+def reread(kept: Kept) -> Explained:
+    """Read the profiles in a folder. Raises `ProfileError` if a file is missing, incomplete, or without steps."""
+    profiles = {side: step_breakdown(kept.runs(side)) for side in kept.sides}
+    if BASELINE not in profiles:
         return Explained(kept, profiles, None, ())
-    try:
-        before, now = (step_breakdown(kept.runs(side), policy) for side in (BASELINE, CONTENDER))
-    except ProfileError as error:
-        return Explained(kept, profiles, None, (f"profile: {error}",))
-    attribution = attribute(before, now, policy.profile_cause)
-    return Explained(
-        kept, profiles, attribution, in_words(attribution, kept.raced, policy.profiles_must_show(kept.raced))
-    )
+    attribution = attribute(profiles[BASELINE], profiles[CONTENDER])
+    return Explained(kept, profiles, attribution, in_words(attribution, kept.raced))
 
 
 @dataclass
@@ -234,8 +223,8 @@ class Profiles:
 
         A step of the contender took ``seconds`` in the race.
         """
-        on_devices = on_device(self._profiler, entrants, self.request.policy, launches, seconds, self.gpu_monitor)
-        pairs = [launch % self.request.policy.profile_zygotes for launch in launches]
+        on_devices = on_device(self._profiler, entrants, launches, seconds, self.gpu_monitor)
+        pairs = [launch % ZYGOTES for launch in launches]
         before, now, policy = on_devices.get(BASELINE, []), on_devices[CONTENDER], self.request.policy
         return now[0], compare_on_device(entrants[CONTENDER].case, before, now, policy, self.request.sharing, pairs)
 
@@ -262,7 +251,7 @@ class Profiles:
             entrants = {BASELINE: baseline, **entrants}
             raced = verdict.ratio.center - 1 if verdict.ratio else None
         try:
-            profiles = take(self._profiler, entrants, place, request.policy, raced, self.report)
+            profiles = take(self._profiler, entrants, place, raced, self.report)
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
         return replace(result, profiles=tuple(profiles.as_json()), why=why or tuple(profiles.why[:MOST]))
@@ -271,7 +260,6 @@ class Profiles:
 def on_device(
     profiler: Profiler,
     entrants: Mapping[str, Entrant],
-    policy: Policy,
     launches: Sequence[int],
     seconds: float,
     gpu_monitor: GpuMonitor | None = None,
@@ -287,7 +275,7 @@ def on_device(
         for launch in launches:
             for side, entrant in entrants.items():
                 place, joules = profiler.profile(entrant, Path(folder, side), launch, gpu_monitor)
-                facts = device_facts(step_breakdown(sorted(place.iterdir()), policy), seconds)
+                facts = device_facts(step_breakdown(sorted(place.iterdir())), seconds)
                 sections[side].append(facts | ({ENERGY: joules} if joules is not None else {}))
     return sections
 

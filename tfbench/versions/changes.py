@@ -28,7 +28,7 @@ from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, Reason
 from tfbench.model.formats import plain
 from tfbench.model.words import SECONDS, amount, times
 from tfbench.policy import Policy
-from tfbench.profiles.attribution import HALF, Attribution, TimeCategory, describe, grown, memory_lines
+from tfbench.profiles.attribution import HALF, Attribution, TimeCategory, describe, grown, memory_lines, must_show
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant, Failure
 from tfbench.race.prober import Prober, Profiler, sample
@@ -466,7 +466,7 @@ class Causes:
             return [*lines, *self._in_memory(sides), *ops], False
         if metric == TIME:
             attribution = self._profiled(sides, slowdown)
-            if ops_found := op_lines(attribution, slowdown, self.policy.profiles_must_show(slowdown)):
+            if ops_found := op_lines(attribution, slowdown, must_show(slowdown)):
                 return [*lines, *ops_found, *ops], False
         if metric not in (TIME, FIRST_CALL):
             return [*lines, *ops], False
@@ -474,18 +474,17 @@ class Causes:
         return [*lines, *python, *ops], bool(python) and not lines
 
     def _profiled(self, sides: tuple[Entrant, Entrant], slowdown: float | None) -> Attribution | None:
-        policy = replace(self.policy, profile_launches=_LAUNCHES)
         entrants = dict(zip((BASELINE, CONTENDER), sides, strict=True))
         with suppress(*PROFILE_FAILURES, SideError), tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
-            profiler = Profiler(self.launcher, policy)
-            return take(profiler, entrants, Path(folder), policy, slowdown, self.tell).attribution
+            profiler = Profiler(self.launcher, self.policy)
+            return take(profiler, entrants, Path(folder), slowdown, self.tell, _LAUNCHES).attribution
         return None
 
     def _in_python(self, sides: tuple[Entrant, Entrant], metric: str, slowdown: float | None) -> list[str]:
         self.tell("sampling Python functions")
         with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
             before, now = (sample(self.launcher, self.policy, side, first=metric == FIRST_CALL) for side in sides)
-            cause = grown(before, now, self.policy.profiles_must_show(slowdown))
+            cause = grown(before, now, must_show(slowdown))
             if cause is None or cause.function.startswith(_EXECUTES):
                 return []
             traces = any(name in cause.function for name in _TRACES)

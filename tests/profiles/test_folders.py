@@ -1,0 +1,155 @@
+"""The steps of profiles with a device, and xprof's own tools on the folders that tfbench keeps."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.profiles import Built
+from tfbench.errors import ProfileError
+from tfbench.profiles.folders import step_breakdown
+from tfbench.report.profile import as_json, one_side
+from tfbench.report.screen import Screen
+from tfbench.session.profiling import device_facts
+
+H200 = Path(__file__).parent / "data" / "h200-float16-product.xplane.pb.gz"
+GPU = {
+    "device_vendor": "Nvidia",
+    "compute_cap_major": 8,
+    "compute_cap_minor": 0,
+    "clock_rate": 1_410_000,
+    "core_count": 108,
+    "memory_bandwidth": 1_555_000_000_000,
+    "memory_size": 42_505_273_344,
+}
+HALF = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"
+
+
+def training(kernel=HALF, steps=5):
+    """A profile of steps on a GPU: a product, an activation, a copy and an allocation each."""
+    built = Built("training")
+    host, python = built.steps(steps)
+    device = built.plane("/device:GPU:0", **GPU)
+    stream, copies = built.line(device, "Stream #20(Compute)"), built.line(device, "Stream #21(MemcpyH2D)")
+    details = "regs:128 static_shared:0 dynamic_shared:36864 grid:64,1,1 block:128,1,1 occ_pct:25"
+    memory = {
+        "bytes_reserved": 0, "bytes_available": 40 << 30, "fragmentation": 0.125, "peak_bytes_in_use": 9 << 20,
+        "requested_bytes": 4 << 20, "allocation_bytes": 4 << 20, "tf_op": "model/dense/MatMul", "shape": "[1024,1024]",
+        "data_type": 1, "region_type": "output", "allocator_name": "GPU_0_bfc",
+    }  # fmt: skip
+    for number in range(steps):
+        at = number * 1000
+        built.event(
+            host, python, "MemoryAllocation", at + 5, 0, bytes_allocated=8 << 20, address=7, step_id=number, **memory
+        )
+        built.event(host, python, "cuLaunchKernel", at + 10, 8, correlation_id=2 * number + 1, device_id=0)
+        built.event(host, python, "cuLaunchKernel", at + 20, 8, correlation_id=2 * number + 2, device_id=0)
+        built.event(
+            device, stream, kernel, at + 50, 400,
+            correlation_id=2 * number + 1, tf_op="model/dense/MatMul:MatMul", kernel_details=details,
+        )  # fmt: skip
+        built.event(
+            device, stream, "void Eigen::EigenMetaKernel<relu>", at + 500, 100,
+            correlation_id=2 * number + 2, tf_op="model/dense/Relu:Relu", kernel_details=details,
+        )  # fmt: skip
+        built.event(device, copies, "MemcpyH2D", at + 610, 60, memcpy_details="kind:pageable size:4096 dest:0 async:1")
+        built.event(
+            host,
+            python,
+            "MemoryDeallocation",
+            at + 890,
+            0,
+            bytes_allocated=4 << 20,
+            address=7,
+            step_id=number,
+            **memory,
+        )
+    return built
+
+
+TOOLS = (
+    "overview_page",
+    "input_pipeline_analyzer",
+    "framework_op_stats",
+    "memory_profile",
+    "trace_viewer",
+    "pod_viewer",
+)
+PROGRAM = """
+import json, sys
+from xprof.convert import raw_to_tool_data
+files, tools = json.loads(sys.argv[1])
+for tool in tools:
+    data, _ = raw_to_tool_data.xspace_to_tool_data(files, tool, {"use_saved_result": False})
+    print("answer", tool, json.dumps(json.loads(data)) if data else "")
+"""
+
+
+def answers(files, tools=TOOLS):
+    """Tool -> what xprof answers about these files, in a process of its own: it prints, and may crash."""
+    command = [sys.executable, "-c", PROGRAM, json.dumps([[str(file) for file in files], tools])]
+    done = subprocess.run(command, cwd=files[0].parent, capture_output=True, text=True, timeout=120, check=True)
+    lines = [line.split(" ", 2) for line in done.stdout.splitlines() if line.startswith("answer ")]
+    return {tool: text for _, tool, text in lines}
+
+
+@pytest.mark.slow
+def test_the_tools_of_xprof_read_a_kept_profile(tmp_path):
+    found = answers([training().write(tmp_path / "plugins" / "profile" / "launch-1")])
+    assert set(found) == set(TOOLS)
+    assert "stepTimeMs" in found["overview_page"]
+    assert "Nvidia GPU" in found["overview_page"]
+    assert "infeedTimeMs" in found["input_pipeline_analyzer"] or "stepTimeMs" in found["input_pipeline_analyzer"]
+    assert "model/dense/MatMul" in found["framework_op_stats"]
+    assert "GPU_0_bfc" in found["memory_profile"]
+    assert "cuLaunchKernel" in found["trace_viewer"]
+    assert json.loads(found["pod_viewer"])
+
+
+def test_a_profile_of_an_h200_shows_its_device_time(tmp_path):
+    (tmp_path / "vm.xplane.pb").write_bytes(gzip.decompress(H200.read_bytes()))
+    facts = device_facts(step_breakdown([tmp_path / "vm.xplane.pb"]), 264e-6)  # the median of the race
+    assert facts["device_time"] == pytest.approx(180e-6, rel=0.02)
+    assert facts["device_share"] == pytest.approx(0.68, abs=0.01)
+
+
+def test_time_on_the_device_has_categories(tmp_path):
+    steps = step_breakdown([training().write(tmp_path)])
+    spent = {str(key.category): round(part.seconds * 1e6) for key, part in steps.parts.items() if key.kind != "Relu"}
+    assert spent == {"device compute": 400, "device copies": 60, "kernel launch": 16}
+
+
+def test_device_facts_of_a_step(tmp_path):
+    facts = device_facts(step_breakdown([training().write(tmp_path)]), 900e-6)
+    assert facts["device_time"] == pytest.approx(500e-6)
+    assert facts["copy_time"] == pytest.approx(60e-6)
+    assert facts["device_share"] == pytest.approx(560 / 900)
+    alone = Built()
+    alone.steps()
+    assert device_facts(step_breakdown([alone.write(tmp_path / "alone")]), 1e-3) == {}
+
+
+def test_an_empty_part_of_a_device_names_the_privileges(tmp_path):
+    built = Built()
+    built.steps()
+    built.line(built.plane("/device:GPU:0", **GPU), "Stream #1")
+    with pytest.raises(ProfileError, match=r"part of the profile is empty.*NVreg_.*=0.*--cap-add=SYS_ADMIN"):
+        step_breakdown([built.write(tmp_path)])
+
+
+def test_the_steps_of_one_side_are_a_table_and_json(tmp_path, capsys):
+    steps = step_breakdown([training().write(tmp_path)])
+    content = as_json("f.py::test_a", "contender", "p", steps, ["a kernel"])
+    assert (content["schema"], content["why"]) == ("tfbench-profile/1", ["a kernel"])
+    assert content["step"] == pytest.approx(900e-6)
+    assert next(iter(content["time"])) == "device compute"
+    assert content["parts"][0] == {
+        "kind": "MatMul", "category": "device compute", "seconds": pytest.approx(400e-6), "calls": 1.0,
+    }  # fmt: skip
+    Screen().print(one_side("test_a, contender", steps))
+    text = capsys.readouterr().out
+    assert "0.0% of a step waits for input" in text
+    assert "device copies" in text
