@@ -61,7 +61,7 @@ def sample(
 STEPS = (10, 60)
 """Fewest and most steps of a profile. The profiler guide recommends about ten. Short steps need more, because noise hits each
 of them differently, and their files stay small."""
-SECONDS = 0.04
+PROFILE_SECONDS = 0.04
 """Between the two, as many steps as fit into this time: a pipeline of small records writes 70,000 events per second."""
 ZYGOTES = 2
 """Zygotes per side for the launches. A race starts these first. They differ by about 1%, less than the overhead of profiling."""
@@ -114,7 +114,7 @@ class Profiler:
             entrant.case.name,
             folder=str(folder),
             steps=STEPS,
-            seconds=SECONDS,
+            seconds=PROFILE_SECONDS,
             warmup=policy.warmup(),
             cold=policy.cold,
             energy=policy.energy_seconds if gpu_monitor else 0.0,

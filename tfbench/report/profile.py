@@ -149,7 +149,14 @@ def one_side(title: str, breakdown: StepBreakdown) -> Group:
     add_columns(works, "time", "share", "calls", right=True)
     for part in content["parts"]:
         share = percent(part["seconds"] / content["step"])
-        add_row(works, part["kind"], part["category"], duration(part["seconds"]), share, f"{part['calls']:g}")
+        add_row(
+            works,
+            part["kind"],
+            part["category"],
+            duration(part["seconds"]),
+            share,
+            f"{part['calls']:g}" if part["calls"] else "",
+        )
     waiting = content["time"].get(TimeCategory.INPUT, 0.0) / content["step"]
     return Group(Text(title, "bold"), Text(f"{waiting:.1%} of a step waits for input"), kinds, works)
 
