@@ -148,10 +148,10 @@ gate-demo: $(READY)
 	$(info tfbench: running the gate's steps on five pull requests: python -m tests.e2e.gate_demo)
 	@$(BIN)/python -m tests.e2e.gate_demo
 
-# tfbench gpu-check exits with 0 on success, 1 on failure and 3 without a GPU. make prints that number and exits with 2.
+# tfbench doctor --gpu exits with 0 on success, 1 on failure and 3 without a GPU. make prints that number and exits with 2.
 gpu-check: $(READY)
-	$(info tfbench: checking the GPU of this machine: tfbench gpu-check)
-	@$(BIN)/tfbench gpu-check $(ARGS)
+	$(info tfbench: checking the GPU of this machine: tfbench doctor --gpu)
+	@$(BIN)/tfbench doctor --gpu $(ARGS)
 
 release-check: $(READY)
 	$(info tfbench: building the distribution, and using it in an empty environment)

@@ -28,8 +28,6 @@ def test_version_and_commands_are_printed(capsys):
         cli.main(["--help"])
     shown = capsys.readouterr().out
     assert "calibrate" in shown
-    assert "gpu-check" in shown
-    assert "gpu_check" not in shown  # as its functions are named
 
 
 def test_a_wrong_command_line_exits_with_2():
@@ -209,7 +207,7 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize("amount", ["nan", "-1", "long"])
 @pytest.mark.parametrize(
-    "words", [("envs", "prune", "--days"), ("calibrate", "--budget"), ("job", "run", "j", "--wait")]
+    "words", [("doctor", "--envs", "--prune"), ("calibrate", "--budget"), ("job", "run", "j", "--wait")]
 )
 def test_an_amount_that_is_none_is_refused(capsys, words, amount):
     with pytest.raises(SystemExit, match="2"):

@@ -38,7 +38,6 @@ def test_the_thresholds_of_presets_can_decide(preset, derive):
     probes = min(policy.probe_calls, policy.probes_at_once, policy.probe_launches)
     counts = min(
         probes,
-        policy.lane_launches - 1,
         policy.case_launches,
         policy.rounds_least,
         policy.memory_launches,
@@ -46,11 +45,10 @@ def test_the_thresholds_of_presets_can_decide(preset, derive):
         policy.device_launches,
         policy.suite_passes,
     )
-    limits = min(policy.lane_memory, policy.overrun, policy.output_bytes, policy.file_bytes, policy.block_longest)
+    limits = min(policy.overrun, policy.output_bytes, policy.file_bytes, policy.block_longest)
     rules = {
         "0 < minimum_effect < tolerance < 1 must hold": 0 < policy.minimum_effect < policy.tolerance < 1,
         "0 < tail_effect < tail_tolerance < 1 must hold": 0 < policy.tail_effect < policy.tail_tolerance < 1,
-        "lane_error must be at least 1": policy.lane_error >= 1,
         "tail_alpha must lie between 0 and 1": 0 < policy.tail_alpha < 1,
         "tail_rounds must be at least 1, and tail_launch_seconds 0": policy.tail_rounds >= 1
         and policy.tail_launch_seconds >= 0,

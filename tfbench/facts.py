@@ -7,9 +7,8 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -129,32 +128,15 @@ def library_variables(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name.startswith(_READ_BY_LIBRARIES)}
 
 
-# Read small files of /proc and /sys, which may be missing, forbidden or malformed
-
-
-def text(file: Path) -> str | None:
-    """Return the stripped content of a file; ``None`` if it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
-
-
-def match(file: Path, pattern: str) -> str | None:
-    """Return the first group of a pattern's first match, where ``^`` matches at each line; ``None`` without one."""
-    matched = re.search(pattern, read_proc(file), re.MULTILINE)
-    return matched[1] if matched else None
-
-
-def number(file: Path, name: str = "") -> int | None:
-    """Return the integer that begins a file, or the line with this name; ``None`` if there is none."""
-    matched = match(file, rf"^{name}:?\s+(\d+)" if name else r"\A(-?\d+)")
-    return None if matched is None else int(matched)
+# Read files of the kernel
 
 
 def read_proc(file: Path) -> str:
-    """Return the stripped content of one of the kernel's files, ``""`` on systems that do not have it."""
-    return text(file) or ""
+    """Return the stripped content of one of the kernel's files, ``""`` if it is missing or cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").strip("\0 \n")
+    except OSError:
+        return ""
 
 
 def parents() -> dict[int, int]:
@@ -165,77 +147,3 @@ def parents() -> dict[int, int]:
         if fields := read_proc(stat).rpartition(")")[2].split():
             found[int(stat.parent.name)] = int(fields[1])
     return found
-
-
-# Read the limits of this process' control groups, version 1 and 2. The tightest limit of all levels holds
-
-
-@dataclass(frozen=True, slots=True)
-class Cgroup:
-    """The tightest limits of this process' control groups."""
-
-    quota: float | None = None
-    """In processors, ``None`` without a limit."""
-    memory_left: int | None = None
-    """In bytes, ``None`` without a limit."""
-
-
-_NO_LIMIT = 1 << 60
-"""Version 1 encodes "no limit" as the largest number of whole pages."""
-
-
-def read_limits(root: Path) -> Cgroup | None:
-    """Return the tightest limits; ``None`` without control groups."""
-    processor, memory = list(_levels(root, "cpu")), list(_levels(root, "memory"))
-    if not processor and not memory:
-        return None
-    quotas = [quota for level in processor if (quota := _quota(level)) is not None]
-    left = [limit - _used(level) for level in memory if (limit := _memory_limit(level)) is not None]
-    return Cgroup(min(quotas, default=None), min(left, default=None))
-
-
-def throttled_seconds(root: Path) -> float | None:
-    """Return how long the kernel stopped the most throttled level; ``None`` if it does not say."""
-    units = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
-    stats = [level / "cpu.stat" for level in _levels(root, "cpu")]
-    sizes = (
-        count * unit for name, unit in units.items() for stat in stats if (count := number(stat, name)) is not None
-    )
-    return max(sizes, default=None)
-
-
-def _levels(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders of this process' group and of its parents, as far as they are visible.
-
-    Inside a container, the group's path is often that of the host, which is not mounted. Then only existing
-    folders count, and the folder of the mount is the container's group.
-    """
-    for line in read_proc(root / "proc/self/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        if names and controller not in names.split(","):
-            continue
-        mounts = root / "sys/fs/cgroup"
-        candidates = [mounts / names, mounts / controller] if names else [mounts, mounts / "unified"]
-        mount = next((folder for folder in candidates if folder.is_dir()), None)
-        if mount is not None:
-            inner = Path(path.lstrip("/"))
-            yield from (folder for part in (inner, *inner.parents) if (folder := mount / part).is_dir())
-
-
-def _quota(level: Path) -> float | None:
-    version_one = f"{text(level / 'cpu.cfs_quota_us')} {text(level / 'cpu.cfs_period_us')}"
-    quota, _, period = (text(level / "cpu.max") or version_one).partition(" ")
-    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None  # "max" and -1 are no limit
-
-
-def _memory_limit(level: Path) -> int | None:
-    limits = number(level / "memory.max"), number(level / "memory.limit_in_bytes")
-    return next((limit for limit in limits if limit is not None and limit < _NO_LIMIT), None)
-
-
-def _used(level: Path) -> int:
-    """Return the bytes in use, without cached files that the kernel can drop."""
-    used = number(level / "memory.current") or number(level / "memory.usage_in_bytes") or 0
-    stat = level / "memory.stat"
-    cached = number(stat, "total_inactive_file") or number(stat, "inactive_file") or 0
-    return max(0, used - cached)

@@ -129,13 +129,6 @@ class LaunchBudgets:
     zygotes_variants: int = 15
     """The same for a race of more than two sides or environments, which share it: with six environments, the processes
     of a run stay below 4 GB of private memory."""
-    lane_memory: int = 4 << 30
-    """Bytes of available memory for each lane under ``--lanes auto``: two launches of two processes with 1 GB each."""
-    lane_error: float = 1.15
-    """How much larger the error of a launch may be beside other lanes. More would cost a third more launches."""
-    lane_launches: int = 60
-    """Launches of each step by which ``tfbench doctor --lanes`` measures that. The standard error of a ratio of two
-    standard deviations is then at most 13%."""
     alone_launches: int = 3
     """Launches of a case that has nothing to race against. An interval over the launches of a saved run needs three."""
     block_seconds: float = 3e-4
@@ -319,9 +312,6 @@ class GpuThresholds:
     gpu_hot_share: float = 0.02
     """A launch counts only if heat limited the clock for less of it, by the driver's counter, which also covers the
     time between readings. A median ignores so few rounds."""
-    gpu_carried: float = 0.01
-    """`gpu-check` warns if the clock of a light step is lower by more in turns with a heavy step than in turns with itself:
-    as much as the smallest slowdown that counts, `minimum_effect`."""
     device_bound: float = 0.5
     """A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
     device_launches: int = 3

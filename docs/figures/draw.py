@@ -13,7 +13,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from tfbench.doctor.calibration import RACED, SAVED, CalibrationTrial, Journal, slowdown_text, tally
+from tfbench.doctor.calibration import CalibrationTrial, Journal, slowdown_text, tally
 
 FOLDER = Path(__file__).parent
 INK, ACCENT, GREY = "#1f2933", "#c2410c", "#9aa5b1"
@@ -23,28 +23,21 @@ def main(journal: str) -> None:
     trials = Journal(Path(journal)).read()
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GREY})
     draw_found(trials)
-    raced = [trial for trial in trials if trial.method == RACED]
-    draw_launches([trial for trial in raced if trial.slowdown == 0])
-    draw_costs(raced)
+    draw_launches([trial for trial in trials if trial.slowdown == 0])
+    draw_costs(trials)
 
 
 def draw_found(trials: list[CalibrationTrial]) -> None:
-    """Draw the share of unchanged and of slowed code that each method reports as regressed."""
+    """Draw the share of unchanged and of slowed code that is reported as regressed."""
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-    names = {RACED: "tfbench", SAVED[0]: "pytest-benchmark, median", SAVED[1]: "pytest-benchmark, mean"}
-    for (method, name), colour, mark in zip(names.items(), (ACCENT, INK, GREY), "osd", strict=True):
-        row = tally(name, method, [trial for trial in trials if trial.method == method])
-        points = {0.0: row.false_alarms, **row.detected}
-        points = {slowdown: rate for slowdown, rate in sorted(points.items()) if rate.trials}
-        if not points:
-            continue
-        x = [100 * slowdown for slowdown in points]
-        y = [100 * rate.value for rate in points.values()]
-        low = [100 * (rate.value - rate.low) for rate in points.values()]
-        high = [100 * (rate.high - rate.value) for rate in points.values()]
-        axes.errorbar(x, y, yerr=[low, high], color=colour, marker=mark, capsize=3, label=name)
+    row = tally("tfbench", trials)
+    points = {0.0: row.false_alarms, **row.detected}
+    points = {slowdown: rate for slowdown, rate in sorted(points.items()) if rate.trials}
+    x, y = [100 * slowdown for slowdown in points], [100 * rate.value for rate in points.values()]
+    low = [100 * (rate.value - rate.low) for rate in points.values()]
+    high = [100 * (rate.high - rate.value) for rate in points.values()]
+    axes.errorbar(x, y, yerr=[low, high], color=ACCENT, marker="o", capsize=3)
     axes.set(xlabel="injected slowdown, %", ylabel="reported as regressed, %", ylim=(-3, 103))
-    axes.legend(frameon=False, loc="upper left")
     figure.savefig(FOLDER / "found.png", dpi=110)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 
+from msgspec import structs
 from rich.console import Console
 
 from tests.fakes.fleet_job import plan
@@ -188,7 +189,7 @@ def use_accepted(path: Path) -> object:
 
 def use_calibration(path: Path) -> object:
     trials = Journal(path).read()
-    return by_workload("race", trials)
+    return by_workload(trials)
 
 
 def use_profile(path: Path) -> object:
@@ -278,7 +279,8 @@ def trials(scratch: Path) -> list[str]:
         (0.01, 0.02),
         (Ratio(1.1, 1.0, 1.2, 0.94),),
     )
-    journal.append(one, replace(one, slowdown=0.0))
+    for slowdown in (0.05, 0.0):
+        journal.append(structs.replace(one, slowdown=slowdown))
     return [journal.path.read_text()]
 
 

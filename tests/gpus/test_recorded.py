@@ -14,7 +14,7 @@ from tfbench.policy import preset
 POLICY = preset("standard")
 PUBLISHED = json.loads((Path(__file__).parent / "data" / "published.json").read_text())
 H200 = Path(__file__).parent / "data" / "h200-capped.json"
-"""The readings of a `tfbench gpu-check` on 27 November 2026: driver 580.159.04, TensorFlow 2.21.0."""
+"""The readings of a `tfbench doctor --gpu` on 27 November 2026: driver 580.159.04, TensorFlow 2.21.0."""
 NOBODY: frozenset[int] = frozenset()
 FEW = 5
 """Readings of a launch that lasts 0.3 s, with those before and after it."""

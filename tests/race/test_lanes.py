@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import UsageError
-from tfbench.policy import Policy
-from tfbench.race.lanes import Lanes, Processor, Processors, choose, keep_measured, lanes, places, topology
+from tfbench.race.lanes import Lanes, Processor, Processors, lanes, parse_lanes, places, topology
 
 ROOT = Path(__file__).parents[2]
 
@@ -179,57 +178,21 @@ def test_closing_begins_no_other_group():
 # Which number of lanes a run has
 
 
-@pytest.fixture
-def chosen(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_run_has_as_many_lanes_as_the_option_says(monkeypatch):
     monkeypatch.setattr("tfbench.race.lanes.topology", lambda numbers: machine(16))
-    monkeypatch.setattr("tfbench.race.lanes.available_memory", lambda: 64 << 30)
-    return lambda text="auto", cpus=None: choose(text, whole(machine(16)), cpus, Policy())
+    assert parse_lanes("1", whole(machine(16)), "3") == (whole(machine(16)),)
+    assert len(parse_lanes("4", whole(machine(16)), None)) == 4
 
 
-def test_without_a_measurement_one_case_races_at_a_time_and_a_note_says_what_to_measure(chosen):
-    opened, note = chosen()
-    assert opened == (whole(machine(16)),)
-    assert (
-        note == "one case races at a time; this machine has room for 7: tfbench doctor --lanes measures what it bears"
-    )
+@pytest.mark.parametrize("text", ["auto", "0", "-1", "two", "1.5", "", "9" * 5000])
+def test_a_wrong_number_of_lanes_is_refused(text):
+    with pytest.raises(UsageError, match="write how many cases may race at the same time, such as 4"):
+        parse_lanes(text, whole(machine(16)), None)
 
 
-def test_a_measurement_on_this_machine_is_used(chosen):
-    keep_measured(whole(machine(16)), 4)
-    opened, note = chosen()
-    assert (len(opened), note) == (4, "")
-    assert len(chosen("2")[0]) == 2
-    assert len(chosen(cpus="3")[0]) == 1
-
-
-@pytest.mark.parametrize("damage", ["", "[]", '{"lanes": 4}'])
-def test_a_measurement_that_is_damaged_or_of_another_machine_is_none(chosen, damage):
-    file = keep_measured(whole(machine(16)), 4)
-    file.write_text(damage or file.read_text().replace('"lanes": 4', '"lanes": 0'))
-    assert len(chosen()[0]) == 1
-
-
-def test_a_measurement_is_of_these_processors(chosen):
-    keep_measured(whole(machine(8)), 4)
-    assert len(chosen()[0]) == 1
-
-
-def test_memory_limits_the_lanes(chosen, monkeypatch):
-    keep_measured(whole(machine(16)), 6)
-    monkeypatch.setattr("tfbench.race.lanes.available_memory", lambda: 9 << 30)
-    assert len(chosen()[0]) == 2
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "", "9" * 5000])
-def test_a_wrong_number_of_lanes_is_refused(chosen, text):
-    with pytest.raises(UsageError, match="write auto, or how many cases may race at the same time, such as 4"):
-        chosen(text)
-
-
-def test_lanes_have_processors_of_their_own(chosen):
+def test_lanes_have_processors_of_their_own():
     with pytest.raises(UsageError, match="--lanes 2 and --cpus 3: each lane has processors of its own"):
-        chosen("2", cpus="3")
+        parse_lanes("2", whole(machine(16)), "3")
 
 
 # What several lanes save

@@ -143,7 +143,9 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
         return real(*arguments, given=given)
 
     monkeypatch.setattr(environments, "run", full)
-    with pytest.raises(SideError, match=r"no space left in .*; run tfbench envs prune, uv cache clean, or free some"):
+    with pytest.raises(
+        SideError, match=r"no space left in .*; run tfbench doctor --envs --prune 30, uv cache clean, or free some"
+    ):
         Environments(tmp_path).get(SMALL)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 

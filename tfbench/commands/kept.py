@@ -1,22 +1,20 @@
-"""Commands about what runs leave behind: baselines, and environments of other versions."""
+"""The command about saved baselines."""
 
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 from statistics import median
 
 from rich.console import Console
 from rich.text import Text
 
-from tfbench.commands import amount, asked_reason
+from tfbench.commands import asked_reason
 from tfbench.errors import BaselineError, UsageError
 from tfbench.fs import project_root
-from tfbench.model.words import duration, size
+from tfbench.model.words import duration
 from tfbench.report.screen import Screen, add_columns, add_row, break_name, table
 from tfbench.session.record import BaselineStore
-from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import TENSORFLOWS
 from tfbench.untrusted import brief, plural
 
@@ -115,39 +113,3 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
         cells = duration(median(sample.seconds)), duration(min(sample.floors)), str(len(sample.runs))
         add_row(made, break_name(case, max(20, console.width - _NUMBERS)), *cells)
     console.print(made)
-
-
-_DAY = 86400
-
-
-def add_envs(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="list|prune", required=True)
-    actions.add_parser("list", help="list the environments with size and last use")
-    prune = actions.add_parser("prune", help="remove unused environments; environments in use stay")
-    text = "remove environments unused for N days (default: %(default)g; 0 for all)"
-    prune.add_argument("--days", type=amount, default=30.0, help=text, metavar="N")
-
-
-def run_envs(arguments: argparse.Namespace) -> int:
-    """List the environments that uv built for other versions, and remove unused ones.
-
-    All projects of a user share the environments, which stay in the printed folder until they are pruned.
-    """
-    environments = Environments(kept())
-    console = Screen(soft_wrap=True)
-    if arguments.action == "prune":
-        sizes = {environment.folder: environment.bytes for environment in environments.every()}
-        removed = environments.prune(arguments.days)
-        freed = size(sum(sizes[environment.folder] for environment in removed))
-        console.print(f"{len(removed)} removed, {freed} freed; {len(sizes) - len(removed)} left in {kept()}")
-        return 0
-    made = table(str(kept()))
-    made.add_column("asked for")
-    add_columns(made, "Python", "packages", "size", "last used")
-    for environment in environments.every():
-        days = (time.time() - environment.used) / _DAY
-        used = "today" if days < 1 else f"{plural(round(days), 'day')} ago"
-        cells = environment.python, str(len(environment.packages)), size(environment.bytes), used
-        add_row(made, ", ".join(environment.request), *cells)
-    console.print(made if made.row_count else f"no environments in {kept()}")
-    return 0

@@ -51,7 +51,7 @@ def run_versions(arguments: argparse.Namespace) -> int:
     A version is one of TensorFlow, such as 2.20.0, or any specification of --against: tensorflow-cpu==2.20.0,
     keras==3.9.0, git:REV, env:NAME=VALUE, joined by +. `self` is the reference again. All sides run this checkout's
     benchmarks unless the specification has git:. Files, folders and cases among the arguments select benchmarks, as in
-    pytest. uv builds the environments and tfbench keeps them, see `tfbench envs`.
+    pytest. uv builds the environments and tfbench keeps them, see `tfbench doctor --envs`.
     """
     policy = preset(arguments.policy)
     if arguments.html:

@@ -2,69 +2,52 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
-import os
 import random
 import re
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import fmean, median
-from typing import Annotated
+from typing import Annotated, Literal
 
 from _pytest.mark.expression import Expression
-from msgspec import Meta
+from msgspec import Meta, Struct
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 from scipy.special import betaincinv, stdtrit
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, ReportError, SideError, UsageError
+from tfbench.errors import BenchmarkError, ReportError, UsageError
 from tfbench.facts import machine
 from tfbench.fs import read_text
 from tfbench.gpus.monitor import GpuMonitor, GpuSession
 from tfbench.gpus.selection import has_driver
-from tfbench.metrics import parity
-from tfbench.metrics.catalog import PROBED, read
-from tfbench.metrics.exact import differing
-from tfbench.metrics.parity import ProbeOutput
-from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Rate, RateRow, Ratio, SlowCalls, short_name
-from tfbench.model.formats import Count, Seconds, convert, plain
+from tfbench.model import JSON, TIME, Case, Outcome, Rate, RateRow, Ratio, SlowCalls, short_name
+from tfbench.model.formats import Count, Seconds, convert, line, plain
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant
-from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.workers import Suite
 from tfbench.report import screen
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, parse
 from tfbench.storage.baselines import Layout
-from tfbench.untrusted import an_object, brief, described, parse_json, plural
+from tfbench.untrusted import brief, described, parse_json, plural
 
 SCHEMA = "tfbench-calibration/1"
 
 # Store the trials of a calibration: verdicts on code with a known slowdown, one line of JSON each
 
 
-RACED = "race"
-"""The method of trials that tfbench decided by a race."""
-SAVED = {"saved median": "median", "saved mean": "mean"}
-"""Methods of pytest-benchmark: a saved run against a saved run, with a limit of 5% on the statistic."""
-
-
-@dataclass(frozen=True)
-class CalibrationTrial:
+class CalibrationTrial(Struct, frozen=True, forbid_unknown_fields=True):
     """A verdict and its cost.
 
     ``slowdown`` is the fraction of extra work that the contender really did, 0 for unchanged code.
@@ -73,7 +56,7 @@ class CalibrationTrial:
     Journals of earlier versions have no errors and no intervals.
     """
 
-    method: str
+    method: Literal["race"]
     policy: str
     workload: str
     slowdown: Annotated[float, Meta(ge=0, le=100)]
@@ -87,6 +70,11 @@ class CalibrationTrial:
     intervals: tuple[Ratio, ...] = ()
     slow_calls: str = ""
     """Kind of the slow calls that the contender really made, such as ``5% x10``; empty without any."""
+
+    def __post_init__(self) -> None:
+        for interval in self.intervals:
+            if not 0 <= interval.center < math.inf or not interval.low <= interval.high < math.inf:
+                raise ValueError(f"an interval from {interval.low:g} to {interval.high:g}")
 
     @property
     def same(self) -> bool:
@@ -114,109 +102,34 @@ class Journal:
         """Read every trial. An incomplete last line is ignored. Raises `ReportError` if another line is not a trial."""
         lines = read_text(self.path).split("\n") if self.path.exists() else []
         trials = []
-        for number, line in enumerate(lines[:-1], start=1):  # text after the last newline is incomplete
+        for number, words in enumerate(lines[:-1], start=1):  # text after the last newline is incomplete
             try:
-                trials.append(_parsed(line))
+                trials.append(convert(CalibrationTrial, parse_json(words)))
             except ValueError as error:
                 text = f"{brief(self.path)}, line {number}: not a trial ({described(error)}); move the file away"
                 raise ReportError(text) from None
         return trials
 
-    def append(self, *trials: CalibrationTrial) -> None:
-        """Append trials to the file."""
+    def append(self, trial: CalibrationTrial) -> None:
+        """Append a trial to the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.writelines(
-                json.dumps(asdict(trial), allow_nan=False, separators=(",", ":")) + "\n" for trial in trials
-            )
-
-
-def _parsed(line: str) -> CalibrationTrial:
-    content = an_object(parse_json(line), "the line")
-    if unknown := set(content) - {field.name for field in fields(CalibrationTrial)}:
-        raise ValueError(f"unknown field {brief(min(unknown))!r}")  # such a trial may be of another kind
-    trial = convert(CalibrationTrial, content)
-    for interval in trial.intervals:
-        if not 0 <= interval.center < math.inf or not interval.low <= interval.high < math.inf:
-            raise ValueError(f"an interval from {interval.low:g} to {interval.high:g}")
-    return trial
+            file.write(line(trial) + "\n")
 
 
 # Select cases by an expression, as ``-k`` of pytest does
 
 
-class Selection:
-    """Cases whose names match an expression: parts of names, joined by ``and``, ``or``, ``not`` and parentheses.
+def parse_selection(text: str) -> Callable[[str], bool]:
+    """Return whether a name matches an expression: parts of names, joined by ``and``, ``or``, ``not`` and parentheses.
 
-    An empty one matches all cases. Raises `UsageError` if the text is no such expression.
+    An empty one matches all names. Raises `UsageError` if the text is no such expression.
     """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        try:
-            self._expression = Expression.compile(text)
-        except Exception as error:  # of a type that depends on pytest's version
-            raise UsageError(f"-k {text!r}: {error}; join names by and, or, not and parentheses") from None
-
-    def of(self, names: Iterable[str]) -> list[str]:
-        """Return the names that match, in their order. Raises `UsageError` if none does."""
-        matching = [name for name in names if not self._text or self._matches(name.lower())]
-        if not matching:
-            raise UsageError(f"no benchmark matches -k {self._text!r}" if self._text else "there is no benchmark")
-        return matching
-
-    def _matches(self, name: str) -> bool:
-        return self._expression.evaluate(lambda part, /, **_: part.lower() in name)
-
-
-# Apply pytest-benchmark's method to the same workloads: time a run, save it, compare saved runs with a 5% limit
-
-
-LIMIT = 1.05
-"""The ratio above which ``--benchmark-compare-fail=median:5%`` fails."""
-_TIMEOUT = 600.0
-
-
-@dataclass(frozen=True)
-class SavedRun:
-    """Statistics of every workload in one run of pytest-benchmark with its own defaults."""
-
-    slowdown: float
-    stats: dict[str, dict[str, float]]
-    seconds: float
-
-
-def measure(file: Path, slowdown: float) -> SavedRun:
-    """Run pytest-benchmark on the workloads in a separate process. Raises `SideError` if the process failed."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    env |= {"TFBENCH_SLOWDOWN": str(slowdown), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    command = [sys.executable, "-m", "pytest", "-q", str(file), "-p", "no:tfbench.plugin"]
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "saved.json")
-        command += ["-c", os.devnull, "-o", f"cache_dir={folder}"]
-        command += [f"--rootdir={file.parent}", f"--benchmark-json={target}"]
-        began = time.perf_counter()
-        done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT)
-        if done.returncode:
-            raise SideError(f"pytest-benchmark failed on {file}:\n{done.stdout[-2000:]}")
-        rows = json.loads(target.read_text())["benchmarks"]
-    stats = {row["params"]["name"]: {key: row["stats"][key] for key in ("median", "mean")} for row in rows}
-    return SavedRun(slowdown, stats, (time.perf_counter() - began) / len(stats))
-
-
-def compare(runs: list[SavedRun], number: int) -> list[CalibrationTrial]:
-    """Compare the newest run, with its number, with all earlier ones on unchanged code, by pytest-benchmark's rule."""
-    *earlier, newest = runs
-    trials = []
-    for before, method in itertools.product([run for run in earlier if not run.slowdown], SAVED):
-        statistic = SAVED[method]
-        for name in [name for name in newest.stats if name in before.stats]:
-            ratio = newest.stats[name][statistic] / before.stats[name][statistic]
-            outcome = Outcome.REGRESSED if ratio > LIMIT else Outcome.UNCHANGED
-            trials.append(
-                CalibrationTrial(method, "5%", name, newest.slowdown, outcome, 2 * newest.seconds, 1, number, (), ())
-            )
-    return trials
+    try:
+        expression = Expression.compile(text) if text else None
+    except Exception as error:  # of a type that depends on pytest's version
+        raise UsageError(f"-k {text!r}: {error}; join names by and, or, not and parentheses") from None
+    return lambda name: expression is None or expression.evaluate(lambda part, /, **_: part.lower() in name.lower())
 
 
 # Run a calibration: repeatedly start fresh zygotes and decide on each workload, unchanged and slowed down
@@ -234,8 +147,6 @@ TAILS = {
     "25% wait": SlowCalls(0.25, 5 / 3, waits=True),
 }
 """Injected slow calls, in turn: they leave the median of most steps where it is, and raise the mean by 17 to 118%."""
-SAVED_SLOWDOWNS = (0.0, 0.05, 0.0, 0.10)
-"""Slowdowns of pytest-benchmark's runs, in turn."""
 _CPU = "device=cpu"
 """In the names of cases that a calibration of a GPU leaves out."""
 _SEPARATE = {"TFBENCH_SEPARATE": "1"}
@@ -264,11 +175,10 @@ class Plan:
     """Specification of the baseline, ``self`` for the same files. Whatever it is, it counts as unchanged code."""
     device: tuple[str, tuple[str, ...]]
     """``cpu``, ``gpu`` or ``all``, and GPUs by index or UUID."""
-    saved: bool
-    """Whether pytest-benchmark's method runs too, in every second run on the usual workloads."""
     root: Path
     files: tuple[str, ...]
-    chosen: Selection
+    chosen: Callable[[str], bool]
+    """Whether the workload with this name takes part."""
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -283,9 +193,10 @@ class Plan:
         }
         return {name: words for name, (words, applies) in kinds.items() if applies}
 
-    def journal_name(self, busy: bool) -> str:
-        """Return the name of the file of its trials."""
-        return "-".join([self.policy.name, *self.kinds, *(["busy"] if busy else [])]) + ".jsonl"
+    @property
+    def journal_name(self) -> str:
+        """The name of the file of its trials."""
+        return "-".join([self.policy.name, *self.kinds]) + ".jsonl"
 
 
 def files_of(paths: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
@@ -312,11 +223,6 @@ def calibrate(
         return
     began = time.monotonic()
     trials = journal.read()
-    saved: list[SavedRun] = []
-
-    def keep(*found: CalibrationTrial) -> None:
-        trials.extend(found)
-        journal.append(*found)
 
     def tell(text: str) -> None:
         progress(text, len(trials))
@@ -327,14 +233,10 @@ def calibrate(
         number = 1 + max((trial.run for trial in trials), default=-1)
         while time.monotonic() - began < seconds:
             for trial in _one_run(plan, sides, gpus.gpu_monitor, number, rng, tell):
-                keep(trial)
+                trials.append(trial)
+                journal.append(trial)
                 if time.monotonic() - began > seconds:
                     break
-            if plan.saved and (plan.root, plan.files) == (WORKLOADS, (USUAL,)) and number % 2 == 0:
-                tell("pytest-benchmark, for comparison")
-                slowdown = SAVED_SLOWDOWNS[len(saved) % len(SAVED_SLOWDOWNS)]
-                saved.append(measure(WORKLOADS / "test_saved.py", slowdown))
-                keep(*compare(saved, number))
             number += 1
 
 
@@ -373,7 +275,11 @@ def _one_run(
         pairs = range(min(policy.zygotes, policy.looks[0]))
         launcher.ready([(baseline, ()), (contender, ())], pairs)
         collected = launcher.zygote(Entrant(none, contender), 0).collected.cases
-        names = plan.chosen.of(sorted(name for name in collected if plan.device[0] != "gpu" or _CPU not in name))
+        names = sorted(
+            name for name in collected if plan.chosen(name) and (plan.device[0] != "gpu" or _CPU not in name)
+        )
+        if not names:
+            raise UsageError("no benchmark is selected; see -k and --device")
         jobs: list[tuple[str, float, str]] = [(name, 0.0, "") for name in names for _ in range(plan.repeats)]
         if turn := plan.slowdowns:
             jobs += [(name, turn[(number + index) % len(turn)], "") for index, name in enumerate(names)]
@@ -395,7 +301,7 @@ def _one_run(
             outcome, seconds = race.decision.outcome, round(race.wall_seconds, 3)
             effects = [effect for stage in race.races for effect in stage.effects(1)]
             yield CalibrationTrial(
-                RACED, plan.policy.name, short, slowdown, outcome, seconds, race.launches, number,
+                "race", plan.policy.name, short, slowdown, outcome, seconds, race.launches, number,
                 tuple(round(effect.value, 6) for effect in effects), tuple(effect.pair for effect in effects),
                 tuple(round(effect.error, 6) for effect in effects),
                 tuple(stage.decisions[1].comparison.ratio for stage in race.races), kind,
@@ -407,41 +313,16 @@ def _short(name: str) -> str:
     return rest.removeprefix("test_step[").removesuffix("]").removeprefix("test_") if file == USUAL else name
 
 
-@contextmanager
-def background_load(cpus: Sequence[int], worker: Sequence[int]) -> Iterator[None]:
-    """Keep the processors other than the worker's busy, each with a process that computes and moves memory."""
-    program = (
-        "import os, sys, numpy\n"
-        "os.sched_setaffinity(0, [int(sys.argv[1])])\n"
-        "parent = int(sys.argv[2])\n"
-        "a = numpy.random.default_rng(0).random((600, 600)); b = numpy.zeros(4_000_000)\n"
-        "while os.getppid() == parent:\n    a = a @ a; a /= a.max(); b += 1\n"
-    )
-    command = [sys.executable, "-c", program]
-    running = [subprocess.Popen([*command, str(cpu), str(os.getpid())]) for cpu in cpus if cpu not in worker]
-    try:
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-
-
 # Summarize trials as rates with intervals. Pure functions
 
 
-CONFIDENCE = 0.95
-_TAIL = (1 - CONFIDENCE) / 2
+_TAIL = 0.025
+"""On each side of an interval of 95%."""
 DETECTABLE = 0.95
 """A slowdown counts as detectable if at least this share of its trials has regressed."""
 
 _CHANGES = (Outcome.REGRESSED, Outcome.IMPROVED)
 """Outcomes that are false on unchanged code."""
-
-
-def rate(hits: int, trials: int) -> Rate:
-    """Compute a rate with its exact binomial interval (Clopper and Pearson 1934, Biometrika 26)."""
-    return Rate(hits, trials, _summary_interval(hits, trials))
 
 
 def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
@@ -459,17 +340,14 @@ def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
         design_effect = max(1.0, between * (total - 1) / (value * (1 - value)))
         few = float(stdtrit(total - 1, _TAIL) / stdtrit(clusters - 1, _TAIL))
         effective = total / design_effect * few**2
-    return Rate(hit, total, _summary_interval(value * effective, effective))
+    hits_told = value * effective  # Clopper and Pearson 1934, Biometrika 26
+    low = float(betaincinv(hits_told, effective - hits_told + 1, _TAIL)) if hit else 0.0
+    high = float(betaincinv(hits_told + 1, effective - hits_told, 1 - _TAIL)) if hit < total else 1.0
+    return Rate(hit, total, (low, high))
 
 
-def _summary_interval(hits: float, trials: float) -> tuple[float, float]:
-    low = float(betaincinv(hits, trials - hits + 1, _TAIL)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, trials - hits, 1 - _TAIL)) if hits < trials else 1.0
-    return low, high
-
-
-def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow:
-    """Summarize trials of one method in a row."""
+def tally(name: str, trials: Sequence[CalibrationTrial]) -> RateRow:
+    """Summarize trials in a row."""
     same = [trial for trial in trials if trial.same]
     slowdowns = sorted({trial.slowdown for trial in trials if trial.slowdown > 0})
     kinds = dict.fromkeys(trial.slow_calls for trial in trials if trial.slow_calls)
@@ -481,7 +359,6 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
     reliable = takewhile(lambda slowdown: detected[slowdown].value >= DETECTABLE, reversed(slowdowns))
     return RateRow(
         name=name,
-        method=method,
         false_alarms=_rate(same, *_CHANGES),
         inconclusive=_rate(same, Outcome.INCONCLUSIVE),
         detected=detected,
@@ -496,17 +373,10 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
     )
 
 
-def by_workload(method: str, trials: Sequence[CalibrationTrial]) -> list[RateRow]:
+def by_workload(trials: Sequence[CalibrationTrial]) -> list[RateRow]:
     """Summarize each workload in a row, in the order of their first trials."""
-    names = dict.fromkeys(trial.workload for trial in trials if trial.method == method)
-    return [tally(name, method, [t for t in trials if t.method == method and t.workload == name]) for name in names]
-
-
-def whole_runs(trials: Sequence[CalibrationTrial], cases: int) -> Rate:
-    """Compute the rate of runs with a false positive; a run is ``cases`` successive verdicts on unchanged code."""
-    same = [trial for trial in trials if trial.same]
-    runs = [same[first : first + cases] for first in range(0, len(same) - cases + 1, cases)]
-    return rate(sum(_rate(run, *_CHANGES).hits > 0 for run in runs), len(runs))
+    names = dict.fromkeys(trial.workload for trial in trials)
+    return [tally(name, [trial for trial in trials if trial.workload == name]) for name in names]
 
 
 def _rate(trials: Sequence[CalibrationTrial], *outcomes: Outcome) -> Rate:
@@ -538,39 +408,33 @@ def measured_false_alarms(folder: Path, policy: str, way: str) -> Rate | None:
         trials = Journal(folder / name).read()
     except (ReportError, OSError):
         return None
-    alarms = tally("", RACED, [trial for trial in trials if trial.method == RACED]).false_alarms
+    alarms = tally("", trials).false_alarms
     return alarms if alarms.trials else None
 
 
 # Print a calibration as a table
 
 
-WIDE = 100
-"""On lines with fewer characters, headings are broken, so that all columns fit into 80."""
-ROOMY = 130
-"""The same with a column of coverage, which then has its interval."""
 _NAME = 25
 """Characters of a name on a line, which then fits into 80 with the other columns."""
-_HEADINGS = ("false positives", "inconclusive", "min. detectable", "coverage of ")
-_BROKEN_HEADINGS = ("false\npositives", "in-\nconclu-\nsive", "min.\nde-\ntect-\nable", "cov-\nerage\nof\n")
 
 
-def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
-    """Make a table of so many characters: false positives with their upper bound, detected slowdowns, cost.
+def table(title: str, rows: Sequence[RateRow]) -> Table:
+    """Make a table: false positives with their upper bound, detected slowdowns, cost.
 
     Journals with intervals have a column of their coverage. Its heading has the nominal one.
     """
     nominal = _nominal(rows)
-    wide = width >= (WIDE if nominal is None else ROOMY)
-    false_positives, inconclusive, detectable, covering = _HEADINGS if wide else _BROKEN_HEADINGS
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     kinds = list(dict.fromkeys(kind for row in rows for kind in row.tails))
-    headings = [kind if wide else kind.replace(" ", "\n") for kind in kinds]
+    coverage = [] if nominal is None else [f"cov-\nerage\nof\n{nominal:.1%}".replace(".0%", "%")]
+    injected = [f"+{slowdown_text(slowdown)}" for slowdown in slowdowns]
     made = screen.table(title)
     made.add_column("workload", overflow="fold", min_width=13)
-    injected = [f"+{slowdown_text(slowdown)}" for slowdown in slowdowns]
-    coverage = [] if nominal is None else [f"{covering}{nominal:.1%}".replace(".0%", "%")]
-    for name in (false_positives, inconclusive, *coverage, *injected, *headings, detectable, "s"):
+    for name in (
+        "false\npositives", "in-\nconclu-\nsive", *coverage, *injected, *(kind.replace(" ", "\n") for kind in kinds),
+        "min.\nde-\ntect-\nable", "s",
+    ):  # fmt: skip
         made.add_column(name, justify="right", no_wrap=True)
     names = [short_name(row.name) for row in rows]
     if len(set(names)) < len(rows):
@@ -581,7 +445,7 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
             screen.break_name(name, _NAME),
             of(row.false_alarms, " ≤"),
             percent(row.inconclusive),
-            *([_coverage(row.coverage, wide)] if coverage else []),
+            *([percent(row.coverage) if row.coverage else "-"] if coverage else []),
             *(percent(row.detected[s]) if s in row.detected else "" for s in slowdowns),
             *(percent(row.tails[kind]) if kind in row.tails else "" for kind in kinds),
             "-" if row.smallest_found is None else slowdown_text(row.smallest_found),
@@ -596,12 +460,6 @@ def _nominal(rows: Sequence[RateRow]) -> float | None:
         (row.nominal_coverage, row.coverage.trials) for row in rows if row.nominal_coverage is not None and row.coverage
     ]
     return sum(nominal * trials for nominal, trials in told) / sum(trials for _, trials in told) if told else None
-
-
-def _coverage(rate: Rate | None, with_interval: bool) -> str:
-    if rate is None:
-        return "-"
-    return f"{percent(rate)} ({rate.low:.1%} to {rate.high:.1%})" if with_interval else percent(rate)
 
 
 def costs(row: RateRow) -> str:
@@ -633,20 +491,19 @@ LEGEND = (
 )
 
 
-def summary(plan: Plan, trials: Sequence[CalibrationTrial], width: int) -> RenderableType:
+def _totals(trials: Sequence[CalibrationTrial]) -> RateRow:
+    return tally("in total", [trial for trial in trials if trial.workload not in MEMORY_BOUND])
+
+
+def summary(plan: Plan, trials: Sequence[CalibrationTrial]) -> RenderableType:
     """Return the tables and lines of all trials of a plan."""
-    raced = [trial for trial in trials if trial.method == RACED]
-    if not raced:
+    if not trials:
         return Text("no verdict yet; give the calibration more time with --budget")
     how = "".join(f", {words}" for words in plan.kinds.values() if words)
     what = f"policy {plan.policy.name}, a suite of {plural(plan.cases, 'case')}{how}"
-    in_total = tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])
-    totals = [in_total]
+    totals = [in_total := _totals(trials)]
     for name in sorted(MEMORY_BOUND):
-        totals.append(tally(f"{name} (bound by memory)", RACED, [t for t in raced if t.workload == name]))
-    for method, statistic in SAVED.items():
-        of_method = [t for t in trials if t.method == method and t.workload not in MEMORY_BOUND]
-        totals.append(tally(f"pytest-benchmark {statistic} +5%", method, of_method))
+        totals.append(tally(f"{name} (bound by memory)", [trial for trial in trials if trial.workload == name]))
     totals = [row for row in totals if row.false_alarms.trials or row.detected]
     lines = [LEGEND]
     if in_total.coverage and in_total.nominal_coverage:
@@ -657,106 +514,19 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial], width: int) -> Rende
         )
     if taken := costs(in_total):
         lines.append(f"median time of a verdict: {taken}")
-    runs = plural(len({trial.run for trial in raced}), "run")
-    lines.append(f"verdicts: {len(raced)}, from {runs} with zygotes of their own")
-    whole = whole_runs(raced, plan.cases)
-    if whole.trials:
-        lines.append(f"runs of {plural(plan.cases, 'unchanged case')} with a false positive: {of(whole)}")
-    tables = table(f"tfbench, {what}", by_workload(RACED, trials), width), table("all workloads", totals, width)
+    runs = plural(len({trial.run for trial in trials}), "run")
+    lines.append(f"verdicts: {len(trials)}, from {runs} with zygotes of their own")
+    tables = table(f"tfbench, {what}", by_workload(trials)), table("all workloads", totals)
     return Group(*tables, *map(Text, lines))
 
 
 def as_json(plan: Plan, trials: Sequence[CalibrationTrial]) -> JSON:
     """Return the rates of all trials of a plan as the content of a report."""
-    content: JSON = {"schema": SCHEMA, "policy": plan.policy.as_json(), "cases": plan.cases, "machine": machine()}
-    for method in (RACED, *SAVED):
-        if those := [trial for trial in trials if trial.method == method]:
-            content[method] = {
-                "workloads": list(map(plain, by_workload(method, trials))),
-                "total": plain(tally("in total", method, [t for t in those if t.workload not in MEMORY_BOUND])),
-            }
-    content["whole_runs"] = plain(whole_runs([t for t in trials if t.method == RACED], plan.cases))
-    return content
-
-
-# Check that exact metrics are exact, by probing the same cases many times
-
-
-_AT_ONCE = 10
-"""Launches per zygote. A metric may depend on a property of the zygote, such as its hash seed."""
-
-
-@dataclass(frozen=True)
-class Exactness:
-    """The agreement of many launches of a case."""
-
-    case: Case
-    launches: int
-    metrics: int
-    """Number of metrics that could be read."""
-    demoted: dict[str, str]
-    """Metric -> how the launches differ."""
-    skipped: str = ""
-
-
-def examine(
-    root: Path,
-    suite: Suite,
-    cases: Sequence[Case],
-    launches: int,
-    policy: Policy,
-    processors: Processors,
-    device: tuple[str, Sequence[str]],
-    report: Callable[[Case, int], None],
-) -> list[Exactness]:
-    """Probe each case ``launches`` times, in processes of several zygotes.
-
-    Raises:
-        BenchmarkError: A case breaks.
-        SideError: A zygote does not start.
-        UsageError, GpuError: The device is not there, or another run uses it.
-    """
-    metric_values: dict[str, list[MetricValues]] = {case.name: [] for case in cases}
-    with closing(_gpus(device, policy)) as gpus:
-        side = Side("contender", sys.executable, root, env=gpus.environment)
-        skipped = {case.name: why for case in cases if (why := gpus.skip_reason(case))}
-        for first in range(0, launches, _AT_ONCE):
-            with closing(ProcessLauncher(suite, policy, processors, gpus.gpu_monitor)) as launcher:
-                for case in cases:
-                    report(case, first)
-                    repeats = 0 if case.name in skipped else min(_AT_ONCE, launches - first)
-                    for output in Prober(launcher, policy).probe([Entrant(case, side)] * repeats):
-                        if isinstance(output, BenchmarkSkipped):
-                            skipped[case.name] = str(output)
-                        elif isinstance(output, ProbeOutput):
-                            metric_values[case.name].append(read(output))
-                        else:
-                            raise output
-    return [_exactness(case, metric_values[case.name], policy, skipped.get(case.name, "")) for case in cases]
-
-
-def _exactness(case: Case, metric_values: Sequence[MetricValues], policy: Policy, skipped: str) -> Exactness:
-    if not metric_values:
-        return Exactness(case, 0, 0, {}, skipped)
-    known = sum(metric_values[0].value(metric.name) is not None for metric in PROBED)
-    demoted = differing(metric_values, policy)
-    known += bool(metric_values[0].sketch)
-    results = [values.sketch for values in metric_values]
-    worst = parity.largest(
-        [one for result in results[1:] for one in parity.sketched_differences(result, results[0])], {}, policy
-    )
-    if worst.error > worst.floor(policy):
-        demoted[parity.PARITY] = worst.note(whose="that of another launch of the same side").message
-    return Exactness(case, len(metric_values), known, demoted)
-
-
-def exactness(cases: Sequence[Exactness], launches: int) -> list[str]:
-    """Describe the metrics that are not exact, a line each, and then how many are."""
-    lines = []
-    for case in cases:
-        lines += [f"{case.case.short_name}: skipped, {case.skipped}"] if case.skipped else []
-        lines += [f"{case.case.short_name}: {metric} is not exact: {how}" for metric, how in case.demoted.items()]
-    probed = [case for case in cases if case.launches]
-    metrics, demoted = sum(case.metrics for case in probed), sum(len(case.demoted) for case in probed)
-    exact = f"{metrics - demoted} of {metrics} exact metrics"
-    return [*lines, f"{exact} are the same in {launches} launches of {len(probed)} cases"]
+    return {
+        "schema": SCHEMA,
+        "policy": plan.policy.as_json(),
+        "cases": plan.cases,
+        "machine": machine(),
+        "workloads": list(map(plain, by_workload(trials))),
+        "total": plain(_totals(trials)),
+    }

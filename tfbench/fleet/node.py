@@ -176,7 +176,6 @@ def facts(processors: Processors) -> dict[str, str]:
         "governor": state.governor,
         "turbo": None if state.turbo is None else "on" if state.turbo else "off",
         "SMT": f"{siblings} threads per core" if siblings > 1 else "off" if siblings else None,
-        "ASLR": None if state.aslr is None else {0: "off"}.get(int(state.aslr), "on"),
         "hypervisor": "none" if state.hypervisor == "" else state.hypervisor,
         "kernel": platform.release(),
     }

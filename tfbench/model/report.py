@@ -387,10 +387,9 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """The error rates of one workload, or of all workloads, under one method of deciding; as in files."""
+    """The error rates of one workload, or of all workloads; as in files."""
 
     name: str
-    method: str
     false_alarms: Rate
     inconclusive: Rate
     detected: Mapping[float, Rate]

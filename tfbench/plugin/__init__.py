@@ -95,7 +95,7 @@ OPTIONS = (
     Option("scale", f"shapes of the benchmarks (default: {VARIABLE} or {SMALL})", "|".join(SCALES)),
     Option("require-gpu", "fail without a GPU, instead of skipping its cases"),
     Option("cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST"),
-    Option("lanes", "cases that race at the same time, each on two processors of its own (default: %(default)s)", "N|auto", "auto"),
+    Option("lanes", "cases that race at the same time, each on two processors of its own (default: %(default)s)", "N", "1"),
     Option("strict-gate", "also fail on inconclusive, incomparable and missing results"),
     Option("shard", "run one part of the cases, such as 2/4; tfbench gate merges the reports", "N/OF"),
     Option("job", "measure as the job of a fleet in this file; tfbench job run starts pytest so", "FILE"),

@@ -59,7 +59,7 @@ from tfbench.plugin.options import (
     worker_variables,
 )  # fmt: skip
 from tfbench.policy import preset
-from tfbench.race.lanes import choose
+from tfbench.race.lanes import parse_lanes
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.report import json_format, markdown, terminal
@@ -414,8 +414,7 @@ class Runner:
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
         self._processors = worker_processors(option("cpus"), listing=listing)
         count = "1" if listing else option("lanes")
-        self._lanes, note = choose(count, self._processors, option("cpus"), self.policy)
-        self._notes += [note] if note else []
+        self._lanes = parse_lanes(count, self._processors, option("cpus"))
         if lost := own_options(config)[1]:
             self._notes.append(
                 f"the measuring processes do not see the values of {some(lost, 3)}: no text, numbers or lists"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -11,14 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from platformdirs import user_cache_path
-
 from tfbench.errors import UsageError
-from tfbench.facts import machine, number, read_limits, read_proc
-from tfbench.fs import write_whole
-from tfbench.model import JSON, Case
-from tfbench.policy import Policy
-from tfbench.untrusted import parse_json, render_json
+from tfbench.facts import read_proc
+from tfbench.model import Case
 
 # The processors of a run
 
@@ -127,76 +121,23 @@ def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tup
     return tuple(Processors(one=cpus[-1:], every=cpus, near=cpus[::-1] if len(cpus) > 1 else ()) for cpus in chosen)
 
 
-# Choose how many lanes a run has
-
-
-AUTO = "auto"
-_SCHEMA = "tfbench-lanes/1"
-
-
-def keep_measured(whole: Processors, count: int) -> Path:
-    """Note how many lanes these processors bear, as `tfbench doctor --lanes` has measured it, and return the file.
-
-    Raises `OSError` if the file cannot be written.
-    """
-    file, here = _kept(whole)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, render_json({**here, "lanes": count}) + "\n")
-    return file
-
-
-def _kept(whole: Processors) -> tuple[Path, JSON]:
-    """Return the file of this user for these processors of this machine, and what it must contain."""
-    here = {"schema": _SCHEMA, "machine": machine(), "processors": list(whole.every)}
-    key = hashlib.sha256(render_json(here).encode()).hexdigest()[:16]
-    return user_cache_path("tfbench", appauthor=False) / "lanes" / f"{key}.json", here
-
-
-def measured(whole: Processors) -> int | None:
-    """Return how many lanes these processors bear; ``None`` if that was not measured on this machine."""
-    file, here = _kept(whole)
-    try:
-        content = parse_json(file.read_text(encoding="utf-8"))
-        count = content.pop("lanes")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return count if content == here and isinstance(count, int) and count >= 1 else None
-
-
-def available_memory(root: Path = Path("/")) -> int:
-    """Return the bytes that new processes can have, within the limits of this process' control groups."""
-    limits = read_limits(root)
-    left = limits.memory_left if limits else None
-    free = (number(root / "proc/meminfo", "MemAvailable") or 0) << 10
-    return free if left is None else max(0, min(free, left))
-
-
-def choose(text: str, whole: Processors, cpus: str | None, policy: Policy) -> tuple[tuple[Processors, ...], str]:
-    """Return the processors of each lane of a run, and what the user should know about them.
+def parse_lanes(text: str, whole: Processors, cpus: str | None) -> tuple[Processors, ...]:
+    """Return the processors of each lane of a run.
 
     Raises `UsageError` if the option is invalid, or there are fewer cores than lanes.
 
     Args:
-        text: The option ``--lanes``: a number, or ``auto`` for as many as the machine was measured to bear.
+        text: The option ``--lanes``: how many cases may race at the same time.
         whole: The processors of a run of one lane.
+        cpus: The option ``--cpus``.
     """
-    if text != AUTO and not (text.isdecimal() and len(text) < 5 and 1 <= int(text) <= 1024):
-        raise UsageError(f"--lanes {text!r}: write {AUTO}, or how many cases may race at the same time, such as 4")
-    if cpus and text not in (AUTO, "1"):
+    if not (text.isdecimal() and len(text) < 5 and 1 <= int(text) <= 1024):
+        raise UsageError(f"--lanes {text!r}: write how many cases may race at the same time, such as 4")
+    if cpus and int(text) > 1:
         raise UsageError(
             f"--lanes {text} and --cpus {cpus}: each lane has processors of its own; leave one of them out"
         )
-    known = topology(whole.every)
-    room = 1 if cpus else min(max(1, len(places(known))), max(1, available_memory() // policy.lane_memory))
-    if text != AUTO:
-        return lanes(whole, int(text), known), ""
-    count = measured(whole)
-    note = ""
-    if count is None and room > 1:
-        note = (
-            f"one case races at a time; this machine has room for {room}: tfbench doctor --lanes measures what it bears"
-        )
-    return lanes(whole, min(count or 1, room), known), note
+    return lanes(whole, int(text), topology(whole.every))
 
 
 # Give each lane the next group of cases, and wait for a group

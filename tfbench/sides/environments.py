@@ -398,7 +398,7 @@ class Environments(ExitStack):
         except ResolveError as refused:
             if not refused.full:
                 raise
-            text = f"no space left in {self._root} for {', '.join(request)}; run tfbench envs prune, uv cache clean, or free some"
+            text = f"no space left in {self._root} for {', '.join(request)}; run tfbench doctor --envs --prune 30, uv cache clean, or free some"
             raise SideError(text) from None
         except OSError as error:
             raise SideError(f"cannot build an environment in {self._root}: {error.strerror or error}") from error

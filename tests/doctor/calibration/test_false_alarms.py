@@ -3,13 +3,13 @@
 from tfbench.doctor.calibration import CalibrationTrial, Journal, measured_false_alarms
 
 
-def trial(outcome, slowdown=0.0, method="race"):
-    return CalibrationTrial(method, "quick", "matmul", slowdown, outcome, 1.0, 3, 1, (), ())
+def trial(outcome, slowdown=0.0):
+    return CalibrationTrial("race", "quick", "matmul", slowdown, outcome, 1.0, 3, 1, (), ())
 
 
 def test_it_counts_changes_among_races_of_unchanged_code(tmp_path):
-    trials = [trial("regressed"), trial("unchanged"), trial("unchanged"), trial("regressed", 0.05)]
-    Journal(tmp_path / "quick.jsonl").append(*trials, trial("regressed", method="saved mean"))
+    for one in (trial("regressed"), trial("unchanged"), trial("unchanged"), trial("regressed", 0.05)):
+        Journal(tmp_path / "quick.jsonl").append(one)
     found = measured_false_alarms(tmp_path, "quick", "sides")
     assert (found.hits, found.trials) == (1, 3)
     assert measured_false_alarms(tmp_path, "quick", "variants") is None

@@ -1,12 +1,10 @@
 """A calibration from start to end with real processes, on a step without TensorFlow."""
 
 import json
-import re
 import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
@@ -30,7 +28,7 @@ def calibrate(tmp_path, monkeypatch):
     (tmp_path / "bench_mine.py").write_text(STEP)
 
     def run(*options):
-        words = ["calibrate", "bench_mine.py", "--policy", "quick", "--no-saved", "--budget", "1", *options]
+        words = ["calibrate", "bench_mine.py", "--policy", "quick", "--budget", "1", *options]
         return cli.main(words), Journal(tmp_path / "j.jsonl").read()
 
     return run
@@ -51,7 +49,7 @@ def test_trials_are_saved_resumed_and_reported(calibrate, tmp_path, capsys):
     assert both[-1].run > first[-1].run
     content = json.loads((tmp_path / "c.json").read_text())
     assert content["schema"] == "tfbench-calibration/1"
-    assert content["race"]["total"]["detected"]["0.5"]["hits"] >= 1
+    assert content["total"]["detected"]["0.5"]["hits"] >= 1
     shown = capsys.readouterr().out
     assert "run the same command again to add more" in shown
     assert "+50%" in shown
@@ -103,13 +101,6 @@ def test_variants_have_no_separate_imports(calibrate, capsys):
     assert "not allowed with" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_a_calibration_with_background_load_ends(calibrate):
-    code, trials = calibrate("--journal", "j.jsonl", "--with-load", "--slowdowns", "0.5", "--repeats", "0")
-    assert code == 0
-    assert trials
-
-
 def test_a_file_that_is_not_a_journal_is_refused_and_unchanged(tmp_path):
     path = tmp_path / "j.jsonl"
     path.write_text("{}\n")
@@ -120,7 +111,7 @@ def test_a_file_that_is_not_a_journal_is_refused_and_unchanged(tmp_path):
 
 def test_a_selection_without_a_case_is_an_error(calibrate, capsys):
     assert calibrate("--journal", "j.jsonl", "-k", "nothing")[0] == 2
-    assert "no benchmark matches -k 'nothing'" in capsys.readouterr().err
+    assert "no benchmark is selected; see -k and --device" in capsys.readouterr().err
 
 
 def test_unchanged_code_alone_is_raced_on_request(calibrate):
@@ -146,49 +137,21 @@ def test_a_folder_of_benchmarks_is_raced(calibrate, tmp_path):
     assert {trial.workload for trial in Journal(tmp_path / "own.jsonl").read()} == {"mine/test_own.py::test_mine"}
 
 
-NOT_EXACT = """
-    from random import SystemRandom
-
-    def test_first(bench):
-        bench(lambda: SystemRandom().random())
-
-    def test_later(bench):
-        calls = iter(range(10**9))
-        bench(lambda: SystemRandom().random() if next(calls) else 1.0)
-
-    def test_same(bench):
-        bench(lambda: 1.0)
-"""
-
-
-def test_results_that_differ_between_launches_are_reported(calibrate, tmp_path, capsys):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "test_own.py").write_text(dedent(NOT_EXACT))
-    assert cli.main(["calibrate", "mine", "--policy", "quick", "--determinism", "2"]) == 1
-    shown = " ".join(capsys.readouterr().out.split())
-    same = "parity is not exact: differs from that of another launch of the same side by"
-    assert re.search(rf"test_first: {same} [\d.e-]+ (?!in call)", shown), shown
-    assert re.search(rf"test_later: {same} [\d.e-]+ in call 6 ", shown), shown
-    assert "test_same: parity" not in shown
-
-
 def test_a_negative_number_is_a_usage_error(calibrate):
     assert calibrate("--repeats", "-1")[0] == 2
 
 
-@pytest.mark.parametrize("mode", [(), ("--determinism", "2")])
-def test_a_gpu_of_another_run_ends_the_command(calibrate, capsys, monkeypatch, mode):
+def test_a_gpu_of_another_run_ends_the_command(calibrate, capsys, monkeypatch):
     def taken(kind, names, policy):
         raise GpuError(f"{kind} {names} is locked")
 
     monkeypatch.setattr(calibration, "GpuSession", taken)
     monkeypatch.setattr(calibration, "has_driver", lambda: True)
-    assert calibrate("--device", "gpu:1", *mode)[0] == 5
+    assert calibrate("--device", "gpu:1")[0] == 5
     assert "gpu ('1',) is locked" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("mode", [(), ("--determinism", "2")])
-def test_a_gpu_that_is_not_there_ends_the_command(calibrate, capsys, monkeypatch, mode):
+def test_a_gpu_that_is_not_there_ends_the_command(calibrate, capsys, monkeypatch):
     monkeypatch.setattr(calibration, "has_driver", lambda: False)
-    assert calibrate("--device", "gpu", *mode)[0] == 2
+    assert calibrate("--device", "gpu")[0] == 2
     assert "no GPU here" in capsys.readouterr().err
