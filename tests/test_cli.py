@@ -206,9 +206,7 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("amount", ["nan", "-1", "long"])
-@pytest.mark.parametrize(
-    "words", [("doctor", "--envs", "--prune"), ("calibrate", "--budget"), ("job", "run", "j", "--wait")]
-)
+@pytest.mark.parametrize("words", [("doctor", "--envs", "--prune"), ("calibrate", "--budget")])
 def test_an_amount_that_is_none_is_refused(capsys, words, amount):
     with pytest.raises(SystemExit, match="2"):
         cli.main([*words[:-1], f"{words[-1]}={amount}"])

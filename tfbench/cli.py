@@ -38,7 +38,6 @@ COMMANDS = {
     "gate": "tfbench.commands.ci",
     "history": "tfbench.commands.saved",
     "init": "tfbench.commands.init",
-    "job": "tfbench.commands.fleet",
     "report": "tfbench.commands.saved",
     "versions": "tfbench.commands.versions",
 }

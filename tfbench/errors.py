@@ -76,15 +76,11 @@ class JobError(TfbenchError):
 
 
 class NodeError(TfbenchError):
-    """A machine is not fit for a job: other code, versions or driver, a failed canary, or set aside."""
+    """A machine is not fit for a job: it has other code or versions."""
 
 
 class EngineError(TfbenchError):
-    """An engine is not installed or refuses a request, such as a machine class that no node has."""
-
-
-class EngineAway(EngineError):
-    """An engine does not answer now. It may answer later."""
+    """An engine is not installed, or does not answer."""
 
 
 class ProfileError(TfbenchError):

@@ -92,7 +92,7 @@ def look(where):
     assert len(runs(folder / "history")) == 1
     assert set(seen.read_text().splitlines()) == {"conftest False", "module False", "worker False"}
     seen.unlink()
-    assert checkout.tfbench("fleet", "plan", "--against", "git:v1.1", "--machine-class", "any").returncode == 0
+    assert checkout.tfbench("fleet", "plan", "--against", "git:v1.1").returncode == 0
     assert set(seen.read_text().splitlines()) <= {"conftest False", "module False"}
 
 

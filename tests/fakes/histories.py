@@ -63,9 +63,3 @@ def step(runs, at, size=0.03, deviation=0.004, seed=0):
     values = noise(runs, deviation, seed)
     values[at:] += size
     return values
-
-
-def record_of_job(job):
-    """Return the run of a job of a fleet, whose name the job determines."""
-    context = replace(CONTEXT, session=job.session)
-    return SessionRecord(context, {}, dict.fromkeys(job.cases, Ratio(1.0, 0.99, 1.01, 0.99)), ANCHOR)

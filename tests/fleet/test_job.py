@@ -35,7 +35,7 @@ def test_it_reads_back(folder, job):
     assert parse_job(job.render(), "it") == job
 
 
-@pytest.mark.parametrize("changes", [{"seed": 1}, {"cases": ["benchmarks/test_a.py::test_9"]}, {"driver": "550.1"}])
+@pytest.mark.parametrize("changes", [{"seed": 1}, {"cases": ["benchmarks/test_a.py::test_9"]}, {"device": "gpu"}])
 def test_an_edited_one_is_refused(folder, changes):
     with pytest.raises(JobError, match="was edited: its content does not match its digest"):
         load(edited(folder, **changes))
@@ -48,7 +48,7 @@ def test_an_edited_one_is_refused(folder, changes):
         ({"schema": "another"}, "is not a job of the schema"),
         ({"cases": []}, "at cases"),
         ({"extra": 1}, "at the top"),
-        ({"machine_class": "a b"}, "at machine_class"),
+        ({"scale": "huge"}, "at scale"),
     ],
 )
 def test_a_wrong_one_says_what_is_wrong(folder, changes, text):
@@ -57,7 +57,8 @@ def test_a_wrong_one_says_what_is_wrong(folder, changes, text):
 
 
 def test_the_command_says_it_in_one_line(folder, capsys):
-    assert main(["job", "run", str(edited(folder, seed=1))]) == 5
+    edited(folder, seed=1)
+    assert main(["fleet", "job", str(folder.path), "2"]) == 5
     assert capsys.readouterr().err.count("\n") == 1
 
 

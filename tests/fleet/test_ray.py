@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import random
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.fleet_job import PROGRAM, intervals, plan
-from tests.fleet.once import check_once
-from tests.length import WHOLE
+from tests.fakes.fleet_job import PROGRAM, plan
 from tfbench.errors import EngineError
-from tfbench.fleet.controller import Fleet, merge
-from tfbench.fleet.engines import RayEngine
+from tfbench.fleet.controller import merge, run
+from tfbench.fleet.engines import RESOURCE, on_ray
 from tfbench.fleet.jobs import FleetFolder
 
 WITHOUT_RAY = "" if importlib.util.find_spec("ray") else "Ray is missing; install it: pip install 'pytest-tfbench[ray]'"
@@ -27,41 +23,37 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
-    monkeypatch.setattr("tfbench.fleet.controller.POLL", 0.1)
-    return FleetFolder(tmp_path / "fleet")
-
-
 @pytest.mark.chaos
-def test_two_nodes_are_killed(folder, monkeypatch):
-    jobs = 200 if WHOLE else 12
-    monkeypatch.setenv("FAKE_SECONDS", "1" if WHOLE else "0.2")
-    plan(folder.path, jobs)
-    engine = RayEngine(local_nodes=3, program=PROGRAM)
+def test_two_nodes_are_killed(tmp_path, monkeypatch):
+    import ray
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    monkeypatch.setenv("FAKE_SECONDS", "0.2")
+    folder = FleetFolder(tmp_path / "fleet")
+    plan(folder.path, 12)
+    resources = {"num_cpus": 1, "resources": {RESOURCE: 1}, "object_store_memory": 100 << 20}
+    cluster = Cluster(initialize_head=True, head_node_args={**resources, "include_dashboard": False})
     try:
-        rng = random.Random(os.urandom(4))
+        others = [cluster.add_node(wait=True, **resources) for _ in range(2)]
+        ray.init(address=cluster.address, log_to_driver=False)
 
         def kill():
-            for node in [node for node in engine.cluster.list_all_nodes() if node is not engine.cluster.head_node][:2]:
-                time.sleep(rng.uniform(1, 20 if WHOLE else 2))
-                engine.cluster.remove_node(node, allow_graceful=False)
+            for node in others:
+                time.sleep(1)
+                cluster.remove_node(node, allow_graceful=False)
 
         killer = threading.Thread(target=kill)
         killer.start()
-        began = time.monotonic()
-        status = Fleet(folder, engine).run()
-        wall = time.monotonic() - began
+        assert run(folder, on_ray, lambda text: None, PROGRAM) == {}
         killer.join()
-        assert (status.done, status.lost) == (jobs, {})
-        check_once(folder, merge(folder, {}), jobs)
-        measured = sum(end - begin for begin, end, _ in intervals(folder))
-        print(f"{jobs} jobs in {wall:.1f} s, of which {measured:.1f} s measured")
+        names = [row.case.name for row in merge(folder, {}).verdicts]
+        assert len(names) == len(set(names)) == 12
     finally:
-        engine.close()
+        ray.shutdown()
+        cluster.shutdown()
 
 
-def test_a_class_that_no_node_has(folder):
-    with pytest.raises(EngineError, match="no cluster of Ray is running"):
-        RayEngine()
+def test_without_a_cluster_the_command_that_starts_one_is_named():
+    with pytest.raises(EngineError, match=r"Ray does not answer .* ray start --address=HEAD:6379"):
+        list(on_ray([]))

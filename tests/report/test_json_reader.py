@@ -95,7 +95,7 @@ def test_rounds_that_do_not_fit_what_they_state_are_refused():
 
 
 def test_lists_are_there_even_if_they_are_empty_and_other_empty_fields_are_left_out():
-    assert content()["due"] == content()["profiles"] == content()["machines"] == []
+    assert content()["due"] == content()["profiles"] == []
     assert "shard" not in content()
     assert json_format.read(json.dumps(content()), "r.json").due == ()
 

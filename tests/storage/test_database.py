@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.histories import nightly
-from tests.fleet.clusters import PASSWORD, WITHOUT_POSTGRES, postgres
+from tests.storage.servers import PASSWORD, WITHOUT_POSTGRES, postgres
 from tests.storage.test_history import ACCEPTED, FULL, LATER
 from tfbench.cli import main
 from tfbench.storage.history import TABLE, History, opened

@@ -1,37 +1,35 @@
-"""Commands for many machines: plan and run the jobs of a fleet, do one of them, and merge the reports."""
+"""The command for many machines: plan the jobs of a fleet, run them, or do one of them."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import secrets
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from tfbench.commands import PYTEST, amount
+from tfbench.commands import PYTEST
 from tfbench.commands.setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import jobs
-from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs
-from tfbench.fleet.controller import merge as merge_fleet
-from tfbench.fleet.engines import Engine, LocalEngine, RayEngine, SlurmEngine
-from tfbench.fleet.jobs import FleetFolder, Plan, kept_report, load, node_name, pinned, sides_of
-from tfbench.fleet.node import WAIT, Place, measured
+from tfbench.fleet.controller import merge, run
+from tfbench.fleet.engines import ENGINES
+from tfbench.fleet.jobs import FleetFolder, Plan, pinned, sides_of
+from tfbench.fleet.node import measured
 from tfbench.fleet.node import run as execute
 from tfbench.fs import require_linux, try_lock, write_whole
 from tfbench.model.formats import plain
 from tfbench.model.words import span
 from tfbench.plugin.collect import COMMAND, Collected, collect
-from tfbench.plugin.options import worker_processors
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.workers import terminable
 from tfbench.report import json_format
 from tfbench.report.artifact import load_report
-from tfbench.report.screen import Screen, say
+from tfbench.report.screen import say
 from tfbench.ruling import decided
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.source_tree import materialise, tree_of
@@ -40,8 +38,6 @@ from tfbench.storage.baselines import HISTORY_VARIABLE, Layout, now
 from tfbench.storage.history import is_url, opened
 from tfbench.suite import axes
 from tfbench.untrusted import plural
-
-ENGINES = ("local", "slurm", "ray")
 
 
 def add_fleet(parser: argparse.ArgumentParser) -> None:
@@ -56,18 +52,17 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
         option("--job-seconds", type=float, default=jobs.JOB_SECONDS, metavar="SECONDS", help="cost of a job")
         text = "an earlier report, whose costs of cases are used; repeatable"
         option("--costs", type=Path, action="append", default=[], metavar="REPORT", help=text)
-        option("--machine-class", default="any", metavar="NAME", help="machines of the engine that run the jobs")
-        option("--driver", default="", metavar="VERSION", help="GPU driver that the machines must have")
         add_selections(action, cpus=False)
         if name == "run":
             action.set_defaults(given_for_plan=_not_default(action))
             option("--engine", default="local", metavar="|".join(ENGINES), help="what runs the jobs")
-            option("--local-nodes", type=int, default=0, metavar="N", help="with ray: nodes of an own cluster here")
-            text = "with slurm: an option of sbatch, such as --gres=gpu:1; repeatable"
-            option("--engine-option", action="append", default=[], metavar="OPTION", help=text)
             option("--history", default="", metavar="DIR|URL", help="add each job's run to this history")
             option("--resume", type=Path, metavar="FOLDER", help="run the jobs of a fleet that have no report yet")
-            option("--report-json", type=Path, metavar="PATH", help="write the merged report here as well")
+    action = actions.add_parser("job", help="measure a job, and write its report; for a job array of Slurm, say")
+    action.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of the fleet")
+    action.add_argument("index", metavar="NUMBER", type=int, help="the job's number, from 1")
+    action.add_argument("--root", type=Path, metavar="PATH", help="pytest's root (default: that of the plan)")
+    action.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers, such as 0,2-3")
 
 
 def _not_default(planning: argparse.ArgumentParser) -> Callable[[argparse.Namespace], list[str]]:
@@ -82,14 +77,21 @@ def _not_default(planning: argparse.ArgumentParser) -> Callable[[argparse.Namesp
 
 
 def run_fleet(arguments: argparse.Namespace) -> int:
-    """Spread a suite over the machines of Slurm or Ray, or plan the jobs for another engine.
+    """Spread a suite over many machines, by Ray or by the job arrays of a batch system such as Slurm.
 
     `plan` cuts the selected benchmarks into jobs of about equal cost, as files in a folder that all machines share. `run`
     plans as well, or takes a folder, runs the jobs, and merges their reports. Both sides of a case always race on one
-    machine. Ctrl-C ends the jobs, and --resume FOLDER goes on.
+    machine. Ctrl-C ends the jobs, and --resume FOLDER goes on. `job` does one job, and `tfbench gate FOLDER` merges the
+    reports of all.
+
+    A job that has its complete report is done, and nothing is measured again. An interrupted job goes on where it was, on
+    the same machine. A job is refused if this machine has other code, versions or thresholds than it was planned for, or
+    if its file was edited.
 
     Exit codes of `run` are those of `tfbench gate` for the merged report.
     """
+    if arguments.action == "job":
+        return _job(arguments)
     if arguments.action == "plan":
         folder, plan = _plan(arguments)
         say(_described(plan))
@@ -115,15 +117,12 @@ def run_fleet(arguments: argparse.Namespace) -> int:
     held = try_lock(folder.lock)
     if held is None:
         raise UsageError(f"another process runs the fleet in {folder.path}; wait for it, or end it")
-    with held, terminable(), ExitStack() as stack:
-        engine = _engine(arguments, folder, plan)
-        stack.callback(engine.close)
-        return _run(arguments, folder, engine)
+    with held, terminable():
+        return _measure(arguments, folder)
 
 
 def _described(plan: Plan) -> str:
-    kind = "any machine" if plan.machine_class == "any" else f"machines of the class {plan.machine_class}"
-    return f"{plural(plan.cases, 'case')} in {plural(plan.jobs, 'job')} on {kind}, about {span(plan.seconds)} of machine time"
+    return f"{plural(plan.cases, 'case')} in {plural(plan.jobs, 'job')}, about {span(plan.seconds)} of machine time"
 
 
 def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
@@ -143,8 +142,6 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
         jobs.Job,
         policy=plain(collected.policy),  # with what the project's settings of pytest say
         sides=sides_of(spec, collected.root),
-        machine_class=arguments.machine_class,
-        driver=arguments.driver,
         device=(selected["--device"] or ["all"])[-1],
         scale=(selected["--scale"] or [os.environ.get(axes.VARIABLE, axes.SMALL)])[-1],
     )
@@ -171,36 +168,14 @@ def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) ->
     return sorted(case.name for case in gone if collected.selection.has(case.name))
 
 
-def _engine(arguments: argparse.Namespace, folder: FleetFolder, plan: Plan) -> Engine:
-    if arguments.local_nodes and arguments.engine != "ray":
-        raise UsageError("--local-nodes is for --engine ray")
-    if arguments.engine_option and arguments.engine != "slurm":
-        raise UsageError("--engine-option is for --engine slurm")
-    if arguments.engine == "slurm":
-        return SlurmEngine(folder, plan.machine_class, arguments.engine_option)
-    return RayEngine(plan.machine_class, arguments.local_nodes) if arguments.engine == "ray" else LocalEngine()
-
-
-def _run(arguments: argparse.Namespace, folder: FleetFolder, engine: Engine) -> int:
-    console = Screen()
+def _measure(arguments: argparse.Namespace, folder: FleetFolder) -> int:
     try:
-        with FleetProgress(console, lambda: engine.slots) as progress:
-            status = Fleet(folder, engine, progress).run()
+        lost = run(folder, ENGINES[arguments.engine], say)
     except KeyboardInterrupt:
         say(f"interrupted: tfbench fleet run --engine {arguments.engine} --resume {folder.path} goes on", error=True)
         raise
-    return _conclude(arguments, folder, status)
-
-
-def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status) -> int:
-    for line in failed_logs(folder, status):
-        say(line)
-    report = merge_fleet(folder, status.lost)
-    for path in (folder.merged, *([arguments.report_json] if arguments.report_json else [])):
-        write_whole(path, json_format.lines(report))
-    for machine in report.machines:
-        aside = f", set aside: {machine['aside']}" if machine.get("aside") else ""
-        say(f"{machine['host']}: {plural(machine['jobs'], 'job')}, {span(machine['seconds'])}{aside}")
+    report = merge(folder, lost)
+    write_whole(folder.merged, json_format.lines(report))
     ruling = decided(report).ruling
     for verdict in ruling.verdicts[:20]:
         say(f"{verdict.outcome} {verdict.case.name}: {verdict.reason.message}")
@@ -209,34 +184,13 @@ def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status
     return ruling.result.code
 
 
-def add_job(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    action = actions.add_parser("run", help="measure a job, and write its report")
-    option = action.add_argument
-    option("job", metavar="JOB", type=Path, help="a job of tfbench fleet plan")
-    option("--report-json", type=Path, metavar="PATH", help="write the report here (default: into the job's fleet)")
-    option("--root", type=Path, metavar="PATH", help="pytest's root (default: that of the plan, else this folder)")
-    option("--cpus", metavar="LIST", help="processors for the workers, such as 0,2-3")
-    text = "wait so long for another service that measures on this host (default: a day)"
-    option("--wait", type=amount, default=WAIT, metavar="SECONDS", help=text)
-
-
-def run_job(arguments: argparse.Namespace) -> int:
-    """Do a job of a fleet on this machine, and write its report.
-
-    A job that has its complete report is done, and nothing is measured again. An interrupted job goes on where it was, on
-    the same machine. A job is refused if this machine has other code, versions or thresholds than it was planned for, or
-    if its file was edited.
-    """
-    job, place = load(arguments.job), Place.of(arguments.job, arguments.report_json)
-    root = arguments.root or (Path(place.fleet.plan().root) if place.fleet else Path())
+def _job(arguments: argparse.Namespace) -> int:
+    folder = FleetFolder(arguments.folder)
+    job = folder.job(arguments.index)
+    root = arguments.root or Path(folder.plan().root)
     label = f"job {job.index} of {job.of}, {plural(len(job.cases), 'case')}"
-    if kept_report(job, place.report):
-        say(f"{label}: done already: {place.report}")
-        return 0
-    say(f"{label}: started on {node_name()}")
-    measure = partial(measured, PYTEST)
+    say(f"{label}: started on {platform.node()}")
     with terminable():
-        execute(place, root.absolute(), worker_processors(arguments.cpus), measure, wait=arguments.wait)
-    say(f"{label}: {place.report}")
+        did = execute(folder, job.index, root.absolute(), partial(measured, PYTEST, arguments.cpus))
+    say(f"{label}: {folder.report(job.index)}" if did else f"{label}: done already")
     return 0

@@ -1,16 +1,13 @@
-"""The jobs of a fleet: what each machine does and with what, and the folder of a plan with its jobs and their state."""
+"""The jobs of a fleet: what each machine does and with what, and the folder of a plan with its jobs and reports."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
-import re
 import secrets
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +18,7 @@ from msgspec import Meta
 
 from tfbench.errors import JobError, ReportError, UsageError
 from tfbench.facts import packages
-from tfbench.fs import atomic_dir, read_text, remove_half_dirs, write_whole
+from tfbench.fs import atomic_dir, read_text, remove_half_dirs
 from tfbench.model import JSON, Case, Report
 from tfbench.model.formats import (
     Digest,
@@ -34,9 +31,7 @@ from tfbench.model.formats import (
     convert,
     exactly,
     json_schema,
-    line,
     plain,
-    read,
 )
 from tfbench.model.report import PolicyContent
 from tfbench.report import json_format
@@ -114,10 +109,6 @@ class Job:
     policy: PolicyContent
     """Every threshold, with lists as JSON has them. A machine whose tfbench has others refuses the job."""
     sides: PlannedSides
-    machine_class: Annotated[str, exactly("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")]
-    """Name under which the engine knows machines that are alike."""
-    driver: Annotated[str, exactly("[0-9.]{0,32}")]
-    """Version of the GPU driver that the machine must have, ``""`` for any."""
     device: Annotated[str, Meta(max_length=200)]
     scale: Annotated[str, exactly("small|medium|large")]
     seed: Annotated[int, Meta(ge=0, lt=2**32)]
@@ -178,7 +169,7 @@ def parse_job(text: str, name: str, fix: str = _REPLAN) -> Job:
     except ValueError as error:
         raise JobError(f"{brief(name)} is not a job of the schema {SCHEMA}: {brief(error)}; {fix}") from None
     if job.digest != content.get("digest"):
-        raise JobError(f"{brief(name)} was edited: its content does not match its digest; run tfbench fleet plan again")
+        raise JobError(f"{brief(name)} was edited: its content does not match its digest; plan again")
     if not job.index <= job.of or len(job.cases) > job.suite_cases:
         raise JobError(
             f"{brief(name)} contradicts itself: job {job.index} of {job.of}, {plural(len(job.cases), 'case')}"
@@ -243,7 +234,6 @@ PLAN_SCHEMA = "tfbench-fleet/1"
 PLAN = "plan.json"
 _EACH = 1000
 """Jobs per folder. File systems list folders of a hundred thousand files slowly."""
-_HOST = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True)
@@ -253,7 +243,6 @@ class Plan:
     jobs: Number
     cases: Number
     suite: Text
-    machine_class: Text
     session: Text
     """Beginning of the identities that its jobs have in a history."""
     root: Text
@@ -272,24 +261,6 @@ class Plan:
         return (job.of, job.suite, job.session) == (self.jobs, self.suite, f"{self.session}{job.index:05x}")
 
 
-@dataclass(frozen=True)
-class _Aside:
-    """A machine that was set aside."""
-
-    host: Name
-    reason: Text
-    time: float
-
-
-@dataclass(frozen=True)
-class _Event:
-    """What each line about an attempt has. Events have more of their own."""
-
-    event: Name
-    host: Name
-    time: float
-
-
 class FleetFolder:
     """A folder that all machines of a fleet share."""
 
@@ -298,12 +269,6 @@ class FleetFolder:
         self.plan_file = path / PLAN
         self.merged = path / "report.json"
         self.lock = path / "fleet.lock"
-
-    @staticmethod
-    def of_job(job: Path) -> FleetFolder | None:
-        """Return the fleet that the file of a job belongs to, ``None`` if it belongs to none."""
-        folder = job.resolve().parents[2] if len(job.resolve().parents) > 2 else None
-        return FleetFolder(folder) if folder is not None and (folder / PLAN).is_file() else None
 
     def plan(self) -> Plan:
         """Read the plan. Raises `JobError` if there is none, it has another schema, or was edited."""
@@ -315,7 +280,7 @@ class FleetFolder:
             fix = "tfbench fleet plan writes one"
             raise JobError(f"{brief(self.path)} is no folder of a fleet ({brief(error)}); {fix}") from None
         if content.pop("digest", "") != json_digest({key: content[key] for key in content if key != "schema"}):
-            text = "its content does not match its digest; run tfbench fleet plan again"
+            text = "its content does not match its digest; plan again"
             raise JobError(f"{brief(self.plan_file)} was edited: {text}")
         return plan
 
@@ -332,9 +297,6 @@ class FleetFolder:
         """Folder of a job that is not complete: its journal, and a report that is not checked yet."""
         return self._numbered("work", index, "")
 
-    def _attempts(self, index: int) -> Path:
-        return self._numbered("attempts", index, ".jsonl")
-
     def _numbered(self, kind: str, index: int, suffix: str) -> Path:
         return self.path / kind / f"{index // _EACH:03}" / f"{index:06}{suffix}"
 
@@ -342,83 +304,17 @@ class FleetFolder:
         """Read a job of the plan. Raises as `load`, and `JobError` if the file is another job's, or one of another plan."""
         job, path = load(self.job_file(index)), brief(self.job_file(index))
         if job.index != index:
-            raise JobError(f"{path} is job {job.index}, and its name says {index}; run tfbench fleet plan again")
+            raise JobError(f"{path} is job {job.index}, and its name says {index}; plan again")
         if not (plan or self.plan()).has(job):
-            raise JobError(f"{path} belongs to another plan than {self.plan_file}; run tfbench fleet plan again")
+            raise JobError(f"{path} belongs to another plan than {self.plan_file}; plan again")
         return job
-
-    # Attempts
-
-    def note(self, index: int, event: str, host: str, **more: object) -> None:
-        """Append an event of an attempt: ``began``, ``done``, ``failed`` or ``aside``. Several machines may append.
-
-        Raises `OSError` if the disk is full.
-        """
-        path = self._attempts(index)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        row = {"event": event, "host": host, "time": time.time(), **more}
-        # A line that was cut off, as by a full disk, must not take this one with it.
-        start = "\n" if path.exists() and not path.read_bytes().endswith(b"\n") else ""
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{start}{render_json(row)}\n")
-
-    def attempts(self, index: int) -> list[JSON]:
-        """Return the events of a job's attempts in time order, without a line that was cut off."""
-        try:
-            lines = read_text(self._attempts(index)).splitlines()
-        except ReportError:
-            return []
-        return [row for line in lines if (row := _event(line))]
-
-    # Machines that were set aside
-
-    def set_aside(self, host: str, reason: str) -> None:
-        """Note that a machine failed its canary, so that it gets no further job.
-
-        Raises `OSError` if the disk is full.
-        """
-        write_whole(self._aside(host), f"{line(_Aside(host, reason, time.time()))}\n")
-
-    def why_aside(self, host: str) -> str:
-        """Return why a machine was set aside, ``""`` if it was not."""
-        path = self._aside(host)
-        return _why_aside(path)[1] if path.exists() else ""
-
-    def aside(self) -> Iterator[tuple[str, str]]:
-        """Yield each machine that was set aside, and the reason."""
-        yield from map(_why_aside, sorted((self.path / "aside").glob("*.json")))
-
-    def _aside(self, host: str) -> Path:
-        return self.path / "aside" / f"{_HOST.sub('_', host)[:100]}.json"
-
-
-def _why_aside(path: Path) -> tuple[str, str]:
-    try:
-        row = read(_Aside, read_text(path).rstrip())
-    except (ReportError, ValueError) as error:
-        return path.stem, f"its file cannot be read: {brief(error)}"
-    return row.host, row.reason or "its file names no reason"
-
-
-def node_name() -> str:
-    """Return the name of this machine as its engine knows it: Slurm may have several nodes on one host."""
-    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
-
-
-def _event(text: str) -> JSON | None:
-    try:
-        row: JSON = parse_json(text)
-        convert(_Event, row)
-    except ValueError:
-        return None
-    return row
 
 
 # Cut a suite into jobs of about equal cost, and write them
 
 
 JOB_SECONDS = 900.0
-"""Expected seconds of a job. The start of a job costs about 20 s (canary, zygotes), which is 2% of it, and a lost
+"""Expected seconds of a job. The start of a job costs about 20 s, which is 2% of it, and a lost
 machine loses at most a quarter of an hour, less what its journal kept."""
 CASE_SECONDS = {"quick": 6.0, "standard": 15.0, "strict": 40.0}
 """Cost of a case whose cost is unknown, by policy."""
@@ -510,7 +406,6 @@ def write_plan(place: Path, jobs: Iterable[Job], root: Path, missing: Sequence[s
             made,
             last.suite_cases,
             last.suite,
-            last.machine_class,
             last.session[:-5],
             str(root),
             round(seconds, 3),

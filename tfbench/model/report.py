@@ -195,7 +195,6 @@ if TYPE_CHECKING:
     PolicyContent = JSON
     Sides = Mapping[str, JSON]
     Shard = JSON
-    Machine = JSON
     ProfileEntry = JSON
 else:
     PolicyContent = dict[
@@ -256,25 +255,6 @@ else:
         job: Digest
         """Of the job of a fleet."""
 
-    class _Canary(TypedDict):
-        unchanged: Outcome
-        slowed: Outcome
-        slowdown: Annotated[float, Meta(ge=0, le=10)]
-        seconds: Seconds
-        failure: Text
-
-    class Machine(
-        TypedDict(
-            "_Machine",
-            {"host": Name, "class": Name, "jobs": Count, "seconds": Seconds, "facts": Texts, "canary": _Canary},
-        ),
-        total=False,
-    ):
-        """A machine of a fleet: its properties, the canary of its last job, and its number of jobs."""
-
-        aside: Text
-        """Why it was set aside."""
-
     class _Part(TypedDict):
         kind: Text
         """Type of an op, an XLA instruction, a kernel, or a stage of the input."""
@@ -334,8 +314,6 @@ class Report:
     """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
     rounds: Annotated[tuple[StoredRounds, ...], Meta(max_length=200_000)] = ()
     """The rounds of each case and side that was raced live."""
-    machines: Annotated[tuple[Machine, ...], _Rows] = ()
-    """The machines of a fleet: facts, canary, number of jobs. Empty in a report of a run without a job."""
 
     @property
     def gap(self) -> str:

@@ -98,7 +98,7 @@ OPTIONS = (
     Option("lanes", "cases that race at the same time, each on two processors of its own (default: %(default)s)", "N", "1"),
     Option("strict-gate", "also fail on inconclusive, incomparable and missing results"),
     Option("shard", "run one part of the cases, such as 2/4; tfbench gate merges the reports", "N/OF"),
-    Option("job", "measure as the job of a fleet in this file; tfbench job run starts pytest so", "FILE"),
+    Option("job", "measure as the job of a fleet in this file; tfbench fleet job starts pytest so", "FILE"),
     Option("resume", "go on after an interruption: use the finished cases of the same code and environment"),
     Option("gate-suite", "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%", "F", None),
     Option("gate-device", "fail on a GPU if device time or energy of a step grows by more than F, such as 5%%", "F", None),

@@ -233,7 +233,7 @@ def job_options(config: pytest.Config) -> dict[str, Any]:
     from tfbench.fleet.jobs import load
 
     if setting(config, "shard") or not setting(config, "against") or not setting(config, "report_json"):
-        raise UsageError("--job needs --against and --report-json, and excludes --shard; tfbench job run gives them")
+        raise UsageError("--job needs --against and --report-json, and excludes --shard; tfbench fleet job gives them")
     try:
         job = load(Path(path))
     except TfbenchError as error:

@@ -87,7 +87,6 @@ class Merger:
         self._seconds: dict[str, dict[str, float]] = {"seconds_by_phase": defaultdict(float), "seconds_by_case": {}}
         self._wall = 0.0
         self._interrupted = False
-        self._machines: dict[str, JSON] = {}
 
     def add(self, name: str, report: Report) -> None:
         """Add the report of a shard or job.
@@ -124,8 +123,6 @@ class Merger:
         for attribute, total in self._seconds.items():
             for key, seconds in getattr(report, attribute).items():
                 total[key] = total.get(key, 0.0) + seconds
-        for machine in report.machines:
-            self._add_machine(machine)
         self._wall = max(self._wall, report.wall_seconds)
         self._interrupted |= report.interrupted
 
@@ -173,16 +170,6 @@ class Merger:
                 raise ReportError(f"{case} is in {self._owner[case]} and in {name}")
             self._owner[case] = name
 
-    def _add_machine(self, machine: JSON) -> None:
-        known = self._machines.get(machine["host"])
-        more = {key: machine[key] + known[key] for key in ("jobs", "seconds")} if known else {}
-        self._machines[machine["host"]] = {**machine, **more}
-
-    def set_aside(self, host: str, why: str) -> None:
-        """Note that a machine was set aside. A machine without a report has no entry."""
-        if host in self._machines:
-            self._machines[host] = {**self._machines[host], "aside": why}
-
     def finish(self) -> Report:
         """Return the report of the whole suite.
 
@@ -212,7 +199,6 @@ class Merger:
             wall_seconds=self._wall,
             interrupted=self._interrupted,
             shard=None,
-            machines=tuple(self._machines.values()),
             **summed,
             **lists,
         )
