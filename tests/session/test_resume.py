@@ -98,7 +98,6 @@ def known(monkeypatch):
     """What the identity asks of this machine and of the checkout."""
     monkeypatch.setattr(resume, "code_digest", lambda root: f"digest of {root.name}")
     monkeypatch.setattr(resume, "new_files", lambda root: [])
-    monkeypatch.setattr(resume, "quoted", lambda root, names: set())
     monkeypatch.setattr(resume, "distributions", lambda executable: {"packages of": executable})
     monkeypatch.setattr(resume, "settings", lambda: {"TF_X": "1"})
     monkeypatch.setattr(resume, "machine", lambda: {"processor": "p"})
@@ -242,19 +241,15 @@ class TestInACheckout:
     @pytest.fixture
     def root(self, tmp_path, known, monkeypatch):
         monkeypatch.setattr(resume, "new_files", source_tree.new_files)
-        monkeypatch.setattr(resume, "quoted", source_tree.quoted)
         root = tmp_path / "project"
         root.mkdir()
-        code = "import os\nos.environ['SIZE'], os.environ.get(\"SLURM_JOB_ID\"), os.environ['TMPDIR'], os.environ['TF_X']\n"
         for name, text in (
-            ("test_w.py", code),
+            ("test_w.py", ""),
             ("data.txt", "1"),
             (".gitignore", "ignored\ndata/\n"),
             ("ignored", "1"),
         ):
             (root / name).write_text(text)
-        with (root / "large.bin").open("wb") as file:
-            file.truncate(2 << 20)
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
         subprocess.run(["git", "add", "test_w.py"], cwd=root, check=True)
         return root
@@ -270,49 +265,36 @@ class TestInACheckout:
     @pytest.mark.parametrize(
         ("before", "now"), [({"SIZE": "1"}, {"SIZE": "2"}), ({"SIZE": "1"}, {}), ({}, {"SIZE": "1"})]
     )
-    def test_another_value_of_a_variable_that_the_code_names_is_another_run(self, root, before, now):
+    def test_another_value_of_a_variable_is_another_run(self, root, before, now):
         assert self.notes(root, before, now).startswith(
             "--resume: the environment variable SIZE changed since that run"
         )
 
-    @pytest.mark.parametrize(
-        "code", ["f'MY_{key}'", "'MY_' + key", "'MY_%s' % key", "name.startswith('MY_')", "f'MY_SIZE_{key}'"]
-    )
-    def test_a_variable_whose_name_the_code_composes_counts(self, root, code):
-        with (root / "test_w.py").open("a") as file:
-            file.write(f"os.environ[{code}]\n")
-        said = self.notes(root, {"MY_SIZE_X": "1", "MYTH": "1"}, {"MY_SIZE_X": "2"})
-        assert said.startswith("--resume: the environment variable MY_SIZE_X changed since that run")
-
     def test_variables_of_a_shell_or_a_job_may_differ(self, root):
-        before = {"SLURM_JOB_ID": "1", "TMPDIR": "/a", "OTHER": "1", "TF_X": "1", "strange[name": "1"}
+        before = {"SLURM_JOB_ID": "1", "TMPDIR": "/a", "TF_X": "1"}
         assert self.notes(root, before, {"SLURM_JOB_ID": "2"}).startswith("1 of 2 cases")
 
-    @pytest.mark.parametrize("name", ["data.txt", "large.bin"])
     @pytest.mark.parametrize("way", ["edited", "gone"])
-    def test_another_new_file_is_another_run(self, root, name, way):
+    def test_another_new_file_is_another_run(self, root, way):
         def change():
-            (root / name).unlink() if way == "gone" else os.utime(root / name, (1, 1))
-            if way == "edited" and name == "data.txt":
-                (root / name).write_text("2")
+            (root / "data.txt").unlink() if way == "gone" else (root / "data.txt").write_text("2")
 
         said = self.notes(root, {}, {}, change)
-        assert said.startswith(f"--resume: the file {name} changed since that run, so every case is measured")
+        assert said.startswith("--resume: the file data.txt changed since that run, so every case is measured")
         assert said.endswith("; have git ignore the files that benchmarks write")
 
     def test_ignored_files_and_what_a_run_writes_may_differ(self, root):
         (root / "report.json").write_text("1")
 
         def change():
-            for name in ("ignored", "report.json", "log", "later"):
+            for name in ("ignored", "report.json", "later"):
                 (root / name).write_text("2")
             os.utime(root / "data.txt", (1, 1))
 
-        with (root / "log").open("w"):
-            assert self.notes(root, {}, {}, change, written={root / "report.json"}).startswith("1 of 2 cases")
+        assert self.notes(root, {}, {}, change, written={root / "report.json"}).startswith("1 of 2 cases")
 
     def test_a_folder_of_very_many_new_files_is_no_data(self, root, monkeypatch):
-        monkeypatch.setattr(resume, "_MOST", 2)
+        monkeypatch.setattr(resume, "_MOST", 1)
         assert self.notes(root, {}, {}, (root / "data.txt").unlink).startswith("1 of 2 cases")
 
     def test_a_message_names_a_few_changes(self, root):

@@ -8,10 +8,8 @@ import math
 import os
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from glob import glob
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +22,7 @@ from tfbench.model.formats import Name, Record, convert, plain, visible
 from tfbench.race.launch import Entrant
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.environments import distributions
-from tfbench.sides.source_tree import code_digest, new_files, quoted
+from tfbench.sides.source_tree import code_digest, new_files
 from tfbench.sides.spec import Side
 from tfbench.storage.baselines import Layout
 from tfbench.storage.history import json_digest
@@ -214,63 +212,32 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the settings": settings(),
         "the machine": machine() | ({"host": os.uname().nodename} if request.job else {}),
     }
-    known |= {f"the environment variable {name}": value for name, value in _own_variables(request).items()}
-    for file in _data(request):
-        known[_FILE + printable(os.path.relpath(file, request.root))] = _fingerprint(file)
+    left_out = {*library_variables(request.variables), *_OF_A_PROCESS}  # `settings` has those of libraries
+    for name in sorted(request.variables.keys() - left_out):
+        if not name.startswith(_OF_A_JOB):
+            known[f"the environment variable {name}"] = json_digest([request.variables[name]])
+    if len(files := new_files(request.root)) <= _MOST:
+        for file in files:
+            if file not in request.written:
+                known[_FILE + printable(os.path.relpath(file, request.root))] = file_digest(file)[:16]
     content: JSON = json.loads(render_json(known))  # as it reads back from a journal: tuples become lists
     return content
 
 
 _FILE = "the file "
 """Prefix of the names of files in an identity."""
-_LARGE = 1 << 20
-"""Bytes of a file from which its size and time of change stand for its content."""
 _MOST = 1000
 """New files that are looked at. More are no data of benchmarks, but a folder such as an environment."""
 _OF_A_PROCESS = {
-    "_", "COLUMNS", "DISPLAY", "HOSTNAME", "LINES", "OLDPWD", "PATH", "PWD", "SHLVL", "TEMP", "TERM", "TMP", "TMPDIR", "WINDOWID",
+    "_", "COLORTERM", "COLUMNS", "DISPLAY", "HOSTNAME", "LINES", "OLDPWD", "PATH", "PWD", "SHLVL", "TEMP", "TERM", "TMP", "TMPDIR", "WINDOWID",
     "BUILD_BUILDID", "BUILD_BUILDNUMBER", "BUILD_ID", "BUILD_NUMBER", "BUILD_TAG", "BUILD_URL", "INVOCATION_ID", "JOURNAL_STREAM",
     "SYSTEM_JOBID",
 }  # fmt: skip
 _OF_A_JOB = (
     "BUILDKITE_", "CI_", "CIRCLE_", "DRONE_", "GITHUB_", "GITLAB_", "JENKINS_", "LSB_", "PBS_", "PMIX_", "PMI_", "PYTEST_", "RAY_",
-    "RUNNER_", "SLURM", "SSH_", "TFBENCH_", "TRAVIS_", "XDG_",
+    "RUNNER_", "SLURM", "SSH_", "TERM_", "TFBENCH_", "TMUX", "TRAVIS_", "VSCODE_", "XDG_",
 )  # fmt: skip
 """Variables that differ between two shells, or between two jobs that do the same; and tfbench's own."""
-
-
-def _own_variables(request: RunRequest) -> dict[str, str]:
-    """Return digests of the environment variables that the project's code names. `settings` has those of libraries.
-
-    Code may compose a name. So a variable counts if the code has the start of its name in quotes, up to any ``_``.
-    """
-    left_out = {*library_variables(request.variables), *_OF_A_PROCESS}
-    names = {name for name in request.variables if name.isidentifier() and not name.startswith(_OF_A_JOB)} - left_out
-    starts = {name: {name, *(name[: mark.end()] for mark in re.finditer("_", name))} for name in names}
-    found = quoted(request.root, set().union(*starts.values()) - {"_"})
-    return {name: json_digest([request.variables[name]]) for name in sorted(names) if starts[name] & found}
-
-
-def _data(request: RunRequest) -> list[Path]:
-    """Return the new files of the checkout that benchmarks may read: no report, and no log that a process writes now."""
-    files = new_files(request.root)
-    written = {*request.written, *map(Path, _open_files())} if files else set()
-    return [file for file in files if file not in written] if len(files) <= _MOST else []
-
-
-def _open_files() -> Iterator[str]:
-    """Yield the files that processes of this user have open, such as the output of a job of Slurm, or of tee."""
-    for link in glob("/proc/[0-9]*/fd/*"):
-        with suppress(OSError):  # it was closed
-            yield os.readlink(link)
-
-
-def _fingerprint(file: Path) -> str:
-    try:
-        facts = file.stat()
-    except OSError:
-        return ""
-    return f"{facts.st_size} {facts.st_mtime_ns}" if facts.st_size > _LARGE else file_digest(file)[:16]
 
 
 RESULT = Record(CaseResult, {"case": (Name, lambda case: case.name)}, lambda row: Case.named(row.case))

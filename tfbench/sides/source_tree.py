@@ -12,10 +12,9 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
@@ -274,51 +273,18 @@ def ignored_files(folder: Path) -> frozenset[str]:
     return frozenset(os.path.realpath(top / name) for name in listed.split("\0") if name)
 
 
-_GREP = "grep", "--untracked", "--no-recurse-submodules", "--color=never"
-"""git refuses untracked files with ``submodule.recurse`` in the user's settings."""
-
-
 def may_miss(there: Path, here: Path, name: str) -> bool:
-    """Tell whether git ignores a module of the working tree, and another tree may run a substitute for it.
+    """Tell whether another tree may run a substitute for a module of the working tree that git ignores.
 
-    The other tree does not if it has the module, if the module says nothing but a version, or if only the code of the
-    working tree names it. A module that neither names may be found in another way, such as by its folder.
+    The other tree does not if it has the module as well, or if the module says nothing but a version.
 
     Args:
-        there: Top of the other tree, which does not change.
+        there: Top of the other tree.
         here: Top of the working tree.
         name: Path of the module from there.
     """
-    module, path = here / name, Path(name)
-    exists = module.exists()  # a benchmark can remove it
-    if (there / name).exists() or (exists and _is_of_a_version(module)):
-        return False
-    word = path.parent.name if path.stem == "__init__" else path.stem
-    with suppress(SideError):
-        if exists and not _git(here, "--literal-pathspecs", *_IGNORED, "--", name):
-            return False
-        if not _names(there, word):
-            where = "*.py", *_no_environments(here)
-            return not _git(here, *_GREP, "-lwFe", word, "--", *where)  # fails if no file names it
-    return True
-
-
-@lru_cache
-def _names(tree: Path, word: str) -> bool:
-    """Return whether a Python file of a tree has this word."""
-    named = re.compile(rb"\b%s\b" % re.escape(os.fsencode(word)))
-    return any(named.search(file.read_bytes()) for file in tree.rglob("*.py") if file.is_file())
-
-
-def quoted(root: Path, names: Collection[str]) -> set[str]:
-    """Return those of the names that a Python file of the checkout has in quotes, also as the start of an f-string or format."""
-    pattern = f"[\"']({'|'.join(names)})[\"'{{%]"
-    with suppress(SideError):  # no file has one
-        top = checkout(root)
-        where = "*.py", *_no_environments(top)
-        found = _git(top, *_GREP, "-ohE", pattern, "--", *where) if names else ""
-        return set(re.findall(r"\w+", found)).intersection(names)
-    return set()
+    module = here / name  # a benchmark can remove it
+    return not (there / name).exists() and not (module.exists() and _is_of_a_version(module))
 
 
 def keep(root: Path, tree: str, name: str, *, earlier: bool = False) -> None:
