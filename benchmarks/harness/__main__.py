@@ -1,14 +1,24 @@
-"""Measure the harness: its share of a block, the hand-over of a turn, and the cost of a launch besides measuring."""
+"""Measure the harness: its share of a block, the hand-over of a turn, and the cost of a launch besides measuring.
+
+With ``--bare``, compare 40 steps under tfbench with the same steps in a script of their own.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
+import os
 import random
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 
 from tfbench.model import Case, Plan
 from tfbench.plugin.options import available_cpus
@@ -31,7 +41,19 @@ STEP_SECONDS = 10e-6
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.harness", description=__doc__)
     parser.add_argument("--launches", type=int, default=8, help="launches of each measurement")
-    launches = parser.parse_args().launches
+    parser.add_argument("--bare", action="store_true", help="run 40 steps bare and under tfbench, and print both")
+    parser.add_argument(
+        "--journal", type=Path, default=Path(".tfbench/bare.jsonl"), help="keeps what --bare has measured"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=8.0, help="with --bare, start no other step after this; run again"
+    )
+    parser.add_argument("-k", dest="only", default="", help="with --bare, only steps with this in their names")
+    arguments = parser.parse_args()
+    if arguments.bare:
+        compare_with_bare(arguments.journal, arguments.minutes * 60, arguments.only)
+        return
+    launches = arguments.launches
     policy, rng = Policy(), random.Random(1)
     launcher = ProcessLauncher(
         Suite((STEPS, TENSORFLOW), "pytest.ini", "importlib", "", available_cpus()),
@@ -89,6 +111,127 @@ def main() -> None:
         f"a launch of two matmuls, besides measuring: median {median(overheads):.2f} s, largest {max(overheads):.2f} s"
     )
     launcher.close()
+
+
+# The same steps under tfbench and in a script of their own
+
+
+CASES = (
+    "benchmarks/test_attention.py::test_attention[compiler=none,precision=float32]",
+    "benchmarks/test_attention.py::test_keras_attention[compiler=none,precision=float32]",
+    "benchmarks/test_convolution.py::test_conv2d_3x3[compiler=none,precision=float32]",
+    "benchmarks/test_convolution.py::test_depthwise[compiler=none,precision=float32]",
+    "benchmarks/test_convolution.py::test_conv2d_gradient[compiler=none]",
+    "benchmarks/test_embedding.py::test_sparse_adam[compiler=none]",
+    "benchmarks/test_fusion.py::test_conv2d_bias_relu[fusion=fused]",
+    "benchmarks/test_fusion.py::test_dense_bias_relu[fusion=fused]",
+    "benchmarks/test_fusion.py::test_gelu[fusion=fused]",
+    "benchmarks/test_host.py::test_eager_add",
+    "benchmarks/test_host.py::test_function_call[arguments=1]",
+    "benchmarks/test_host.py::test_keras_invocation[invocation=function]",
+    "benchmarks/test_host.py::test_tracing",
+    "benchmarks/test_linear.py::test_matmul[compiler=none,precision=float32]",
+    "benchmarks/test_linear.py::test_batched_product[compiler=none,precision=float32]",
+    "benchmarks/test_linear.py::test_vector_matrix[compiler=none]",
+    "benchmarks/test_linear.py::test_gram_sum[compiler=none]",
+    "benchmarks/test_normalization.py::test_batchnorm_training[compiler=none,normalization=fused]",
+    "benchmarks/test_normalization.py::test_layer_norm[compiler=none,precision=float32]",
+    "benchmarks/test_normalization.py::test_softmax[compiler=none,precision=float32]",
+    "benchmarks/test_operations.py::test_top_k[compiler=none]",
+    "benchmarks/test_operations.py::test_sort[compiler=none]",
+    "benchmarks/test_operations.py::test_resize[compiler=none]",
+    "benchmarks/test_operations.py::test_fft[compiler=none]",
+    "benchmarks/test_operations.py::test_cumulative_sum[compiler=none]",
+    "benchmarks/test_operations.py::test_row_sums[compiler=none,precision=float32]",
+    "benchmarks/test_pipelines.py::test_pipeline_memory[converted=early]",
+    "benchmarks/test_pipelines.py::test_shuffle[shuffle=none]",
+    "benchmarks/test_recurrent.py::test_lstm[compiler=none,rolling=loop]",
+    "benchmarks/test_recurrent.py::test_gru[compiler=none,rolling=loop]",
+    "benchmarks/test_training.py::test_training_step[compiler=none,precision=float32]",
+    "benchmarks/test_training.py::test_execution[execution=eager]",
+    "benchmarks/test_training.py::test_training_on_batch[compiler=none]",
+    "benchmarks/test_training.py::test_metrics[metrics=every_step]",
+    "benchmarks/test_training.py::test_sgd[compiler=none,parameters=few]",
+    "benchmarks/test_training.py::test_adam[compiler=none,parameters=few]",
+    "benchmarks/test_convolution.py::test_conv2d_1x1[compiler=none,precision=float32]",
+    "benchmarks/harness/drawing.py::test_uniform",
+    "benchmarks/harness/drawing.py::test_dropout",
+    "benchmarks/harness/drawing.py::test_log",
+)
+Found = dict[str, float]
+"""Seconds of a call, the peak of memory in bytes, and bytes leaked per call."""
+
+
+def compare_with_bare(journal: Path, seconds: float, only: str) -> None:
+    """Run the steps that the journal lacks, each bare, under tfbench and bare again; print the table of all."""
+    known = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+    done, until = {row["case"]: row for row in known}, time.monotonic() + seconds
+    chosen = [case for case in CASES if only in case]
+    for case in chosen:
+        if case not in done and time.monotonic() < until:
+            row: dict[str, Any] = {"case": case, "bare": [bare(case)], "tfbench": under_tfbench(case)}
+            row["bare"] += [bare(case), bare(case)]
+            done[case] = row
+            journal.parent.mkdir(exist_ok=True)
+            with journal.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+    print_table([done[case] for case in chosen if case in done])
+    if left := sum(case not in done for case in chosen):
+        print(f"{left} of {len(chosen)} steps are left: run the command again")
+
+
+def bare(case: str) -> Found:
+    """Run a case in a script of its own, on the processor and with the threads that tfbench gives it."""
+    file, _, test = case.partition("::")
+    name, _, variant = test.removesuffix("]").partition("[")
+    words = [sys.executable, "-m", "benchmarks.harness.bare", file, name, *([variant] if variant else [])]
+    cpus = processors(None, available_cpus()).of(Case(case, name, name))
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(
+        ["taskset", "-c", ",".join(map(str, cpus)), *words], cwd=ROOT, env=variables, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{case} failed:\n{done.stderr[-2000:]}")
+    found: Found = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def under_tfbench(case: str) -> Found:
+    """Race a case against itself, and return what the report has of the contender."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        words = ["--benchmark", "--against", "self", "--policy", "quick", f"--report-json={report}", case]
+        done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True)
+        if not report.exists():
+            raise SystemExit(f"{case} failed:\n{done.stdout[-2000:]}")
+        rows = {row["metric"]: row for row in json.loads(report.read_text())["verdicts"]}
+    found = {"seconds": rows["time"]["calls"]["contender"]["p50"]}
+    for name, metric in (("peak", "peak_host_memory"), ("leaked", "leaked_bytes")):
+        if metric in rows:
+            found[name] = rows[metric]["values"]["contender"]
+    return found
+
+
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the steps with the medians of their bare runs beside the same under tfbench."""
+    print(
+        f"{'step':38}{'bare':>10}{'tfbench':>10}{'ratio':>7}{'spread':>8}{'peak':>9}{'tfbench':>9}{'leak':>7}{'tfbench':>8}"
+    )
+    ratios = []
+    for row in rows:
+        runs, found = row["bare"], row["tfbench"]
+        seconds, peak, leaked = (median(run[name] for run in runs) for name in ("seconds", "peak", "leaked"))
+        times = [run["seconds"] for run in runs]
+        ratios.append(found["seconds"] / seconds)
+        name = row["case"].partition("::test_")[2].partition("[")[0]
+        print(
+            f"{name:38}{seconds * 1e6:7,.0f} µs{found['seconds'] * 1e6:7,.0f} µs{ratios[-1]:7.3f}"
+            f"{max(times) / min(times) - 1:8.1%}{peak / 2**20:5.1f} MiB{found.get('peak', math.nan) / 2**20:5.1f} MiB"
+            f"{leaked:5.0f} B{found.get('leaked', math.nan):6.0f} B"
+        )
+    if ratios:
+        within = sum(abs(ratio - 1) <= 0.03 for ratio in ratios)
+        print(f"{within} of {len(ratios)} times within 3%; median ratio {median(ratios):.3f}")
 
 
 if __name__ == "__main__":

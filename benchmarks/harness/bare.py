@@ -1,0 +1,44 @@
+"""Run a benchmark without tfbench's workers: ``python -m benchmarks.harness.bare FILE TEST [VARIANT]`` prints JSON."""
+
+import importlib
+import json
+import sys
+import time
+from statistics import median
+
+from tfbench.worker.isolation import mallinfo
+from tfbench.worker.probes import HostPeak
+
+
+def bench(step, *arguments, **keywords):
+    for _ in range(2):
+        step(*arguments)
+    PEAK.mark()
+    began, calls = time.perf_counter(), 0
+    while calls < 3 or time.perf_counter() - began < 0.5:
+        step(*arguments)
+        calls += 1
+    per_block = max(1, int(3e-4 * calls / (time.perf_counter() - began)))
+    seconds, until = [], time.perf_counter() + 1.5
+    while len(seconds) < 5 or time.perf_counter() < until:
+        start = time.perf_counter()
+        for _ in range(per_block):
+            step(*arguments)
+        seconds.append((time.perf_counter() - start) / per_block)
+    windows, calls, used = [], max(10, min(100, int(0.2 / median(seconds)))), mallinfo()
+    for _ in range(4):
+        before = used().uordblks + used().hblkhd
+        for _ in range(calls):
+            step(*arguments)
+        windows.append((used().uordblks + used().hblkhd - before) / calls)
+    print(json.dumps({"seconds": median(seconds), "peak": PEAK.bytes, "leaked": max(0.0, min(windows))}))
+
+
+if __name__ == "__main__":
+    file, test, *variant = sys.argv[1:]
+    function = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), test)
+    given = [one.values[0] for mark in getattr(function, "pytestmark", ()) for one in mark.args[1] if one.id in variant]
+    PEAK = HostPeak()
+    for one in given:
+        one.enter()
+    function(bench, *given)
