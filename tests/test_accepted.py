@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from tests.fakes.report import complete
+from tests.fakes.report import complete, judged
 from tfbench import ruling
 from tfbench.errors import UsageError
-from tfbench.model import Case, Outcome, Ratio, Reason, Verdict
+from tfbench.model import Case, Outcome, Ratio, Reason
 from tfbench.ruling import Result, acceptances
 
 TODAY = datetime.date(2026, 11, 21)
@@ -17,7 +17,7 @@ ENTRY = {"case": "b/test_x.py::test_x", "reason": "agreed", "until": TODAY, "up_
 
 def row(outcome=Outcome.REGRESSED, ratio=1.05, name=ENTRY["case"], **more):
     comparison = Ratio(ratio, ratio - 0.01, ratio + 0.01, 0.99) if ratio else None
-    return Verdict(Case(name, "w", name), outcome, Reason("slower", "slower"), ratio=comparison, **more)
+    return judged(Case(name, "w", name), outcome, Reason("slower", "slower"), ratio=comparison, **more)
 
 
 def decided(verdicts, *rows, today=TODAY):

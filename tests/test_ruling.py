@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.report import CODE, complete, row
+from tests.fakes.report import CODE, complete, judged, row
 from tfbench.metrics.catalog import DECISIVE
 from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Skip, SuiteVerdict, Verdict
 from tfbench.plugin.runner import end_test
@@ -23,7 +23,7 @@ SIDES = {"baseline": {"spec": "git:main"}, "contender": {"spec": "working tree"}
 
 def report(*outcomes, **changes):
     verdicts = tuple(
-        Verdict(Case(f"f.py::t{number}", "t", "t"), Outcome(outcome), Reason("x", "why"))
+        judged(Case(f"f.py::t{number}", "t", "t"), Outcome(outcome), Reason("x", "why"))
         for number, outcome in enumerate(outcomes)
     )
     return complete(verdicts, **changes)

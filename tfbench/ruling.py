@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from tfbench.errors import UsageError
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import JSON, TIME, Outcome, ReasonCode, Report, Verdict
+from tfbench.model import DECIDED, JSON, TIME, Outcome, ReasonCode, Report, Verdict
 from tfbench.model.formats import Amount, FormError, Name, Text, convert, json_schema
 from tfbench.model.words import counted
 from tfbench.policy import Policy
@@ -71,8 +71,6 @@ _RESULTS: Mapping[Outcome, Result] = {
     Outcome.NEW: Result.PASS,
 }
 """Outcome -> result, the gravest first."""
-_DECIDED = (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)
-"""Outcomes of a time that was compared. An inconclusive one was raced, and nothing is known about it."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ def _gap(report: Report, part: bool) -> str:
 
 def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compared: float, due: int) -> str:
     """Return why too few cases were compared, ``""`` if enough were. Cases that are accepted without a comparison are not due."""
-    decided = sum(verdict.outcome in _DECIDED for verdict in timed)
+    decided = sum(verdict.outcome in DECIDED for verdict in timed)
     same = sum(verdict.reason.code == ReasonCode.SAME_CODE for verdict in timed)
     if gated and _first_time(timed):
         return ""

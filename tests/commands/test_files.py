@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.report import complete
+from tests.fakes.report import complete, judged
 from tests.report.test_json_reader import REPORT
 from tests.sides.test_source_tree import git
 from tests.storage.test_baselines import BASELINE, CASE, CONTEXT, SAMPLE
@@ -25,7 +25,7 @@ def written(path, report):
 
 
 def one(outcome):
-    verdict = Verdict(CASE, outcome, Reason("code", "the reason"))
+    verdict = judged(CASE, outcome, Reason("code", "the reason"))
     return complete([verdict])
 
 
@@ -112,7 +112,7 @@ def test_two_reports_show_their_verdicts(tmp_path, capsys):
 def test_a_saved_baseline_is_compared_by_its_name_with_a_report_without_times(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Baselines(tmp_path / ".tfbench/baselines").save("first", BASELINE)
-    rows = [Verdict(CASE, Outcome.REGRESSED, Reason("slower", "5% slower"))]
+    rows = [judged(CASE, Outcome.REGRESSED, Reason("slower", "5% slower"))]
     rows += [Verdict(CASE, Outcome.UNCHANGED, Reason("equal", ""), metric) for metric in ("graph_ops", "retraces")]
     report = written(tmp_path / "r.json", complete(rows))
     assert cli.main(["compare", "first", report]) == 0

@@ -4,7 +4,7 @@ import base64
 import math
 import zlib
 
-from tfbench.model import TIME, Case, Outcome, Reason, Report, Verdict
+from tfbench.model import DECIDED, TIME, Case, Outcome, Ratio, Reason, Report, Verdict
 from tfbench.model.measurement import STEP
 
 CODE = {"commit": "1" * 40, "dirty": False, "tree": "2" * 40}
@@ -12,9 +12,18 @@ CODE = {"commit": "1" * 40, "dirty": False, "tree": "2" * 40}
 SIDES = {"contender": {"spec": "working tree", **CODE}}
 
 
+def judged(case, outcome, reason, metric=TIME, ratio=None, **more):
+    """Return a verdict, with some launches and rounds if it compares times, and a ratio if it needs one."""
+    if metric == TIME and outcome in DECIDED:
+        ratio = ratio or Ratio(1.0, 0.99, 1.01, 0.95)
+    if metric == TIME and ratio:
+        more = {"launches": 6, "rounds": 60, **more}
+    return Verdict(case, outcome, reason, metric, ratio, **more)
+
+
 def row(name, outcome=Outcome.UNCHANGED, metric=TIME, text="why", **more):
-    """Return a verdict on a case."""
-    return Verdict(Case(name, "w", name), Outcome(outcome), Reason("code", text), metric, **more)
+    """Return a verdict on a case, see `judged`."""
+    return judged(Case(name, "w", name), Outcome(outcome), Reason("code", text), metric, **more)
 
 
 def complete(verdicts=(), skips=(), **fields):

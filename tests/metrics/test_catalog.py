@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.report import judged
 from tfbench.metrics import catalog
 from tfbench.metrics.catalog import PROBED, Metric, Worse, read
 from tfbench.metrics.parity import ProbeOutput
-from tfbench.model import Case, Outcome, Reason, Report, Run, Sample, Verdict
+from tfbench.model import Case, Outcome, Reason, Report, Run, Sample
 from tfbench.policy import preset
 from tfbench.report import json_format
 from tfbench.session.request import CaseResult
@@ -38,7 +39,7 @@ def test_a_metric_defined_by_one_object_is_extracted_compared_and_reported(monke
     assert read(ProbeOutput({}, {"graph": "an eager op"})).absent["softmaxes"] == "an eager op"
 
     here, there = Side("contender", "python", Path("/")), Side("baseline", "python", Path("/"))
-    timed = CaseResult(CASE, Verdict(CASE, Outcome.UNCHANGED, Reason("x", "x")), sample=Sample(CASE, (Run((1.0,), 1),)))
+    timed = CaseResult(CASE, judged(CASE, Outcome.UNCHANGED, Reason("x", "x")), sample=Sample(CASE, (Run((1.0,), 1),)))
     checker = MetricChecker(Prober(), preset("standard"), [CASE])
     rows = checker.checked(timed, here, BaselineValues(side=there)).metrics
     report = json_format.render(Report(preset("standard").as_json(), {}, (timed.verdict, *rows)))

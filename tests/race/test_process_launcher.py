@@ -584,7 +584,7 @@ def test_long_steps_that_wait_or_have_their_own_clock_take_turns(tmp_path, name)
     race = Race(entrants, opened, POLICY, RaceConfig(1, range(1)), time.perf_counter, random.Random(1))
     plans = []
     planned = race._plan
-    race._plan = lambda prepared, seconds: plans.append(planned(prepared, seconds)) or plans[-1]
+    race._plan = lambda *prepared: plans.append(planned(*prepared)) or plans[-1]
     try:
         runs = race._launch([0, 1]).runs
     finally:

@@ -196,8 +196,8 @@ def test_once_threads_have_worked_on_after_a_turn_all_launches_stop_them():
     assert all(plan.works_on and plan.iterations[0] == 20e-3 / 1e-4 for plan in others)
 
     launcher.step = Prepared(1e-6, {})  # calls find their results ready
-    second = Race(race.entrants, launcher, POLICY, race.config, launcher.clock, random.Random(0))
-    second.follow(race)
+    config = replace(race.config, steps=race.steps.lasting)
+    second = Race(race.entrants, launcher, POLICY, config, launcher.clock, random.Random(0))
     second.run()
     assert all(launch.plan.iterations == others[0].iterations for launch in launcher.launches[-len(second.launches) :])
 
@@ -356,7 +356,7 @@ def launched(policy, effects, rounds=8, **config):
     )
     for pair, effect in enumerate(effects):
         runs = (Run((1e-4 * seconds,) * rounds, 1) for seconds in (1, math.exp(effect)))
-        race.launches.append(Launch(pair, tuple(runs), 0.7))
+        race.add(Launch(pair, tuple(runs), 0.7))
     return race
 
 
@@ -439,7 +439,7 @@ def test_no_launch_is_cut_short_whose_ratio_changes_as_it_goes_on(shift):
     for pair in range(POLICY.looks[0]):
         before, now = ([1e-4 * (1 + rng.gauss(0, 1e-3)) for _ in range(100)] for _ in range(2))
         now[75:] = [seconds * (1 + shift) for seconds in now[75:]]
-        race.launches.append(Launch(pair, (Run(tuple(before), 1), Run(tuple(now), 1)), 0.5))
+        race.add(Launch(pair, (Run(tuple(before), 1), Run(tuple(now), 1)), 0.5))
     plan = make_plan(race.entrants, {0: 1e-4, 1: 1e-4}, POLICY)
     rounds = [race._allocated(replace(plan, rounds=usual), 1e-3).rounds for usual in (100, 10)]
     fewest = [50, POLICY.rounds_min]  # half of the usual ones, and no fewer than a median needs
@@ -449,7 +449,7 @@ def test_no_launch_is_cut_short_whose_ratio_changes_as_it_goes_on(shift):
 @pytest.mark.parametrize(("entrants", "ratio"), [(sides_of(CASE), 0.5), (variants_of("x", "y"), 1.0)])
 def test_sides_are_compared_per_item_and_variants_per_call(entrants, ratio):
     race = Race(entrants, ScriptedLauncher(Clock(), []), POLICY, RaceConfig(1, [0]), Clock(), random.Random(0))
-    race.launches.append(Launch(0, tuple(Run((1e-4,) * 4, 1, {"items": items}) for items in (10, 20)), 0.5))
+    race.add(Launch(0, tuple(Run((1e-4,) * 4, 1, {"items": items}) for items in (10, 20)), 0.5))
     for effects, expected in ((race.effects(1), ratio), (race.effects(0, 1), 1 / ratio)):
         assert [math.exp(effect.value) for effect in effects] == [pytest.approx(expected)]
 

@@ -120,7 +120,7 @@ def test_a_median_that_is_proved_unchanged_stays_so_while_the_tail_is_open_unles
     race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(4))
     race.run()
     decision = race.decisions[1]
-    assert race._proved[1, Statistic.MEDIAN].outcome is Outcome.UNCHANGED
+    assert race._proved[race._basis, 1, Statistic.MEDIAN].outcome is Outcome.UNCHANGED
     assert decision.outcome is outcome
     assert (decision.comparison.launches == 4) is (outcome is Outcome.UNCHANGED)
 
@@ -188,5 +188,5 @@ def test_a_long_step_is_sliced_if_no_side_waits_for_a_quarter_of_the_tolerance(w
     launcher.step, launcher.waits = Prepared(0.06, {}, waiting=0.0), {0: 0.0, 1: 0.0}
     race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(0))
     race.run()
-    plan = race._plan({side: Prepared(0.06, {}, waiting=share) for side, share in enumerate(waiting)}, 0.1)
+    plan = race._plan({side: Prepared(0.06, {}, waiting=share) for side, share in enumerate(waiting)})
     assert plan.sliced is sliced

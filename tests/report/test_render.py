@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.report import CODE, complete
+from tests.fakes.report import CODE, complete, judged
 from tfbench.model import Case, Outcome, Ratio, Reason, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
 from tfbench.model.formats import plain
 from tfbench.model.words import duration, rate, times
@@ -104,7 +104,7 @@ def test_a_regression_has_old_and_new_time_ratio_bar_cause_and_command():
     metric = Verdict(case("xla"), Outcome.REGRESSED, Reason("more", "12 before, 14 now: gained 2 Cast"), "graph_ops")
     both = (rounds("xla", "baseline", 1.26e-3), rounds("xla", "contender", 1.33e-3))
     skips = (Skip(case("gpu"), "no GPU"), Skip(case("tpu"), "no GPU"), Skip(case("x"), "not here"))
-    same = Verdict(
+    same = judged(
         case("none"), Outcome.UNCHANGED, Reason("within-tolerance", "boring"), ratio=Ratio(1, 0.99, 1.01, 0.9)
     )
     assert lines_of(verdicts=(same, VERDICT, metric), rounds=both, skips=skips) == [
@@ -125,7 +125,7 @@ def test_a_regression_has_old_and_new_time_ratio_bar_cause_and_command():
 
 def verdict(level, outcome, center=1.0, message="why", metric="time"):
     ratio = Ratio(center, center * 0.99, center * 1.01, 0.99)
-    return Verdict(case(level), outcome, Reason("code", message), metric, ratio if metric == "time" else None)
+    return judged(case(level), outcome, Reason("code", message), metric, ratio if metric == "time" else None)
 
 
 def test_errors_come_first_then_regressions_by_size_then_inconclusive_then_improvements():

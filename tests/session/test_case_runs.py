@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.fakes.report import judged
 from tfbench.errors import SideError
 from tfbench.model import Case, Outcome, Reason, ReasonCode, Run, Sample, VariantResult, Verdict
 from tfbench.session.case_runs import CaseRuns, OtherMetrics
@@ -17,7 +18,7 @@ CASES = (A, OTHER, B)
 
 
 def verdict(case, outcome=Outcome.UNCHANGED, metric="time"):
-    return Verdict(case, outcome, Reason("code", "text"), metric)
+    return judged(case, outcome, Reason("code", "text"), metric)
 
 
 def raced(case, outcome=Outcome.UNCHANGED):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.fakes.report import judged as of_time
 from tfbench.errors import BenchmarkError
 from tfbench.metrics.parity import LARGEST, Output, ProbeOutput
 from tfbench.model import Case, Claim, MetricValues, Outcome, Reason, ReasonCode, Run, Sample, Verdict, because
@@ -56,7 +57,7 @@ class Prober:
 
 
 def timed(case):
-    verdict = Verdict(case, Outcome.UNCHANGED, Reason("within-tolerance", "unchanged"))
+    verdict = of_time(case, Outcome.UNCHANGED, Reason("within-tolerance", "unchanged"))
     run = Run((1e-3,), 1, {"peak_host_memory": 10 << 20})
     return CaseResult(case, verdict, sample=Sample(case, (run,) * 3))
 

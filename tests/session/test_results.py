@@ -497,7 +497,9 @@ def test_a_contract_without_a_comparison_says_why():
     race = race_of(1e-3, 2e-3)
     claim = Claim("faster_than", "a=0", (("a", "0"),), 2.0)
     race.entrants[1] = replace(race.entrants[1], case=replace(race.entrants[1].case, claims=(claim,)))
-    race.launches = [replace(launch, runs=(launch.runs[0], None)) for launch in race.launches]
+    race._raced = [
+        replace(raced, launch=replace(raced.launch, runs=(raced.launch.runs[0], None))) for raced in race._raced
+    ]
     (row,) = claimed(race, 1)
     assert row.outcome is Outcome.INCONCLUSIVE
     assert row.reason.message == "a=0: 2x is claimed; the two variants have no launch in common"

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.fakes.report import judged as of_time
 from tfbench.errors import SideError
-from tfbench.model import Case, Outcome, Ratio, Reason, ReasonCode, Sample, Verdict
+from tfbench.model import Case, Outcome, Ratio, Reason, ReasonCode, Run, Sample
 from tfbench.policy import Policy
 from tfbench.session.request import CaseResult
 from tfbench.session.session import SuiteGate
@@ -18,8 +19,10 @@ def ratio(center):
 
 
 def result(case, center, raced=True):
-    verdict = Verdict(case, Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, ""), ratio=ratio(center))
-    return CaseResult(case, verdict, baseline=Sample(case, ()) if raced else None)
+    verdict = of_time(case, Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, ""), ratio=ratio(center))
+    return CaseResult(
+        case, verdict, sample=Sample(case, (Run((1e-3,), 1),)), baseline=Sample(case, ()) if raced else None
+    )
 
 
 def centers(mean):

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tfbench.model import Case, Effect, Outcome, Ratio, Reason, ReasonCode, Sample, Verdict
+from tests.fakes.report import judged as of_time
+from tfbench.model import Case, Effect, Outcome, Ratio, Reason, ReasonCode, Run, Sample
 from tfbench.policy import preset
 from tfbench.session.request import CaseResult
 from tfbench.session.session import SuiteGate
@@ -36,7 +37,8 @@ def judged(ratios, again, policy=STANDARD):
     results = [
         CaseResult(
             case,
-            Verdict(case, Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, ""), ratio=one),
+            of_time(case, Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, ""), ratio=one),
+            sample=Sample(case, (Run((1e-3,), 1),)),
             baseline=Sample(case, ()),
         )
         for case, one in zip(cases, ratios, strict=True)

@@ -60,9 +60,16 @@ class Outcome(Word):
     ERROR = "error"
 
 
+DECIDED = (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)
+"""Outcomes of a comparison. An inconclusive one may have been compared too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One row of the report."""
+    """One row of the report.
+
+    Raises `ValueError` if it compares times without a ratio, launches and rounds: such a verdict has lost its evidence.
+    """
 
     case: Case
     outcome: Outcome
@@ -83,6 +90,15 @@ class Verdict:
     """Of a verdict on time after a live race: the calls of baseline and contender."""
     tail: Ratio | None = None
     """Of the same: the ratio of the geometric means of the calls; ``None`` where the tail is not judged."""
+
+    def __post_init__(self) -> None:
+        if self.compares_times and not (self.ratio and self.launches and self.rounds):
+            raise ValueError(f"{self.case.name} has the verdict {self.outcome} on time without the rounds that show it")
+
+    @property
+    def compares_times(self) -> bool:
+        """Whether it says that one time is longer than another, or as long."""
+        return self.metric == TIME and (self.ratio is not None or self.outcome in DECIDED)
 
 
 if TYPE_CHECKING:

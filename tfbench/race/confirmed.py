@@ -33,7 +33,7 @@ from tfbench.model import (
 )
 from tfbench.policy import Policy, Thresholds
 from tfbench.race.launch import Clock, Entrant, Failure
-from tfbench.race.race import Race, RaceConfig
+from tfbench.race.race import Race, RaceConfig, Steps
 from tfbench.race.timer import Phase
 from tfbench.sides.source_tree import MODULES, may_miss
 from tfbench.sides.spec import Side
@@ -178,8 +178,8 @@ class ConfirmedRace:
         self._stopwatch = launcher.stopwatch
         wanted = _first_call_is_open if FIRST_CALL in metrics else lambda race: False
 
-        def race(first: int, confirms: Statistic | None = None, patience: int = 0) -> Race:
-            config = RaceConfig(cases, [first + pair for pair in order], wanted, confirms, patience)
+        def race(first: int, confirms: Statistic | None = None, patience: int = 0, *known: Steps) -> Race:
+            config = RaceConfig(cases, [first + pair for pair in order], wanted, confirms, patience, *known)
             return Race(entrants, launcher, policy, config, clock, rng)
 
         self._first = race(0)
@@ -205,8 +205,7 @@ class ConfirmedRace:
             if self._confirm and suspects and not self.failures:
                 least = len(self._first.all_launches)
                 statistic = self._time.result.statistic if self._time.changed and self._time.result else None
-                self._second = self._again(statistic, least)
-                self._second.follow(self._first)
+                self._second = self._again(statistic, least, self._first.steps.lasting)
                 with self._stopwatch.phase(Phase.CONFIRMING):
                     self._race(self._second, [judge for judge, _ in suspects], least, progress)
                 for judge, first in suspects:

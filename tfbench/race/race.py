@@ -113,8 +113,6 @@ def run_launch(
         if len(prepared) < least:
             return None, failures
         plan = planner(prepared, clock() - began)
-        if brief:
-            plan = replace(plan, rounds=1)
         try:
             with stopwatch.phase(Phase.ROUNDS):
                 seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
@@ -140,6 +138,29 @@ def run_launch(
 
 
 @dataclass(frozen=True)
+class Steps:
+    """What the preparations of launches have shown about the steps of a race, by entrant. Launches are planned by it."""
+
+    iteration: Mapping[int, float] = field(default_factory=dict)
+    """Seconds of one iteration."""
+    untimed: Mapping[int, float] = field(default_factory=dict)
+    """Seconds of untimed work around an iteration, of the entrants that have any."""
+    once: bool = False
+    """Whether the steps run once in a launch."""
+    works_on: bool = False
+    """Whether threads have worked on after a turn in a launch so far. In another launch they may rest, with full buffers."""
+    seen_working_on: frozenset[int] = frozenset()
+    """Entrants whose threads have worked on after a turn in at least one launch."""
+    preparing: float = 0.0
+    """Seconds that all launches took to prepare."""
+
+    @property
+    def lasting(self) -> Steps:
+        """What holds for another race of the same entrants: how to plan blocks of threads that work ahead."""
+        return Steps(self.iteration, works_on=True) if self.works_on else Steps()
+
+
+@dataclass(frozen=True)
 class RaceConfig:
     """Settings of a race besides the policy."""
 
@@ -154,6 +175,8 @@ class RaceConfig:
     patience: int = 0
     """Launches before the race may end because a decision is out of reach. What a race confirms may show as late as it showed
     first, such as slow calls that are rare."""
+    steps: Steps = Steps()
+    """What another race of the same entrants has shown, see `Steps.lasting`."""
 
 
 def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) -> range:
@@ -171,12 +194,28 @@ def _waits(launch: Launch) -> list[float]:
     return [run.facts[WAITED] for run in launch.runs if run and WAITED in run.facts]
 
 
+@dataclass(frozen=True)
+class _Raced:
+    """A launch, and for which evidence its times count."""
+
+    launch: Launch
+    stopped: bool | None
+    """Whether threads that work on were stopped between turns; ``None`` if the times of the launch do not count."""
+
+
+_Basis = tuple[int | None, bool]
+"""The reference, and whether threads that work on are stopped: launches of another basis say nothing about a decision."""
+
+
 @dataclass(eq=False)
 class Race:
     """A race of several entrants against a reference. Its state is readable at any time, also after an interruption.
 
     The reference is the first entrant that works. An entrant leaves the race once its comparison is decided.
     A single entrant is measured in ``alone_launches``.
+
+    Launches and decisions are only ever added. Both belong to a basis, and those of the present one count. So a decision
+    has its launches at any time: what makes launches no measure makes their decisions none.
     """
 
     entrants: Sequence[Entrant]
@@ -185,30 +224,24 @@ class Race:
     config: RaceConfig
     clock: Clock
     rng: random.Random
-    launches: list[Launch] = field(default_factory=list, init=False)
-    short_launches: list[Launch] = field(default_factory=list, init=False)
-    """Brief launches, which sample the metrics other than time. Their times do not count."""
     failures: dict[int, Failure] = field(default_factory=dict, init=False)
-    decisions: dict[int, Decision] = field(default_factory=dict, init=False)
     disturbed: list[str] = field(default_factory=list, init=False)
     """Reasons of the discarded launches, in time order."""
-    _iteration: dict[int, float] = field(default_factory=dict, init=False)
-    _untimed: dict[int, float] = field(default_factory=dict, init=False)
+    steps: Steps = field(init=False)
+    """What the launches so far have shown about the steps."""
+    _raced: list[_Raced] = field(default_factory=list, init=False)
+    """All launches, in time order."""
+    _decided: dict[_Basis, dict[int, Decision]] = field(default_factory=dict, init=False)
+    """The newest decision about each entrant."""
+    _proved: dict[tuple[_Basis, int, Statistic], Decision] = field(default_factory=dict, init=False)
+    """The first look that proved an entrant unchanged or improved by a statistic, while another one is open."""
     _opened: int = field(default=0, init=False)
     """Number of launches opened so far, including discarded ones."""
     _ahead: ProcessLaunch | None = field(default=None, init=False)
     """The next launch, which has made its first calls."""
-    _preparing: float = field(default=0.0, init=False)
-    """Seconds that all launches took to prepare."""
-    _once: bool = field(default=False, init=False)
-    _sliced: bool = field(default=False, init=False)
-    """Whether the rounds of the newest plan are sliced."""
-    _works_on: bool = field(default=False, init=False)
-    """Whether threads have worked on after a turn in a launch so far. In another launch they may rest, with full buffers."""
-    _seen_working_on: set[int] = field(default_factory=set, init=False)
-    """Entrants whose threads have worked on after a turn in at least one launch."""
-    _proved: dict[tuple[int, Statistic], Decision] = field(default_factory=dict, init=False)
-    """The first look that proved an entrant unchanged or improved by a statistic, while another one is open."""
+
+    def __post_init__(self) -> None:
+        self.steps = self.config.steps
 
     # State
 
@@ -223,12 +256,32 @@ class Race:
         return next(iter(self.working), None)
 
     @property
+    def _basis(self) -> _Basis:
+        return self.reference, self.steps.works_on
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The launches whose times count, in time order."""
+        return [raced.launch for raced in self._raced if raced.stopped is self.steps.works_on]
+
+    @property
+    def short_launches(self) -> list[Launch]:
+        """The other launches, most of them brief ones, which sample the metrics other than time."""
+        return [raced.launch for raced in self._raced if raced.stopped is not self.steps.works_on]
+
+    @property
+    def decisions(self) -> Mapping[int, Decision]:
+        """The newest decision about each entrant, against the present reference and from launches whose times count."""
+        return self._decided.get(self._basis, {})
+
+    @property
     def undecided(self) -> list[int]:
         """Working entrants whose comparison with the reference is not decided."""
+        reference, decisions = self.reference, self.decisions
         return [
             index
             for index in self.working
-            if index != self.reference and (index not in self.decisions or self.decisions[index].outcome is None)
+            if index != reference and (index not in decisions or decisions[index].outcome is None)
         ]
 
     def runs(self, entrant: int) -> list[Run]:
@@ -295,20 +348,13 @@ class Race:
         """
         try:
             while len(self.working) >= self._least and not self._finished() and not self.abort_reason:
-                if launch := self._launch(sorted({self.working[0], *self.undecided})):
-                    self.launches.append(launch)
+                self._launch(sorted({self.working[0], *self.undecided}))
                 self._look(self.limit)
                 progress(self)
         finally:
             if self._ahead:
                 self._ahead.kill()
                 self._ahead = None
-
-    def follow(self, first: Race) -> None:
-        """Plan blocks as another race of the same entrants has done, if their threads work ahead."""
-        self._works_on = first._works_on
-        if self._works_on:
-            self._iteration = dict(first._iteration)
 
     def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race short launches until there are ``launches`` of all kinds, an entrant fails or disturbances are too many.
@@ -317,8 +363,7 @@ class Race:
         """
         most = self.policy.disturbed_launches
         while len(self.all_launches) < launches and not self.failures and len(self.disturbed) < most:
-            if launch := self._launch(self.working, brief=True):
-                self.short_launches.append(launch)
+            self._launch(self.working, brief=True)
             progress(self)
 
     @property
@@ -328,27 +373,38 @@ class Race:
 
     def _launch(self, active: Sequence[int], brief: bool = False) -> Launch | None:
         """Race these entrants once, from the next pair of zygotes; ``None`` if the launch does not count."""
-        together = brief or self._first_calls_count
+        together, sliced = brief or self._first_calls_count, False
+
+        def planned(prepared: Mapping[int, Prepared], seconds: float) -> Plan:
+            nonlocal sliced
+            self.steps = self._shown_by(prepared, seconds, brief)
+            plan = self._plan(prepared, brief)
+            sliced = plan.sliced
+            return plan
+
         try:
             opened, self._ahead = self._ahead, None
             if opened is None:
                 opened = self._open()
                 self._ahead = self._open() if together and not brief and self._another_follows else None
             launch, failures = run_launch(
-                self.entrants, active, opened, self.launcher.stopwatch, self._plan, self.clock, self.rng, self._least,
+                self.entrants, active, opened, self.launcher.stopwatch, planned, self.clock, self.rng, self._least,
                 brief, together, self._ahead, self._scatters,
             )  # fmt: skip
         except LaunchDisturbed as error:
             self.disturbed.append(str(error))
             return None
-        if failures and self.reference in failures:
-            self.decisions.clear()  # they compared with another reference
-            self._proved.clear()
         self.failures.update(failures)
-        if launch and self._sliced and max(_waits(launch), default=0.0) > self.policy.sliced_mean_waiting:
-            self.short_launches.append(launch)  # its times lack what it has waited
+        if launch is None:
             return None
-        return launch
+        # The times of a sliced launch lack what it has waited.
+        lacking = sliced and max(_waits(launch), default=0.0) > self.policy.sliced_mean_waiting
+        self.add(launch, times=not (brief or lacking))
+        return None if lacking else launch
+
+    def add(self, launch: Launch, times: bool = True) -> None:
+        """Add a launch, whose ``times`` count or not, to the evidence."""
+        self._raced.append(_Raced(launch, self.steps.works_on if times else None))
 
     def _open(self) -> ProcessLaunch:
         pair = self.config.pairs[self._opened % len(self.config.pairs)]
@@ -363,7 +419,7 @@ class Race:
     @property
     def _first_calls_count(self) -> bool:
         """Whether the next launch needs first calls: it tells whether the step runs once, or they are still to be decided."""
-        return not self.all_launches or self._once or self.config.first_calls(self)
+        return not self.all_launches or self.steps.once or self.config.first_calls(self)
 
     @property
     def abort_reason(self) -> str:
@@ -383,7 +439,7 @@ class Race:
         return self._step_time(self.policy)
 
     def _step_time(self, policy: Policy) -> Thresholds:
-        return policy.once if self._once else policy.step_time
+        return policy.once if self.steps.once else policy.step_time
 
     def _policy_of(self, entrant: int) -> Policy:
         others = [] if self._share_side(entrant, self.reference) else [self.entrants[self.reference or 0].case]
@@ -398,56 +454,62 @@ class Race:
             return len(self.launches) >= self.policy.alone_launches
         return not self.undecided
 
-    def _plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:
-        if not self._works_on and self._is_seen_to_work_on(prepared):
-            # Calls that found their results ready, and launches whose threads worked in the turns of others, are no measure.
-            self._works_on = True
-            self._iteration.clear()
-            self.short_launches, self.launches = self.all_launches, []
-            self.decisions.clear()
-            self._proved.clear()
+    def _shown_by(self, prepared: Mapping[int, Prepared], seconds: float, brief: bool) -> Steps:
+        """Return what is known about the steps after a preparation that took so many seconds.
+
+        A brief launch has warmed nothing up, so it tells neither how long a call takes nor whether threads work ahead.
+        """
+        before = self.steps
+        once = any(ready.facts.get(ONCE) for ready in prepared.values())
+        known = replace(before, once=once, preparing=before.preparing + seconds)
+        if brief:
+            return known
+        seen = {index for index, ready in prepared.items() if ready.works_on}
+        # On a busy machine, threads that are about to rest may seem to work ahead. So later launches, which would all be
+        # lost, count if all entrants show it, or one of them has shown it before.
+        early = len(self.launches) < self.policy.looks[0] or len(seen) == len(prepared)
+        works_on = before.works_on or bool(seen & before.seen_working_on or (seen and early))
+        # Calls that found their results ready, and launches whose threads worked in the turns of others, are no measure.
+        lasting = before.works_on == works_on
+        iteration = dict(before.iteration) if lasting else {}
+        untimed = dict(before.untimed)
         for index, ready in prepared.items():
-            self._iteration.setdefault(index, ready.iteration)
+            iteration.setdefault(index, ready.iteration)
             if ready.untimed is not None:
-                self._untimed.setdefault(index, ready.untimed)
-            if runs := self.runs(index):
-                typical = fmean if self._works_on else median  # most calls may find their results ready
+                untimed.setdefault(index, ready.untimed)
+            if lasting and (runs := self.runs(index)):
+                typical = fmean if works_on else median  # most calls may find their results ready
                 found = median(typical(run.seconds) for run in runs)
-                if self._iteration[index] > self.policy.misjudged * found:
-                    self._iteration[index] = found
-        iteration = {index: self._iteration[index] for index in sorted(prepared)}
-        self._once = any(ready.facts.get(ONCE) for ready in prepared.values())
-        if self._once:
+                if iteration[index] > self.policy.misjudged * found:
+                    iteration[index] = found
+        seen_so_far = before.seen_working_on | seen
+        return replace(known, iteration=iteration, untimed=untimed, works_on=works_on, seen_working_on=seen_so_far)
+
+    def _plan(self, prepared: Mapping[int, Prepared], brief: bool = False) -> Plan:
+        """Return the plan of a launch with this preparation. It changes nothing."""
+        if self.steps.once:
             return one_sample(self.entrants)
+        known = self.steps.iteration
+        iteration = {index: known.get(index, prepared[index].iteration) for index in sorted(prepared)}
         on_device = any(ready.on_device for ready in prepared.values())
         waiting = [ready.waiting for ready in prepared.values()]
         most = self.policy.sliced_waiting * self.policy.tolerance
         sliceable = all(share is not None and share <= most for share in waiting) and self._rarely_waits
-        self._preparing += seconds
-        each = self._preparing / self._opened  # a launch may have prepared for the next one as well
+        each = self.steps.preparing / self._opened  # a launch may have prepared for the next one as well
         waits = any(ready.waits for ready in prepared.values())
         single = any(Statistic.P90 in self._judged(entrant) for entrant in prepared)
         plan = make_plan(
-            self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed, self._works_on,
+            self.entrants, iteration, self.policy, on_device, each, sliceable, self.steps.untimed, self.steps.works_on,
             waits, single,
         )  # fmt: skip
+        if brief:
+            return replace(plan, rounds=1)
         round_seconds = planned_seconds(plan, iteration) / plan.rounds
         if any(set(self._judged(entrant)) & {Statistic.TAIL, Statistic.MEAN} for entrant in prepared):
             plan = self._with_rare_calls(plan, round_seconds)
         if self.launches:
             plan = self._allocated(plan, round_seconds)
-        self._sliced = plan.sliced
         return with_even_slices(plan)
-
-    def _is_seen_to_work_on(self, prepared: Mapping[int, Prepared]) -> bool:
-        """Return whether threads of an entrant work ahead. On a busy machine, threads that are about to rest may look so.
-
-        So later launches, which would all be lost, count if all entrants show it, or one of them has shown it before.
-        """
-        seen = {index for index, ready in prepared.items() if ready.works_on}
-        again = seen & self._seen_working_on
-        self._seen_working_on |= seen
-        return bool(again or (seen and (len(self.launches) < self.policy.looks[0] or len(seen) == len(prepared))))
 
     def _with_rare_calls(self, plan: Plan, round_seconds: float) -> Plan:
         """Return the plan with enough rounds, if they take no more than `tail_launch_seconds`, to see calls that are rarely slow."""
@@ -522,13 +584,13 @@ class Race:
                 if decision.outcome is None and (cost := self._hopeless(entrant, limit)):
                     decision = self._decide(entrant, True)
                     decision = replace(decision, reason=decision.reason.noted(cost))
-                self.decisions[entrant] = decision
+                self._decided.setdefault(self._basis, {})[entrant] = decision
 
     def _judged(self, entrant: int) -> tuple[Statistic, ...]:
         """Return what is judged about the time of this entrant."""
         if self.config.confirms:
             return (self.config.confirms,)
-        if self._once or self._share_side(entrant, self.reference):
+        if self.steps.once or self._share_side(entrant, self.reference):
             # A launch has one sample, or variants are compared, whose calls may well be unlike.
             return (Statistic.MEDIAN,)
         return STATISTICS[self._policy_of(entrant).statistic]
@@ -536,7 +598,9 @@ class Race:
     def _open_statistic(self, entrant: int) -> Statistic:
         """Return what the next launches have to decide about this entrant."""
         judged = self._judged(entrant)
-        return next((statistic for statistic in judged if (entrant, statistic) not in self._proved), judged[-1])
+        return next(
+            (statistic for statistic in judged if (self._basis, entrant, statistic) not in self._proved), judged[-1]
+        )
 
     def _decide(self, entrant: int, final: bool) -> Decision:
         decision, thresholds = self._by_time(entrant, final), self._thresholds(entrant, Statistic.MEDIAN)
@@ -601,10 +665,10 @@ class Race:
             outcome = Outcome.INCONCLUSIVE if final else None
             return replace(decision, outcome=outcome, reason=because(ReasonCode.NOT_DECIDED, note))
         if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
-            return self._proved.setdefault((entrant, statistic), decision)
+            return self._proved.setdefault((self._basis, entrant, statistic), decision)
         if decision.outcome is Outcome.REGRESSED:
             return decision
-        return self._proved.get((entrant, statistic), decision)
+        return self._proved.get((self._basis, entrant, statistic), decision)
 
     def _hopeless(self, entrant: int, limit: float) -> Reason | None:
         """Return what a decision would cost, if it is out of reach; ``None`` if it is not."""

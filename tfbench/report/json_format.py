@@ -109,14 +109,19 @@ def report_of(content: Any, name: str) -> Report:
 
 
 def _checked(file: Any, name: str) -> Report:
-    """Build a report whose rows do not contradict each other."""
-    report: Report = _REPORT.of_file(file)
+    """Build a report whose rows do not contradict each other, and have the rounds that they are about."""
     try:
+        report: Report = _REPORT.of_file(file)
         _unique([f"verdicts on the {row.metric} of {row.case.name}" for row in report.verdicts])
         _unique(report.due)
         if not isinstance(report.policy.get("name"), str):
             raise ValueError("at policy, the name is missing")
         _unique(report.shard["cases"] if report.shard else ())
+        raced = {(row.case, row.side) for row in report.rounds}
+        for row in report.verdicts if raced else ():  # the report of a large fleet has no rounds
+            sides = ("baseline", "contender") if row.calls else ("contender",)
+            if row.compares_times and not all((row.case.name, side) in raced for side in sides):
+                raise ValueError(f"{brief(row.case.name)} has a verdict on time without its rounds")
     except ValueError as error:
         raise ReportError(f"{brief(name)} is not a report of the schema {SCHEMA}: {error}") from None
     for number, rounds in enumerate(report.rounds):

@@ -134,7 +134,10 @@ class ProgressReporter:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """The result of one case: either a ``verdict`` or the reason of a ``skip``."""
+    """The result of one case: either a ``verdict`` or the reason of a ``skip``.
+
+    Raises `ValueError` if the verdict compares times, and the sample has no launch.
+    """
 
     case: Case
     verdict: Verdict | None = None
@@ -152,6 +155,10 @@ class CaseResult:
     """Profiles of the sides, in the format of a report."""
     why: tuple[str, ...] = ()
     """Causes of a slowdown according to the profiles, or why there are none; at most five lines."""
+
+    def __post_init__(self) -> None:
+        if self.verdict and self.verdict.compares_times and not (self.sample and self.sample.runs):
+            raise ValueError(f"{self.case.name} has the verdict {self.verdict.outcome} on time without a launch")
 
     @property
     def rows(self) -> tuple[Verdict, ...]:

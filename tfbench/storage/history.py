@@ -27,6 +27,7 @@ from msgspec import Meta, Struct
 from tfbench.errors import HistoryError, ReportError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import (
+    DECIDED,
     FLOOR,
     JSON,
     RATIO,
@@ -126,6 +127,10 @@ class _CaseLine(Struct, frozen=True, gc=False):
     case: Name
     floors: tuple[Time, ...]
     ratio: _Ratio | None
+
+    def __post_init__(self) -> None:
+        if (self.ratio or self.outcome in DECIDED) and not self.floors:
+            raise ValueError(f"{self.case} has a verdict on time without a launch")
 
 
 @dataclass(frozen=True, slots=True)
