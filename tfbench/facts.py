@@ -65,7 +65,7 @@ def packages() -> dict[str, str]:
     return versions
 
 
-_REINSTALL = "pip uninstall tfbench, then pip install --force-reinstall pytest-tfbench"
+_REINSTALL = "pip uninstall tfbench, then pip install --force-reinstall with the path or the URL of this project"
 REPLACED = f"files of another project have replaced those of pytest-tfbench: {_REINSTALL}"
 
 

@@ -143,10 +143,17 @@ def test_the_workflow_pins_the_same_actions_and_is_valid(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+UNKNOWN = "git+https://HOST/OWNER/REPOSITORY@TAG"
+
+
 @pytest.mark.parametrize(
     ("content", "installed", "advice"),
     [
-        (None, '"pytest-tfbench[versions]"', []),
+        (
+            None,
+            '"pytest-tfbench[versions] @ git+https://HOST/OWNER/REPOSITORY@TAG"',
+            [f"{WORKFLOW}: put the address of pytest-tfbench in place of {UNKNOWN}; yours is from an unknown place"],
+        ),
         (
             {"url": "https://x.org/t.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
             '"pytest-tfbench[versions] @ git+https://x.org/t.git@abc"',
@@ -154,8 +161,8 @@ def test_the_workflow_pins_the_same_actions_and_is_valid(tmp_path):
         ),
         (
             {"url": "file:///home/me/t", "dir_info": {}},
-            '"pytest-tfbench[versions]"',
-            [f"{WORKFLOW}: install pytest-tfbench from where a runner finds it; yours is from file:///home/me/t"],
+            '"pytest-tfbench[versions] @ git+https://HOST/OWNER/REPOSITORY@TAG"',
+            [f"{WORKFLOW}: put the address of pytest-tfbench in place of {UNKNOWN}; yours is from file:///home/me/t"],
         ),
     ],
 )

@@ -15,7 +15,7 @@ from tfbench.fleet.controller import merge, run
 from tfbench.fleet.engines import RESOURCE, on_ray
 from tfbench.fleet.jobs import FleetFolder
 
-WITHOUT_RAY = "" if importlib.util.find_spec("ray") else "Ray is missing; install it: pip install 'pytest-tfbench[ray]'"
+WITHOUT_RAY = "" if importlib.util.find_spec("ray") else "Ray is missing; install it: pip install ray"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(WITHOUT_RAY), reason=WITHOUT_RAY),

@@ -91,7 +91,7 @@ class TestReading:
 
     def test_a_missing_library_is_reported_with_the_fix(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "pynvml", None)
-        with pytest.raises(GpuError, match=r"nvidia-ml-py is not installed.*pytest-tfbench\[gpu\]"):
+        with pytest.raises(GpuError, match=r"nvidia-ml-py is not installed.*pip install nvidia-ml-py"):
             Nvml()
 
     def test_a_lost_device_is_an_error(self):

@@ -71,7 +71,7 @@ def test_without_tensorboard_the_extra_is_named_before_anything_is_written(saved
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     monkeypatch.delitem(sys.modules, "tfbench.report.tensorboard", raising=False)
     assert cli.main(["report", str(saved), "--tensorboard", str(tmp_path / "logs")]) == 2
-    assert "--tensorboard needs tensorboard: pip install 'pytest-tfbench[profile]'" in capsys.readouterr().err
+    assert "--tensorboard needs tensorboard: pip install tensorboard" in capsys.readouterr().err
 
 
 def test_a_target_that_cannot_be_written_is_named(saved, tmp_path, capsys):

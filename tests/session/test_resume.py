@@ -57,7 +57,7 @@ def read_back(result):
             FULL,
             verdict=replace(FULL.verdict, case=replace(A, thresholds=(("minimum_effect", 0.2), ("tolerance", 0.5)))),
         ),
-        replace(SKIPPED, skip="", verdict=FULL.verdict),
+        replace(SKIPPED, skip="", verdict=Verdict(B, Outcome.NEW, Reason("same-code", "why"))),
     ],
 )
 def test_a_result_survives_the_journal(result):

@@ -212,7 +212,7 @@ def test_other_files_of_the_same_version_are_another_environment(tmp_path, monke
 def test_a_missing_uv_is_reported_with_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(SideError, match=r"pip install 'pytest-tfbench\[versions\]'"):
+    with pytest.raises(SideError, match=r"pip install uv"):
         environments.run("--version")
 
 

@@ -18,7 +18,7 @@ from tfbench.cli import main
 from tfbench.storage.history import TABLE, History, opened
 
 WITHOUT = WITHOUT_POSTGRES or (
-    "" if importlib.util.find_spec("psycopg") else "psycopg is missing; pip install 'pytest-tfbench[postgres]'"
+    "" if importlib.util.find_spec("psycopg") else "psycopg is missing; pip install 'psycopg[binary]'"
 )
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WITHOUT), reason=WITHOUT)]
 

@@ -69,6 +69,8 @@ def run_init(arguments: argparse.Namespace) -> int:
 
 BENCHMARKS, INI, WORKFLOW = "benchmarks/test_first.py", "pytest.ini", ".github/workflows/tfbench.yml"
 DISTRIBUTION = "pytest-tfbench"
+_UNKNOWN = "git+https://HOST/OWNER/REPOSITORY@TAG"
+"""What stands for its address where that is not known."""
 _TEMPLATES = Path(__file__).parent / "templates"
 _TAKES = re.compile(r"^[ \t]*def test\w*\([^)]*\bbenchmark\b", re.MULTILINE)
 """A test that takes the fixture of pytest-benchmark."""
@@ -195,11 +197,12 @@ def _workflow(first: FirstFiles, root: Path, python: str) -> None:
         wanted = "-r requirements.txt"
     elif (root / "setup.py").is_file() or "[project]" in _text(root / "pyproject.toml"):
         wanted = "-e . tensorflow"
-    source, named = f"{DISTRIBUTION}[versions]", _installed_from()
-    if re.fullmatch(r"(?!file:)[\w.+:/@~-]+", named):
-        source += f" @ {named}"
-    elif named:
-        first.advice.append(f"{WORKFLOW}: install {DISTRIBUTION} from where a runner finds it; yours is from {named}")
+    # Never by its name alone: whoever registers it on an index would run code on the runner.
+    if not re.fullmatch(r"(?!file:)[\w.+:/@~-]+", named := _installed_from()):
+        yours = f"yours is from {named or 'an unknown place'}"
+        named = _UNKNOWN
+        first.advice.append(f"{WORKFLOW}: put the address of {DISTRIBUTION} in place of {named}; {yours}")
+    source = f"{DISTRIBUTION}[versions] @ {named}"
     workflow = read_text(_TEMPLATES / "workflow.yml")
     if first.options:  # an unknown option otherwise, where the requirements lack the plugin
         wanted += f" {' '.join(first.plugins)}"
@@ -213,7 +216,7 @@ def _workflow(first: FirstFiles, root: Path, python: str) -> None:
 
 
 def _installed_from() -> str:
-    """Return the address that this distribution was installed from, in pip's form; ``""`` for a package index (PEP 610)."""
+    """Return the address that this distribution was installed from, in pip's form; ``""`` if that is unknown (PEP 610)."""
     try:
         text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
         content = an_object(parse_json(text or "{}"), "it")

@@ -90,7 +90,7 @@ def _tensorboard() -> Callable[[Report, str], str]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "tensorboard":
             raise
-        raise UsageError("--tensorboard needs tensorboard: pip install 'pytest-tfbench[profile]'") from None
+        raise UsageError("--tensorboard needs tensorboard: pip install tensorboard") from None
     return export
 
 

@@ -75,7 +75,7 @@ def on_ray(jobs: Sequence[Submission]) -> Generator[int, None, None]:
     try:
         ray: Any = importlib.import_module("ray")  # parts of it have no types
     except ImportError:
-        raise EngineError("Ray is not installed here: pip install 'pytest-tfbench[ray]'") from None
+        raise EngineError("Ray is not installed here: pip install ray") from None
     waiting: dict[Any, int] = {}
     try:
         if not ray.is_initialized():

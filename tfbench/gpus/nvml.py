@@ -356,7 +356,7 @@ def _library() -> Any:
     try:
         return importlib.import_module("pynvml")
     except ImportError:
-        text = "nvidia-ml-py is not installed, and monitoring GPUs needs it: pip install 'pytest-tfbench[gpu]'"
+        text = "nvidia-ml-py is not installed, and monitoring GPUs needs it: pip install nvidia-ml-py"
         raise GpuError(text) from None
 
 

@@ -95,7 +95,7 @@ def check_library() -> None:
     Raises `UsageError` if the chart library or the template engine is not installed.
     """
     if find_spec("bokeh") is None or find_spec("jinja2") is None:
-        raise UsageError("an HTML report needs the chart library: pip install 'pytest-tfbench[report]'")
+        raise UsageError("an HTML report needs bokeh and jinja2: pip install bokeh jinja2")
 
 
 @cache

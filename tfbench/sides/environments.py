@@ -239,7 +239,7 @@ def _program() -> str:
         return str(find_uv_bin())
     if uv := shutil.which("uv"):
         return uv
-    raise SideError("uv, which installs other versions, is not installed; pip install 'pytest-tfbench[versions]'")
+    raise SideError("uv, which installs other versions, is not installed; pip install uv")
 
 
 # Build and keep environments with other packages, which uv resolves and installs

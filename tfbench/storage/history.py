@@ -363,7 +363,7 @@ class DatabaseHistory(AnyHistory):
             import psycopg
         except ImportError:
             raise HistoryError(
-                "a history in PostgreSQL needs psycopg: pip install 'pytest-tfbench[postgres]'"
+                "a history in PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
             ) from None
         if not url.startswith("postgresql://"):
             scheme = brief(url.partition("://")[0])
