@@ -94,7 +94,8 @@ def test_an_entry_without_effect_is_named_with_its_reason_and_fix(verdicts, entr
 def test_a_regression_of_exactly_the_accepted_ratio_is_accepted():
     assert decided([row(ratio=1.1), OTHER], ENTRY).ruling.result is Result.PASS
     assert decided([row(ratio=1.0, tail=Ratio(1.1, 1.0, 1.2, 0.99)), OTHER], ENTRY).ruling.result is Result.PASS
-    assert decided([row(ratio=None), OTHER], ENTRY).ruling.result is Result.REGRESSED  # not known to be within
+    unknown = row(ratio=None, metric="first_call")  # not known to be within
+    assert decided([unknown, OTHER], {**ENTRY, "metric": "first_call"}).ruling.result is Result.REGRESSED
 
 
 def test_every_entry_accepts_its_own_case():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.report import CODE, complete, judged, row
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Skip, SuiteVerdict, Verdict
+from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Run, Sample, Skip, SuiteVerdict, Verdict
 from tfbench.plugin.runner import end_test
 from tfbench.report import markdown, terminal
 from tfbench.report.markdown import headline_annotation
@@ -250,13 +250,17 @@ def headlines(found, strict):
     return words
 
 
+def result_of(row, *metrics):
+    return CaseResult(row.case, row, sample=Sample(row.case, (Run((1e-3,), 1),)), metrics=metrics)
+
+
 @pytest.mark.usefixtures("compiled_templates")
 @given(runs(), st.booleans())
 def test_pytest_the_gate_and_all_headlines_agree(found, strict):
     ruling = rule(found, strict=strict)
     assert headlines(found, strict) == {str(ruling.result)}
     cases = {name: [one for one in found.verdicts if one.case.name == name] for name in found.due}
-    tests = [ended(CaseResult(rows[0].case, rows[0], metrics=tuple(rows[1:])), strict) for rows in cases.values()]
+    tests = [ended(result_of(*rows), strict) for rows in cases.values()]
     times = [one for one in found.verdicts if one.metric == TIME]
     decided = [one for one in times if one.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)]
     enough = bool(decided) and len(decided) >= len(found.due) / 2

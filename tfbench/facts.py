@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,7 +27,7 @@ PACKAGES = (
 _PREFIXES = ("TF_", "XLA_", "KERAS_")
 _NAMES = (
     "NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", *MALLOC_VARIABLES, MALLOC_TUNABLES, "LD_PRELOAD",
-    "TFBENCH_SCALE",
+    "PYTHONHASHSEED", "PYTHONMALLOC", "TFBENCH_SCALE",
 )  # fmt: skip
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """They select the GPUs. To hide all GPUs is a setting; which ones are visible is a fact of the machine."""
@@ -40,6 +41,10 @@ _SILENT = ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_ENABLE_DEPRECATI
 
 OPTION = "PYTEST_OPTION_"
 """Beginning of a setting that is no variable, but an option of the project's conftest.py."""
+PYTHON_OPTIONS = "PYTHON_OPTIONS"
+"""A setting that is no variable, but the options of the interpreter, such as ``-O -X dev``."""
+_OF_OUTPUT = {"importtime", "pycache_prefix"}
+"""Values of Python's option -X about what the user's own process prints and caches."""
 
 
 def describe(options: Mapping[str, object] | None = None) -> JSON:
@@ -51,9 +56,47 @@ def describe(options: Mapping[str, object] | None = None) -> JSON:
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": packages(),
-        "settings": settings() | {f"{OPTION}{name}": str(value) for name, value in (options or {}).items()},
+        "settings": settings()
+        | {f"{OPTION}{name}": str(value) for name, value in (options or {}).items()}
+        | (
+            {PYTHON_OPTIONS: shlex.join(kept)}
+            if (kept := [one for one in interpreter_options() if one != "-B"])
+            else {}
+        ),
         "machine": machine(),
     }
+
+
+def interpreter_options() -> tuple[str, ...]:
+    """Return the options with which another Python runs a program as this one does, as `multiprocessing` does.
+
+    -P is left out, and -I stands for -E and -s: a measuring process starts in a folder with tfbench alone. So are options
+    about what a process prints or asks at its end (-d, -i, -q, -u, -v).
+    """
+    flags = sys.flags
+    counted = {"O": flags.optimize, "b": flags.bytes_warning}
+    given = {"B": flags.dont_write_bytecode, "E": flags.ignore_environment, "S": flags.no_site, "s": flags.no_user_site}
+    options = [f"-{letter * count}" for letter, count in counted.items() if count]
+    options += [f"-{letter}" for letter, on in given.items() if on]
+    options += [f"-W{warning}" for warning in dict.fromkeys(sys.warnoptions)]
+    extra = {"dev": True} if flags.dev_mode else {}
+    for name, value in {**extra, **sys._xoptions}.items():
+        if name not in _OF_OUTPUT:
+            options.append(f"-X{name}" if value is True else f"-X{name}={value}")
+    return tuple(options)
+
+
+def unusable_option() -> str:
+    """Return why no time can be taken under an option of this interpreter, with the fix; ``""`` if all can be kept."""
+    variables = {} if sys.flags.ignore_environment else os.environ
+    for option, variable, why in (
+        ("tracemalloc", "PYTHONTRACEMALLOC", "slows every allocation down, and tfbench traces those that leak itself"),
+        ("importtime", "PYTHONPROFILEIMPORTTIME", "times the imports of one process, and races start many"),
+    ):
+        for given, name in ((option in sys._xoptions, f"python -X {option}"), (variables.get(variable), variable)):
+            if given:
+                return f"{name} {why}; run the benchmarks without it"
+    return ""
 
 
 def packages() -> dict[str, str]:

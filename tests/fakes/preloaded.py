@@ -16,11 +16,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from tfbench.facts import interpreter_options
 from tfbench.protocol import StartAncestor, decode, encode
 
 if __name__ == "__main__":  # a controller imports no module of the worker
@@ -50,10 +51,12 @@ class Forked:
         return 0
 
 
-def start(executable: str, start: StartAncestor, cwd: str, env: Mapping[str, str], log: IO[bytes]) -> Forked | None:
+def start(
+    command: Sequence[str], start: StartAncestor, cwd: str, env: Mapping[str, str], log: IO[bytes]
+) -> Forked | None:
     """Fork an ancestor; ``None`` if it has to be a process of its own."""
     path = os.environ.get(VARIABLE)
-    if not path or executable != sys.executable or not start.imports_tensorflow:
+    if not path or [*command] != [sys.executable, *interpreter_options()] or not start.imports_tensorflow:
         return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.connect(path)

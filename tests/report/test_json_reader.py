@@ -108,7 +108,7 @@ def test_own_thresholds_are_read_back_and_must_be_fractions():
     refused(json.loads(text.replace('"tolerance":0.1', '"tolerance":7')), "tolerance")
 
 
-@given(st.floats(0, 1e9), st.floats(0, 1), st.sampled_from(Outcome), st.integers(0, 10**9))
+@given(st.floats(0, 1e9), st.floats(0, 1), st.sampled_from(Outcome), st.integers(1, 10**9))
 def test_every_verdict_survives(center, confidence, outcome, rounds):
     ratio = Ratio(center, 0.0, math.inf, confidence)
     verdict = Verdict(CASE, outcome, Reason("c", "m"), "time", ratio, 3, rounds)
@@ -159,7 +159,7 @@ def test_text_that_is_too_large_is_refused(monkeypatch):
 def test_control_characters_are_removed():
     row = content()["verdicts"][0]
     hostile = {**row, "case": "x\x1b[2Jy", "reason": {"code": "c", "message": "a\rb\x9bc"}}
-    found = json_format.read(json.dumps(content(verdicts=[hostile])), "r").verdicts[0]
+    found = json_format.read(json.dumps(content(verdicts=[hostile], rounds=[])), "r").verdicts[0]
     assert not {"\x1b", "\r", "\x9b"} & set(found.case.name + found.reason.message)
 
 

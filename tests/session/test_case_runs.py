@@ -73,7 +73,7 @@ def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, keep_
 
 def add_row(metric):
     def step(result, measured):
-        return CaseResult(result.case, result.verdict, metrics=(*result.metrics, verdict(result.case, metric=metric)))
+        return replace(result, metrics=(*result.metrics, verdict(result.case, metric=metric)))
 
     return step
 
@@ -110,7 +110,7 @@ def test_a_skipped_case_is_final_from_the_start_and_takes_part_in_no_race():
 
 def test_cases_of_an_interrupted_run_are_final_if_their_whole_group_is():
     strategy = Strategy()
-    earlier = {case.name: CaseResult(case, verdict(case)) for case in (A, OTHER)}
+    earlier = {case.name: raced(case) for case in (A, OTHER)}
     runs, _ = case_runs(strategy, earlier=earlier)
     assert [result.case for result in runs.final] == [OTHER]
     assert runs.result(OTHER) is earlier[OTHER.name]
@@ -200,7 +200,7 @@ def test_a_case_that_skips_itself_in_a_race_is_skipped_by_the_strategy():
 
 
 def test_the_skipped_case_of_a_group_does_not_keep_the_others_from_an_earlier_run():
-    earlier = {A.name: CaseResult(A, verdict(A))}
+    earlier = {A.name: raced(A)}
     runs, _ = case_runs(Strategy(), skips={B.name: "no GPU"}, earlier=earlier)
     assert runs.result(A) is earlier[A.name]
     assert [(result.case, result.skip) for result in runs.final] == [(A, ""), (B, "no GPU")]

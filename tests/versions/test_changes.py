@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady
+from tests.fakes.report import judged
 from tests.versions.test_difference import launch
-from tfbench.model import TIME, Case, Outcome, Ratio, Reason, VariantResult, Verdict
+from tfbench.model import TIME, Case, Outcome, Ratio, Reason, VariantResult
 from tfbench.policy import preset
 from tfbench.race.launch import Entrant
 from tfbench.race.race import Race, RaceConfig
@@ -108,7 +109,7 @@ def test_what_is_faster_is_explained_by_what_is_slower_on_the_reference(found, m
 
 def test_one_table_lists_what_changed_by_case_and_kind():
     def change(metric, *values, unit="", ratio=None, cause=""):
-        verdict = Verdict(CASE, Outcome.REGRESSED, Reason("slower", ""), metric, ratio, values=values, unit=unit)
+        verdict = judged(CASE, Outcome.REGRESSED, Reason("slower", ""), metric, ratio, values=values, unit=unit)
         return CaseChange("2.21", verdict, cause)
 
     results = [

@@ -5,8 +5,9 @@ import sys
 from contextlib import suppress
 
 from tfbench.errors import UsageError
+from tfbench.facts import interpreter_options
 
-PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
+PYTEST = (sys.executable, *interpreter_options(), "-m", "pytest", "-p", "tfbench.plugin")
 """The command of pytest with the plugin of tfbench."""
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from tfbench.errors import EngineError
+from tfbench.facts import interpreter_options
 from tfbench.race.workers import run_terminable
 from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.untrusted import brief
 
-PROGRAM = (sys.executable, "-m", "tfbench", "fleet", "job")
+PROGRAM = (sys.executable, *interpreter_options(), "-m", "tfbench", "fleet", "job")
 """The command that does a job. The fleet's folder and the job's number follow."""
 
 

@@ -23,6 +23,7 @@ import pytest
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks  # pytest offers it nowhere else
 
 from tfbench.errors import DeclarationError, SideError, UsageError
+from tfbench.facts import interpreter_options
 from tfbench.fs import scratch_dir, write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.imports import FolderByFolder, enter, ini_file, redirect_imports
@@ -87,7 +88,7 @@ def _listing(config: pytest.Config) -> JSON:
         "import_mode": config.getoption("importmode"),
         "inifile": str(config.inipath or ""),
     }
-    command = [sys.executable, "-m", "tfbench.worker.adopted"]
+    command = [sys.executable, *interpreter_options(), "-m", "tfbench.worker.adopted"]
     try:
         return run_collection(command, request, root, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     except SideError as error:
@@ -279,7 +280,7 @@ def _place_of_module(name: str) -> str:
 # Collect the benchmarks with pytest, for commands and for other source trees; runs none of them
 
 
-COMMAND = (sys.executable, "-m", "tfbench.plugin.collect")
+COMMAND = (sys.executable, *interpreter_options(), "-m", "tfbench.plugin.collect")
 """Collects another source tree, see `sides.counterparts`."""
 _TAIL = 15
 

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
+from tfbench.facts import unusable_option
 from tfbench.fs import check_outputs, write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
@@ -378,6 +379,8 @@ class Runner:
         def option(name: str) -> Any:
             return setting(config, name)
 
+        if unusable := unusable_option():
+            raise UsageError(unusable)
         self._files = ReportFiles(config)
         self._write_report()  # the report of an earlier run must not stay where this one fails
         self._device, self._gpus = parse_device(option("device"))

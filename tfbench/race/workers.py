@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfbench.errors import BenchmarkError, SideError
+from tfbench.facts import interpreter_options
 from tfbench.fs import abandoned_scratch_dirs, python_path, remove_half_dirs, scratch_dir, without_repository
 from tfbench.gpus.selection import GROWTH, has_driver
 from tfbench.model import JSON
@@ -135,6 +137,8 @@ class Suite:
     """Values of options that the project's conftest.py files define, by their names in Python."""
     ignored: tuple[str, ...] = ()
     """Modules and folders of the working tree that git ignores, if a side has another source tree."""
+    python: tuple[str, ...] = field(default_factory=interpreter_options)
+    """Options of the interpreter of every process, such as ``-O``: those of the program that the user has started."""
 
 
 def worker_environment(
@@ -165,7 +169,8 @@ def worker_environment(
         if (wanted := {**side.env, **extra}.get(name, _FIXED.get(name))) != _FIXED.get(name):
             raise SideError(f"{side.name}: {name}={wanted} has no effect, because tfbench sets it itself; leave it out")
     env |= _FIXED
-    entries = env.get("PYTHONPATH", "").split(os.pathsep)
+    # Under -E, the user's own process has not read the variable either.
+    entries = [] if sys.flags.ignore_environment else env.get("PYTHONPATH", "").split(os.pathsep)
     given = [entry for entry in entries if os.path.isabs(entry) or not shared]
     env["PYTHONPATH"] = python_path(side.root, os.pathsep.join(given))
     return env

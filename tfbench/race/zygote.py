@@ -242,14 +242,16 @@ class _Forker:
 
 
 def start_process(
-    executable: str, start: protocol.StartAncestor, cwd: str, env: Mapping[str, str], log: IO[bytes]
+    command: Sequence[str], start: protocol.StartAncestor, cwd: str, env: Mapping[str, str], log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     """Start an ancestor, which leads a process group, inherits the socket that ``start`` names, and writes to ``log``.
+
+    ``command`` is an interpreter with its options.
 
     Raises `OSError` if it cannot be started.
     """
     return subprocess.Popen(
-        [executable, "-m", "tfbench.worker", encode(start).decode()],
+        [*command, "-m", "tfbench.worker", encode(start).decode()],
         cwd=cwd,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -279,7 +281,8 @@ class Ancestor(_Forker):
         try:
             with self._theirs:
                 # Not in the side's root: Python would import a tfbench there instead of this one.
-                self._process = start_process(side.executable, start, isolated_package_dir(), variables, self.log)
+                command = [side.executable, *suite.python]
+                self._process = start_process(command, start, isolated_package_dir(), variables, self.log)
         except OSError as error:
             self.channel.close()
             self.log.close()

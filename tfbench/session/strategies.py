@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, SideError, UsageError
-from tfbench.facts import OPTION, VISIBLE, packages, settings
+from tfbench.facts import OPTION, PYTHON_OPTIONS, VISIBLE, packages, settings
 from tfbench.model import (
     JSON,
     Case,
@@ -112,8 +112,9 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
         executable = _executable(saved.environment, contender, environments)
     except SideError as error:
         return because(ReasonCode.NO_ENVIRONMENT, spec=source.spec, error=str(error))
-    variables = {name: value for name, value in saved.environment.settings.items() if not name.startswith(OPTION)}
-    there, now = variables, {**settings(), **contender.env}
+    settings_then = saved.environment.settings.items()
+    there = {name: value for name, value in settings_then if not name.startswith(OPTION) and name != PYTHON_OPTIONS}
+    now = {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
     return replace(source, executable=executable, env=there, code=code_of_saved(saved), unset=unset)

@@ -27,7 +27,6 @@ from msgspec import Meta, Struct
 from tfbench.errors import HistoryError, ReportError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import (
-    DECIDED,
     FLOOR,
     JSON,
     RATIO,
@@ -129,7 +128,7 @@ class _CaseLine(Struct, frozen=True, gc=False):
     ratio: _Ratio | None
 
     def __post_init__(self) -> None:
-        if (self.ratio or self.outcome in DECIDED) and not self.floors:
+        if self.ratio and not self.floors:
             raise ValueError(f"{self.case} has a verdict on time without a launch")
 
 
@@ -362,9 +361,7 @@ class DatabaseHistory(AnyHistory):
         try:
             import psycopg
         except ImportError:
-            raise HistoryError(
-                "a history in PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
-            ) from None
+            raise HistoryError("a history in PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None
         if not url.startswith("postgresql://"):
             scheme = brief(url.partition("://")[0])
             raise HistoryError(f"a history in a database is postgresql://USER@HOST/NAME, not {scheme}://…")

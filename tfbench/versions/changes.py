@@ -17,6 +17,7 @@ from statistics import median
 from typing import NamedTuple
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError, TfbenchError
+from tfbench.facts import interpreter_options
 from tfbench.fs import scratch_dir
 from tfbench.metrics import catalog, exact
 from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
@@ -280,7 +281,7 @@ def _run(side: Side, program: str, extra: Mapping[str, str]) -> str:
     env = worker_environment(dict(os.environ), side, extra)
     try:
         done = subprocess.run(
-            [side.executable, "-c", program], env=env, capture_output=True, text=True, errors="replace", check=False,
+            [side.executable, *interpreter_options(), "-c", program], env=env, capture_output=True, text=True, errors="replace", check=False,
             timeout=_SECONDS, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -681,8 +682,11 @@ def _of_seconds(case: Case, metric: str, decision: Decision | None, values: Sequ
     if decision is None or decision.outcome is None:
         return None
     before, now = values
-    ratio = decision.comparison.ratio
-    return Verdict(case, decision.outcome, decision.reason, metric, ratio, values=(before, now), unit=SECONDS)
+    found = decision.comparison
+    return Verdict(
+        case, decision.outcome, decision.reason, metric, found.ratio, found.launches, found.rounds,
+        values=(before, now), unit=SECONDS,
+    )  # fmt: skip
 
 
 _RANK = {name: (KINDS.index(_KIND.get(name, "graph")), place) for place, name in enumerate((*RACED, *COUNTED))}

@@ -614,9 +614,9 @@ def run_and_exit(parent: int, task: Callable[[], object]) -> NoReturn:
 
 
 def replace_process(argument: str, descriptor: int) -> NoReturn:
-    """Start this worker anew in the same process, with this message. Its socket stays open."""
+    """Start this worker anew in the same process, with the same options and this message. Its socket stays open."""
     os.set_inheritable(descriptor, True)
-    os.execv(sys.executable, [sys.executable, "-m", "tfbench.worker", argument])
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:-1], argument])
 
 
 def pin(cpus: Collection[int]) -> None:
