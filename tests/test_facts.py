@@ -3,8 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
 from tfbench import cli
-from tfbench.facts import foreign_distribution
+from tfbench.facts import foreign_distribution, interpreter_options
 
 
 def install(folder, entry_points=""):
@@ -34,3 +36,23 @@ def test_another_project_whose_files_have_replaced_ours_is_named_in_one_line():
     (line,) = done.stderr.splitlines()
     assert line.startswith("tfbench: files of another project have replaced those of pytest-tfbench: pip uninstall")
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("-m pytest -O", ""),
+        ("/bin/pytest --benchmark -O", ""),
+        ("-OO -Bu -m pytest", "-O -O -B"),
+        (
+            "-bb -Werror -W ignore::DeprecationWarning -X dev -Xutf8=1 run.py",
+            "-b -b -Werror -Wignore::DeprecationWarning -Xdev -Xutf8=1",
+        ),
+        ("-IPvqi -c pass", "-E -s"),
+        ("-OX dev -sm pytest", "-O -Xdev -s"),
+        ("-X pycache_prefix=/x -d -", ""),
+        ("--check-hash-based-pycs always -E x.py", "--check-hash-based-pycs always -E"),
+    ],
+)
+def test_the_options_of_the_interpreter_are_those_of_its_command_line(words, options):
+    assert interpreter_options(words.split()) == tuple(options.split())

@@ -8,7 +8,7 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -27,7 +27,8 @@ PACKAGES = (
 _PREFIXES = ("TF_", "XLA_", "KERAS_")
 _NAMES = (
     "NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", *MALLOC_VARIABLES, MALLOC_TUNABLES, "LD_PRELOAD",
-    "PYTHONHASHSEED", "PYTHONMALLOC", "TFBENCH_SCALE",
+    "PYTHONDEVMODE", "PYTHONHASHSEED", "PYTHONMALLOC", "PYTHONNODEBUGRANGES", "PYTHONOPTIMIZE", "PYTHONWARNINGS",
+    "PYTHON_CPU_COUNT", "PYTHON_GIL", "PYTHON_JIT", "TFBENCH_SCALE",
 )  # fmt: skip
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """They select the GPUs. To hide all GPUs is a setting; which ones are visible is a fact of the machine."""
@@ -43,8 +44,10 @@ OPTION = "PYTEST_OPTION_"
 """Beginning of a setting that is no variable, but an option of the project's conftest.py."""
 PYTHON_OPTIONS = "PYTHON_OPTIONS"
 """A setting that is no variable, but the options of the interpreter, such as ``-O -X dev``."""
-_OF_OUTPUT = {"importtime", "pycache_prefix"}
-"""Values of Python's option -X about what the user's own process prints and caches."""
+_INHERITED = {**{letter: letter for letter in "BEOSbs"}, "I": "Es"}
+"""Option of Python without a value -> the options of a measuring process."""
+_OF_OUTPUT = {"pycache_prefix"}
+"""Values of Python's option -X about the cache of the user's own process."""
 
 
 def describe(options: Mapping[str, object] | None = None) -> JSON:
@@ -67,23 +70,27 @@ def describe(options: Mapping[str, object] | None = None) -> JSON:
     }
 
 
-def interpreter_options() -> tuple[str, ...]:
-    """Return the options with which another Python runs a program as this one does, as `multiprocessing` does.
+def interpreter_options(words: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the options with which another Python runs a program as this one does, such as ``-O``.
 
-    -P is left out, and -I stands for -E and -s: a measuring process starts in a folder with tfbench alone. So are options
-    about what a process prints or asks at its end (-d, -i, -q, -u, -v).
+    They are those of its command line, or of other ``words``. What variables such as ``PYTHONOPTIMIZE`` set is inherited
+    with them, so that a side may set another value. -P is left out, and -I stands for -E and -s: a measuring process
+    starts in a folder with tfbench alone. So is what concerns only what a process prints, or asks at its end.
     """
-    flags = sys.flags
-    counted = {"O": flags.optimize, "b": flags.bytes_warning}
-    given = {"B": flags.dont_write_bytecode, "E": flags.ignore_environment, "S": flags.no_site, "s": flags.no_user_site}
-    options = [f"-{letter * count}" for letter, count in counted.items() if count]
-    options += [f"-{letter}" for letter, on in given.items() if on]
-    options += [f"-W{warning}" for warning in dict.fromkeys(sys.warnoptions)]
-    extra = {"dev": True} if flags.dev_mode else {}
-    for name, value in {**extra, **sys._xoptions}.items():
-        if name not in _OF_OUTPUT:
-            options.append(f"-X{name}" if value is True else f"-X{name}={value}")
-    return tuple(options)
+    rest, found = list(words or sys.orig_argv[1:]), list[str]()
+    while rest and (word := rest.pop(0)).startswith("-") and word != "-":
+        if word.startswith("--check-hash-based-pycs"):
+            found += [word] if "=" in word else [word, rest.pop(0)]
+            continue
+        for place, letter in enumerate(word[1:], start=2):
+            if letter in "cm":
+                return tuple(found)
+            if letter in "WX":
+                value = word[place:] or rest.pop(0)
+                found += [f"-{letter}{value}"] if letter == "W" or value.partition("=")[0] not in _OF_OUTPUT else []
+                break
+            found += [f"-{one}" for one in _INHERITED.get(letter, "")]
+    return tuple(found)
 
 
 def unusable_option() -> str:

@@ -18,6 +18,19 @@ from tfbench.errors import UsageError
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def install_from(monkeypatch, content):
+    """Have this project installed from the address that the content of ``direct_url.json`` names."""
+    text = None if content is None else json.dumps(content)
+    found = SimpleNamespace(read_text=lambda file: text)
+    its_own = SimpleNamespace(distribution=lambda name: found, PackageNotFoundError=metadata.PackageNotFoundError)
+    monkeypatch.setattr("tfbench.commands.init.metadata", its_own)
+
+
+@pytest.fixture(autouse=True)
+def installed_from_a_repository(monkeypatch):
+    install_from(monkeypatch, {"url": "https://x.org/t.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}})
+
+
 def test_an_empty_project_gets_everything_and_then_has_it_all(tmp_path, capsys):
     assert cli.main(["init", str(tmp_path)]) == 0
     out = capsys.readouterr().out
@@ -167,8 +180,7 @@ UNKNOWN = "git+https://HOST/OWNER/REPOSITORY@TAG"
     ],
 )
 def test_the_workflow_installs_what_is_installed_here(tmp_path, monkeypatch, content, installed, advice):
-    text = None if content is None else json.dumps(content)
-    monkeypatch.setattr(metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
+    install_from(monkeypatch, content)
     found = plan(tmp_path, "3.12")
     assert f"install --quiet tensorflow {installed}\n" in found.files[WORKFLOW]
     assert found.advice == advice

@@ -66,7 +66,7 @@ def install(folder: Path, **script: Any) -> str:
     interpreter = folder / "python"
     interpreter.write_text(
         f"#!{sys.executable}\nimport sys\n\nsys.path.insert(0, {str(ROOT)!r})\n"
-        "from tests.fakes.worker import main\n\nmain(sys.argv[3])\n"
+        "from tests.fakes.worker import main\n\nmain(sys.argv[-1])\n"
     )
     interpreter.chmod(0o755)
     return str(interpreter)
