@@ -20,7 +20,7 @@ def test_another_project_of_the_same_name_is_named(tmp_path, monkeypatch, capsys
     install(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert foreign_distribution().startswith("the distribution tfbench 1.0.0 in this environment is another project")
-    cli.main(["envs", "list"])
+    cli.main(["history", "list"])
     assert "pip uninstall tfbench" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tfbench.errors import TfbenchError, UsageError
-from tfbench.facts import REPLACED, foreign_distribution
+from tfbench.facts import REPLACED, foreign_distribution, hear_of_children
 from tfbench.fs import check_outputs
 from tfbench.report.screen import CUT_OFF, say
 from tfbench.untrusted import brief, harmless
@@ -98,6 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parsers[arguments.command].error(f"unrecognized arguments: {harmless(' '.join(rest))}{fix}")
     if rest:
         getattr(arguments, arguments.intermixed).extend(rest)
+    hear_of_children()
     if warning := foreign_distribution():
         say(f"tfbench: {warning}", error=True)
     try:

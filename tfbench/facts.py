@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -38,6 +39,7 @@ _TERRAFORM = (
 )  # fmt: skip
 """Terraform's variables share the prefix ``TF_``. They change no time, and some hold secrets, so no report may show them."""
 _SILENT = ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_ENABLE_DEPRECATION_WARNINGS")
+"""They decide what TensorFlow prints. Tests set them anywhere, to have less output."""
 
 
 OPTION = "PYTEST_OPTION_"
@@ -93,6 +95,16 @@ def interpreter_options(words: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(found)
 
 
+def hear_of_children() -> None:
+    """Have the system keep the exit codes of this process' children, unless the process has a handler of its own.
+
+    A parent that ignores SIGCHLD, as some supervisors do, hands that down. No child is waited for then: each failed
+    command would seem to have ended well.
+    """
+    if hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def unusable_option() -> str:
     """Return why no time can be taken under an option of this interpreter, with the fix; ``""`` if all can be kept."""
     variables = {} if sys.flags.ignore_environment else os.environ
@@ -136,9 +148,12 @@ def settings() -> dict[str, str]:
         key: value
         for key, value in sorted(os.environ.items())
         if (key.startswith(_PREFIXES) or key in _NAMES or (key == VISIBLE[0] and value in ("", "-1")))
-        and key not in _SILENT
-        and not key.startswith(_TERRAFORM)
+        and not _changes_no_time(key)
     }
+
+
+def _changes_no_time(variable: str) -> bool:
+    return variable in _SILENT or variable.startswith(_TERRAFORM)
 
 
 def machine(root: Path = Path("/")) -> dict[str, str]:
@@ -174,8 +189,9 @@ _READ_BY_LIBRARIES = (
 
 
 def library_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Select the variables that libraries read while they are imported or loaded."""
-    return {name: value for name, value in variables.items() if name.startswith(_READ_BY_LIBRARIES)}
+    """Select the variables that libraries read while they are imported or loaded, and that can change a time."""
+    read = {name: value for name, value in variables.items() if name.startswith(_READ_BY_LIBRARIES)}
+    return {name: value for name, value in read.items() if not _changes_no_time(name)}
 
 
 # Read files of the kernel

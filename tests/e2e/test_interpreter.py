@@ -83,6 +83,23 @@ def test_what_would_spoil_the_times_is_refused(project, options, environment, sa
     assert seen == []
 
 
+def test_a_parent_that_ignores_the_ends_of_children_changes_nothing(project):
+    """A supervisor may hand SIGCHLD down as ignored, and no exit code is kept then."""
+    command = project._execute
+    project._execute = lambda words: command(["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh", *words])
+    done, report, _ = started(project)
+    assert done.returncode == 0, done.stdout
+    assert [row["outcome"] for row in report["verdicts"] if row["metric"] == "time"] == ["unchanged"]
+    assert not [row for row in report["verdicts"] if row["outcome"] == "error"]
+
+
+def test_a_user_without_a_home_can_measure(project):
+    done, report, _ = started(project, HOME="no-absolute-path", XDG_CACHE_HOME="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row["outcome"] for row in report["verdicts"] if row["metric"] == "time"] == ["unchanged"]
+    assert not list(project.root.glob("*/tfbench"))
+
+
 @pytest.mark.slow
 def test_other_options_than_those_of_a_baseline_are_named(project):
     done, _, _ = started(project, "-O", pytest_options=("--save-baseline", "main"))

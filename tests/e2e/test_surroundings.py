@@ -19,6 +19,15 @@ pytestmark = pytest.mark.slow
 ONE = "from tests.fakes.steps import taking\n\n\ndef test_mine(bench):\n    bench(taking(bench, 5e-5))\n"
 
 
+def test_a_variable_about_what_is_printed_may_be_set_late_on_one_side(project):
+    project.write(ONE)
+    project.git("init", "-q")
+    project.commit("base")
+    project.write(ONE.replace("    bench", "    import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n    bench"))
+    done = project.run("--against", "git:HEAD")
+    assert [row["outcome"] for row in done.report["verdicts"] if row["metric"] == "time"] == ["unchanged"], done.output
+
+
 def test_a_shard_without_cases_ends_well_and_merges(project):
     project.write(ONE)
     reports = []

@@ -1,6 +1,7 @@
 """Build environments with real uv from the real index, of packages so small that each takes seconds."""
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import SideError, UsageError
+from tfbench.fs import scratch_dir
 from tfbench.sides import environments
 from tfbench.sides.environments import Environments, ResolveError, interpreters, other_requirements
 from tfbench.sides.spec import Side, packages_of, parse
@@ -325,3 +327,14 @@ def test_files_that_name_other_packages_are_found_on_both_sides(tmp_path):
             if both[number] is not None:
                 (folder / name).write_text(both[number])
     assert other_requirements(there, here) == ["constraints.in", "environment.yml", "requirements-dev.txt"]
+
+
+def test_a_user_without_a_home_has_environments_for_one_run(monkeypatch):
+    def unknown(uid):
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert environments.kept().is_relative_to(scratch_dir())
+    assert environments.interpreters()

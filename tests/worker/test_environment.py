@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfbench.facts import describe, machine
+from tfbench.facts import describe, library_variables, machine
 
 
 def test_this_process_is_described():
@@ -30,6 +30,12 @@ def test_settings_that_can_change_a_time_are_reported(monkeypatch):
     settings = describe()["settings"]
     assert settings["TF_ENABLE_ONEDNN_OPTS"] == settings["NVIDIA_TF32_OVERRIDE"] == "0"
     assert "TF_CPP_MIN_LOG_LEVEL" not in settings
+
+
+def test_what_only_decides_what_is_printed_is_no_variable_of_a_library():
+    printed = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_DEPRECATION_WARNINGS": "1", "TF_LOG": "debug", "HOME": "/"}
+    read = {"TF_ENABLE_ONEDNN_OPTS": "0", "KERAS_BACKEND": "jax", "OMP_NUM_THREADS": "1"}
+    assert library_variables({**printed, **read}) == read
 
 
 def test_variables_of_terraform_are_not_reported(monkeypatch):

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from tfbench.errors import TfbenchError, UsageError
-from tfbench.facts import foreign_distribution
+from tfbench.facts import foreign_distribution, hear_of_children
 from tfbench.fs import shortage
 from tfbench.policy import PRESETS
 from tfbench.storage.baselines import HISTORY, HISTORY_VARIABLE, PROFILES
@@ -40,6 +40,8 @@ RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 
 TAKEN: pytest.StashKey[list[str]] = pytest.StashKey()
 """Key of the short names of options that belong to another plugin or a conftest.py."""
+DEFAULTS: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
+"""Key of the options of plugins: their names in Python and defaults."""
 OWN: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """Key of the options that conftest.py files define: their names in Python and defaults."""
 TERMINATION: pytest.StashKey[Any] = pytest.StashKey()
@@ -214,6 +216,7 @@ def pytest_load_initial_conftests(
     others = _defaults(parser) if benchmark else {}
     yield
     if benchmark:
+        early_config.stash[DEFAULTS] = others
         early_config.stash[OWN] = {name: value for name, value in _defaults(parser).items() if name not in others}
         early_config.stash[TAKEN] = add_options(parser)
         return
@@ -270,6 +273,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         return []
     taken = config.stash.get(TAKEN, [])
     notes = [f"{name} belongs to another plugin here; use {PREFIX}{name[2:]}" for name in taken]
+    from tfbench.plugin.options import without_effect
+
+    notes += [f"without effect in a race: {names}; {why}" for why, names in without_effect(config).items()]
     return [f"tfbench: {note}" for note in (*notes, foreign_distribution()) if note]
 
 
@@ -292,10 +298,13 @@ def pytest_configure(config: pytest.Config) -> None:
             config.args = [str(Path(config.rootpath, path)) for path in paths]
             config.args += [str(path) for path in listed(config) if str(path) not in config.args]
         config.stash[RUNNER] = Runner(config)
+    # In addopts it keeps benchmarks out of runs of the tests, and --benchmark asks for them.
+    config.option.benchmark_skip = False
     if config.getoption("setuponly"):  # fixtures of benchmarks run in the measuring processes only
         config.option.setupplan = True
     config.pluginmanager.register(_Selecting(config.stash[RUNNER]), "tfbench-selecting")
     if threading.current_thread() is threading.main_thread():
+        hear_of_children()
         # A cancelled job gets SIGTERM: like Ctrl-C it ends the run, with a report of the cases measured so far.
         config.stash[TERMINATION] = signal.signal(signal.SIGTERM, signal.default_int_handler)
 

@@ -18,7 +18,7 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import library_variables
 from tfbench.fs import require_linux
 from tfbench.model import STATISTICS
-from tfbench.plugin import HISTORY_PLACES, OPTIONS, OWN, PREFIX, setting
+from tfbench.plugin import DEFAULTS, HISTORY_PLACES, OPTIONS, OWN, PREFIX, setting
 from tfbench.policy import Policy
 from tfbench.race.lanes import Processors, processors
 from tfbench.race.workers import Suite
@@ -119,6 +119,48 @@ def own_options(config: pytest.Config) -> tuple[dict[str, Any], list[str]]:
     known = {name: value for name in defaults if (value := getattr(config.option, name, None)) != defaults[name]}
     plain = {name: value for name, value in known.items() if _is_plain(value)}
     return plain, sorted(known.keys() - plain)
+
+
+_REFUSED = {
+    "benchmark_timer": "races take wall-clock time by time.perf_counter; leave the option out",
+    "benchmark_compare_fail": "a race decides by itself; give --baseline NAME or --against git:REV, and limits in tfbench_thresholds",
+    "benchmark_cprofile": "a profiler would slow the measured calls down; give --profile",
+}
+"""Option of pytest-benchmark without which the user would read a result otherwise -> what replaces it in a race."""
+_PLANNED = "--policy plans its rounds"
+_WITHOUT_EFFECT = {
+    **dict.fromkeys(
+        ("benchmark_min_time", "benchmark_max_time", "benchmark_min_rounds", "benchmark_precision", "benchmark_confidence",
+         "benchmark_calibration_precision", "benchmark_warmup", "benchmark_warmup_iterations"), _PLANNED,
+    ),
+    "benchmark_disable_gc": "it collects garbage between its rounds only",
+}  # fmt: skip
+"""Other option of pytest-benchmark -> what a race does instead."""
+
+
+def check_replaced(config: pytest.Config) -> None:
+    """Raise `UsageError` if an option of pytest-benchmark asks for what no race does."""
+    for name, why in _REFUSED.items():
+        if _is_given(config, name):
+            raise UsageError(f"{_written(name)}: {why}")
+
+
+def without_effect(config: pytest.Config) -> dict[str, str]:
+    """Return what a race does instead of options of pytest-benchmark -> the names of these, which change no result."""
+    found: dict[str, str] = {}
+    for name, why in _WITHOUT_EFFECT.items():
+        if _is_given(config, name):
+            found[why] = f"{found[why]}, {_written(name)}" if why in found else _written(name)
+    return found
+
+
+def _is_given(config: pytest.Config, name: str) -> bool:
+    defaults = config.stash.get(DEFAULTS, {})
+    return name in defaults and str(getattr(config.option, name, defaults[name])) != str(defaults[name])
+
+
+def _written(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _is_plain(value: object) -> bool:

@@ -45,6 +45,7 @@ from tfbench.plugin.collect import CASE, COMMAND, given, may_need_tensorflow, se
 from tfbench.plugin.options import (
     check_folder,
     check_not_taken_for_test,
+    check_replaced,
     gate_options,
     given_folder,
     given_history,
@@ -381,6 +382,8 @@ class Runner:
 
         if unusable := unusable_option():
             raise UsageError(unusable)
+        if not only_lists(config):
+            check_replaced(config)
         self._files = ReportFiles(config)
         self._write_report()  # the report of an earlier run must not stay where this one fails
         self._device, self._gpus = parse_device(option("device"))

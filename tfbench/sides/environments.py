@@ -29,7 +29,7 @@ from packaging.version import Version
 from platformdirs import user_cache_path
 
 from tfbench.errors import ReportError, SideError
-from tfbench.fs import atomic_dir, file_digest, hold, locked, read_text, remove_dir, remove_half_dirs
+from tfbench.fs import atomic_dir, file_digest, hold, locked, read_text, remove_dir, remove_half_dirs, scratch_dir
 from tfbench.untrusted import a_list, a_text, an_object, parse_json
 
 # Find the Python interpreters of this machine
@@ -42,7 +42,7 @@ VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 def interpreters() -> list[str]:
     """Return the interpreters that workers run on: the current one first, then the newest first."""
     paths = [getattr(sys, "_base_executable", sys.executable)]
-    folders = [Path.home() / ".pyenv" / "versions", Path.home() / ".local" / "share" / "uv" / "python"]
+    folders = [Path(os.path.expanduser(folder)) for folder in ("~/.pyenv/versions", "~/.local/share/uv/python")]
     for version in reversed(VERSIONS):
         paths += [path] if (path := shutil.which(f"python{version}")) else []
         paths += [str(path) for folder in folders for path in sorted(folder.glob(f"*{version}*/bin/python{version}"))]
@@ -282,8 +282,14 @@ class Environment:
 
 
 def kept() -> Path:
-    """Return the folder of this user's environments, which all projects share."""
-    return user_cache_path("tfbench", appauthor=False) / "environments"
+    """Return the folder of this user's environments, which all projects share.
+
+    A user without a home, as in containers, has one that this process removes.
+    """
+    with suppress(RuntimeError):  # no HOME, and no entry in passwd
+        if (folder := user_cache_path("tfbench", appauthor=False)).is_absolute():
+            return folder / "environments"
+    return scratch_dir() / "environments"
 
 
 class Environments(ExitStack):
