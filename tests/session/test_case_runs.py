@@ -136,6 +136,15 @@ def test_a_case_that_pytest_ends_or_skips_has_a_result_and_a_final_result_stays(
     ]
 
 
+def test_the_race_of_a_group_leaves_the_final_result_of_a_member_alone():
+    strategy = Strategy()
+    runs, _ = case_runs(strategy)
+    runs.skip(B, "not here")
+    assert runs.result(A).sample is not None
+    assert runs.result(B) == CaseResult(B, skip="not here")
+    assert strategy.asked == [("race", A.name)]
+
+
 def test_a_case_that_is_not_measured_is_an_error_in_its_place():
     runs, _ = case_runs(Strategy())
     runs.result(OTHER)

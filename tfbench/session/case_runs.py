@@ -247,10 +247,10 @@ class CaseRuns:
                 self.seconds[run.case.name] += share
 
     def _race(self, run: _CaseRun) -> None:
+        pending = [member.case for member in run.group if member.final is None]  # pytest may have skipped some
         try:
-            raced = self._strategy.race(run.case, [member.case for member in run.group])
+            raced = self._strategy.race(run.case, pending)
         except Exception as error:
-            pending = [member.case for member in run.group if member.state is CaseState.PENDING]
             raced = RaceResults([broken(case, error) for case in pending])
         self._keep(raced)
 
