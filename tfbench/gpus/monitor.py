@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from tfbench.errors import GpuError, UsageError
-from tfbench.facts import parents, read_proc
+from tfbench.facts import read_proc
 from tfbench.gpus.nvml import Driver, GpuObservationWindow, GpuReading, Identity, Nvml, hardware_reasons
 from tfbench.gpus.selection import (
     VISIBLE,
@@ -21,7 +21,6 @@ from tfbench.gpus.selection import (
     environment,
     has_driver,
     lock,
-    lock_folder,
     mps_folder,
     visible,
 )
@@ -192,13 +191,10 @@ def foreign(window: GpuObservationWindow, ours: frozenset[int], before: frozense
 
 def family(first: int | None = None) -> set[int]:
     """Return the ids of a process, by default of this one, and of its descendants."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for pid, parent in parents().items():
-        children[parent].append(pid)
-    members = [os.getpid() if first is None else first]
-    for pid in members:  # which grows
-        members += children.pop(pid, [])
-    return set(members)
+    import psutil  # it is for the system on which benchmarks run
+
+    process = psutil.Process(first)
+    return {process.pid, *(child.pid for child in process.children(recursive=True))}
 
 
 def mps_servers(root: Path = Path("/proc")) -> set[int]:
@@ -217,7 +213,7 @@ class GpuSession:
         kind: ``cpu``, ``gpu`` or ``all``.
         names: Indices or UUIDs, empty for all GPUs.
         required: Whether a missing GPU is an error. The workers report it.
-        locks: Folder of the lock files, by default in Linux's folder for locks of all users.
+        locks: Folder of the lock files, by default of this user.
 
     Raises:
         UsageError: A named GPU is missing.
@@ -262,7 +258,7 @@ class GpuSession:
             self.gpus = self._chosen(nvml.identities(), names, left)
             if self.gpus:
                 _check_modes(self.gpus)
-                held.enter_context(lock(self.gpus, locks or lock_folder()))
+                held.enter_context(lock(self.gpus, locks))
                 self.gpu_monitor = GpuMonitor(self.gpus, nvml, policy, family)
                 self.environment = environment(self.gpus) if names or left else {}
                 self._held = held.pop_all()

@@ -18,11 +18,14 @@ from tfbench.gpus.nvml import Identity
 # Lock each GPU for one run of a user at a time: two runs would measure each other
 
 
-def lock(gpus: Sequence[Identity], folder: Path) -> ExitStack:
-    """Lock GPUs by files in a folder, until the returned stack is closed or this process dies.
+def lock(gpus: Sequence[Identity], folder: Path | None = None) -> ExitStack:
+    """Lock GPUs by files in a folder, by default of this user, until the returned stack is closed or this process dies.
+
+    The GPU monitor notices processes of other users.
 
     Raises `GpuError` if another run measures on a GPU, or the folder is not usable.
     """
+    folder = folder or user_cache_path("tfbench", appauthor=False) / "gpus"
     with ExitStack() as held:
         for gpu in gpus:
             try:
@@ -34,11 +37,6 @@ def lock(gpus: Sequence[Identity], folder: Path) -> ExitStack:
                 raise GpuError(f"{text}, or select another GPU with --device gpu:INDEX")
             held.enter_context(file)
         return held.pop_all()
-
-
-def lock_folder() -> Path:
-    """Return the folder of the locks of this user's runs. Others' processes on a GPU are noticed by the GPU monitor."""
-    return user_cache_path("tfbench", appauthor=False) / "gpus"
 
 
 # Select the GPUs of a run: ``gpu``, ``gpu:0,2``, ``gpu:GPU-8f6…``, or every GPU in CUDA_VISIBLE_DEVICES
