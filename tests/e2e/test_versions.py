@@ -146,36 +146,6 @@ def test_shared_set_ups_of_each_version_are_told(project):
     assert "test_reads: each version builds shared set-ups of its own" in " ".join(done.stdout.split())
 
 
-@pytest.mark.slow
-def test_variants_race_each_other_on_each_side(project):
-    project.write(
-        """
-        import os
-        from tests.fakes.steps import taking
-        from tfbench import Axis, Level, across
-
-        MODE = Axis("mode", Level("plain", factor=lambda: 1),
-                    Level("other", factor=lambda: int(os.environ.get("SLOWER", "1"))))
-
-        @across(MODE)
-        def test_work(bench, variant):
-            bench(taking(bench, 1e-5 * variant.factor()))
-        """
-    )
-    done = project.tfbench("versions", "env:OTHER=1", "env:SLOWER=2", "--report-json", "v.json")
-    assert done.returncode == 0, done.stderr
-    cases = {
-        case["case"].rpartition("::")[2]: case for case in json.loads((project.root / "v.json").read_text())["cases"]
-    }
-    variants = cases["test_work[mode=other]"]["variants"]
-    assert variants["env:OTHER=1"]["outcome"] == "unchanged"
-    assert variants["env:SLOWER=2"]["ratio"]["center"] == pytest.approx(2, rel=0.01)
-    assert "variants, ratio to the reference variant" in done.stdout
-    fewer = project.tfbench("versions", "env:OTHER=1", "env:SLOWER=2", "--no-variants", "--no-changes")
-    assert "variants, ratio" not in fewer.stdout
-    assert "what changed" not in fewer.stdout
-
-
 @pytest.mark.tensorflow
 def test_what_changed_is_listed_with_its_cause(project):
     project.write(

@@ -46,8 +46,6 @@ def test_changed_defaults_come_before_new_flags_and_flags_of_gpus_are_left_out()
         ("XLA_FLAGS", "--xla_cpu_use_thunk_runtime=false"),
         ("XLA_FLAGS", "--xla_base_length=32"),
         ("TF_A", "false"),
-        ("XLA_FLAGS", "--xla_cpu_count=1"),
-        ("XLA_FLAGS", "--xla_cpu_count=64"),
         ("XLA_FLAGS", "--xla_cpu_new_off=true"),
         ("XLA_FLAGS", "--xla_new_switch=false"),
     ]

@@ -11,16 +11,16 @@ from rich.text import Text
 
 from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
-from tfbench.model import short_name
+from tfbench.model import TIME, short_name
 from tfbench.plugin import STARTED_WITH
 from tfbench.plugin.options import set_by_suite
 from tfbench.policy import preset
 from tfbench.profiles.folders import named
 from tfbench.race.launch import Entrant
-from tfbench.race.prober import Prober, Profiler
+from tfbench.race.prober import Prober
 from tfbench.report.profile import attributed, changes_of, one_side
 from tfbench.report.screen import Screen
-from tfbench.session.profiling import BASELINE, CONTENDER, explained, reread, take
+from tfbench.session.profiling import BASELINE, Explainer, explained, reread
 from tfbench.sides.spec import KINDS
 from tfbench.storage.baselines import PROFILES
 from tfbench.untrusted import command
@@ -73,19 +73,18 @@ def run_explain(arguments: argparse.Namespace) -> int:
         setup.launcher.start_pairs((first, second), [0])
         status.update("probing")
         explanation = explained(Prober(setup.launcher, setup.policy), first, second)
-        taken = None
+        answer = None
         if arguments.profile:
-            profiler = Profiler(setup.launcher, setup.policy)
-            sides = {BASELINE: first, CONTENDER: second}
-            taken = take(profiler, sides, Path(arguments.profile), tell=status.update)
+            explainer = Explainer(setup.launcher, setup.policy, status.update)
+            answer = explainer.explain((first, second), TIME, None, explanation, Path(arguments.profile))
         if arguments.repro:
             function, variables = setup.collected.functions[case.name], set_by_suite(STARTED_WITH, os.environ)
             both = first.side, second.side
             write_folder(arguments.repro, function, case, setup.collected.root, both, variables)
     console.print(changes_of(title, explanation.changes, explanation.metrics, explanation.notes))
-    if taken is not None:
-        console.print(attributed(taken.attribution, taken.why))
-        console.print(Text(f"profiles: {taken.kept.folder}"))
+    if answer is not None and answer.profiles is not None:
+        console.print(attributed(answer.profiles.attribution, answer.lines))
+        console.print(Text(f"profiles: {answer.profiles.kept.folder}"))
     if arguments.repro:
         race_folder(arguments.repro, first.side.executable)
         console.print(f"written: {arguments.repro}")

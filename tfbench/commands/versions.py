@@ -15,10 +15,11 @@ from tfbench.model import TIME
 from tfbench.policy import PRESETS, preset
 from tfbench.report.page import check_library
 from tfbench.report.screen import Screen
+from tfbench.session.profiling import Explainer
 from tfbench.sides.spec import is_package, of_version
 from tfbench.untrusted import plural, render_json
 from tfbench.versions import bisect, matrix
-from tfbench.versions.changes import RACED, Causes, ChangeFinder
+from tfbench.versions.changes import RACED, ChangeFinder
 from tfbench.versions.matrix import ordered, race, sides_of
 
 
@@ -41,7 +42,6 @@ def add_versions(parser: argparse.ArgumentParser) -> None:
     option(
         "--no-causes", action="store_true", help="do not look for the causes of changes, which takes most of the time"
     )
-    option("--no-variants", action="store_true", help="do not race the variants of a case against each other")
     add_selections(parser)
 
 
@@ -71,9 +71,9 @@ def run_versions(arguments: argparse.Namespace) -> int:
         sides, cases, launcher = sides_of(labels, setup.side), setup.cases, setup.launcher
         finder = None
         if not arguments.no_changes:
-            causes = None if arguments.no_causes else Causes(launcher, policy, status.update, race_defaults=False)
-            finder = ChangeFinder(launcher, policy, len(cases) * (len(sides) - 1), causes)
-        raced = race(cases, sides, launcher, policy, random.Random(), status.update, finder, not arguments.no_variants)
+            explainer = None if arguments.no_causes else Explainer(launcher, policy, status.update)
+            finder = ChangeFinder(launcher, policy, len(cases) * (len(sides) - 1), explainer)
+        raced = race(cases, sides, launcher, policy, random.Random(), status.update, finder)
         notes = setup.notes
     console.print(matrix.terminal(raced, console.width))
     for note in notes:

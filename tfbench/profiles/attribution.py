@@ -25,6 +25,8 @@ HALF = 0.5
 """A function that holds half of a slowdown is its cause: at most one path through the stack does."""
 FEWEST = 50
 """Samples below which a share has an error of more than 7%."""
+_STEP = 0.5
+"""Mean depth on the stack below which a function is the step itself, which is no cause."""
 _GENERATED = ("autograph_generated", "importlib._bootstrap")
 """Modules whose names do not lead to code that a user could change."""
 KEEPERS = {
@@ -94,7 +96,8 @@ def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Gro
     causes = []
     for function in now.functions:
         grew = now.inside(function) - before.inside(function)
-        if grew >= HALF * slowdown and not any(part in function for part in _GENERATED):
+        own = now.depth(function) < _STEP
+        if grew >= HALF * slowdown and not own and not any(part in function for part in _GENERATED):
             inside = before.inside(function), now.inside(function)
             calls = before.call_seconds, now.call_seconds
             causes.append((now.depth(function), Grown(function, *inside, grew / slowdown, calls)))

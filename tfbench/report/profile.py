@@ -10,7 +10,7 @@ from rich.text import Text
 from tfbench.metrics.exact import MetricChange
 from tfbench.model import JSON
 from tfbench.model.words import duration, percent, signed
-from tfbench.profiles.attribution import Attribution, Cause, StepBreakdown, TimeCategory, must_show, of_slowdown
+from tfbench.profiles.attribution import HALF, Attribution, Cause, StepBreakdown, TimeCategory, must_show, of_slowdown
 from tfbench.report.screen import add_columns, add_row, table
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs
@@ -18,6 +18,7 @@ from tfbench.report.screen import add_columns, add_row, table
 
 MOST = 5
 """Lines on profiles in an assertion."""
+NO_CAUSE = "no cause found: what was added, lost or slower does not add up to half of the slowdown"
 _ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
 
 
@@ -75,27 +76,33 @@ def _signed(seconds: float) -> str:
 
 
 def in_words(attribution: Attribution, raced: float | None) -> list[str]:
-    """Describe the causes in a few lines, for the text of an assertion.
+    """Describe how the steps of two profiles differ, and the causes, for the text of an assertion.
 
     ``raced`` is the raced slowdown as a fraction, ``None`` without a race.
     """
+    causes = op_lines(attribution, raced) if attribution.now > attribution.before else []
+    return [steps_line(attribution, raced), *(f"  {line}" for line in causes or [NO_CAUSE])]
+
+
+def steps_line(attribution: Attribution, raced: float | None) -> str:
+    """Say how the steps of two profiles differ, beside the raced slowdown."""
     before, now = map(duration, (attribution.before, attribution.now))
-    grew = attribution.now - attribution.before
-    if raced is not None and grew < must_show(raced) * attribution.before:
-        return [
-            f"profile: the slowdown is not visible: a profiled step takes {now} instead of {before} "
-            f"({signed(grew / attribution.before)}, raced: {signed(raced)}); the cause is outside of the steps, or smaller "
-            "than the overhead of profiling"
-        ]
-    if grew <= 0:
-        return [f"profile: a step takes {now}, and {before} before: not slower"]
-    category = attribution.spent[0][0]
-    both = signed(grew / attribution.before) + (f", raced: {signed(raced)}" if raced is not None else "")
-    lines = [f"profile: a step takes {now} instead of {before} ({both}); {category} grew most"]
-    lines += [f"  {describe_cause(cause, attribution)}" for cause in attribution.causes[: MOST - 1]]
-    if not attribution.causes:
-        lines.append("  no single op grew by much: the growth is spread over many ops")
-    return lines
+    both = signed(attribution.now / attribution.before - 1) + (f", raced: {signed(raced)}" if raced is not None else "")
+    most = f"; {attribution.spent[0][0]} grew most" if attribution.now > attribution.before else ""
+    return f"profile: a step takes {now} instead of {before} ({both}){most}"
+
+
+def op_lines(attribution: Attribution, raced: float | None = None) -> list[str]:
+    """Return the kinds of work that hold at least half of the slowdown together, at most three.
+
+    There are none if the profiles do not show the raced slowdown, or if it lies outside of ops.
+    """
+    if attribution.now - attribution.before < must_show(raced) * attribution.before:
+        return []
+    causes = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER][:3]
+    if sum(cause.share for cause in causes) < HALF:
+        return []
+    return [f"op: {describe_cause(cause, attribution, raced)}" for cause in causes]
 
 
 def describe_cause(cause: Cause, attribution: Attribution, raced: float | None = None) -> str:
@@ -105,8 +112,6 @@ def describe_cause(cause: Cause, attribution: Attribution, raced: float | None =
     """
     share = of_slowdown(cause.share, attribution.now / attribution.before - 1, raced)
     size = f"+{duration(cause.grew)} per profiled step, {share}"
-    if cause.category is TimeCategory.OTHER:
-        return f"{TimeCategory.OTHER} (Python, dispatch) {size}"
     kinds = _listed(cause.kinds)
     if cause.after == "fused":
         return f"lost fusion: {kinds} instead of {_listed(cause.instead)} {size}"

@@ -4,36 +4,52 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, TfbenchError
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError, TfbenchError
 from tfbench.fs import atomic_dir, scratch_dir
 from tfbench.gpus.monitor import GpuMonitor
-from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
+from tfbench.metrics.catalog import (
+    COPY_TIME,
+    DEVICE_SHARE,
+    DEVICE_TIME,
+    ENERGY,
+    FIRST_CALL,
+    LEAK_METRICS,
+    PEAK_HOST_MEMORY,
+)  # fmt: skip
 from tfbench.metrics.catalog import read as read_metrics
 from tfbench.metrics.exact import MetricChange, explain, metric_changes
 from tfbench.metrics.exact import on_device as compare_on_device
+from tfbench.metrics.graphs import GRAPH, RESULT, XLA
 from tfbench.metrics.parity import ProbeOutput, compare
-from tfbench.model import JSON, Case, Note, Outcome, Verdict
+from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict
 from tfbench.policy import Policy
 from tfbench.profiles.attribution import (
+    HALF,
     Attribution,
     StepBreakdown,
     TimeCategory,
     attribute,
-)
+    describe,
+    grown,
+    memory_lines,
+    must_show,
+)  # fmt: skip
 from tfbench.profiles.folders import Kept, ProfiledSide, folder_of, step_breakdown, write_about
 from tfbench.race.launch import Entrant
-from tfbench.race.prober import ZYGOTES, Prober, Profiler
+from tfbench.race.prober import ZYGOTES, Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report
-from tfbench.report.profile import MOST, in_words
+from tfbench.report.profile import MOST, NO_CAUSE, in_words, op_lines, steps_line
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.results import NO_BASELINE, twice, with_facts
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
+from tfbench.untrusted import plural
 
 # Explain what changed in a case between two entrants, from probes without timing
 
@@ -168,6 +184,152 @@ def reread(kept: Kept) -> Explained:
     return Explained(kept, profiles, attribution, in_words(attribution, kept.raced))
 
 
+# Name the cause of a change: what profiles, samples and defaults show, and what changed in the graphs
+
+
+RETRACES = {"retraces_per_call": " per call", "retraces": " after the first call"}
+_OPS = "graph_ops"
+_LEAKS = frozenset(metric.name for metric in LEAK_METRICS)
+_EXECUTES = "tensorflow.python.eager."
+"""The modules in which Python waits for ops. They say nothing about which ops."""
+_TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
+"""Parts of the names of functions that trace. In a call that is not the first, they are a cause of their own."""
+_LOOPS = ("NextIteration", "While")
+FEW_LAUNCHES = 2
+"""Profiled launches per side that a cause of half of a slowdown needs, unlike the many small ones of a kept profile."""
+
+
+def traced_again(evidence: Explanation) -> list[str]:
+    """Return a line if the step traces functions again in later calls, and did not before."""
+    for change in evidence.metrics:
+        if change.metric in RETRACES and change.now and not change.before:
+            _, before, now, what = change.cells
+            return [f"retrace: {now}{RETRACES[change.metric]}, {before} before{f'; {what}' if what else ''}"]
+    return []
+
+
+def ops_changed(evidence: Explanation) -> list[str]:
+    """Return a line on the ops that graphs gained and lost."""
+    lines = []
+    for change in evidence.metrics:
+        if change.metric == _OPS and change.counts:
+            loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
+            _, _, now, what = change.cells
+            before = plural(round(change.before or 0), "op")
+            lines.append(f"{'while loop' if loops else 'graph'}: {before} before, {now} now; {what}")
+    return lines
+
+
+def xla_changed(evidence: Explanation) -> list[str]:
+    """Return a line for each module of XLA whose kernels changed."""
+    return [f"{where}: {what}: {text}" for where, what, text in evidence.changes if where.startswith(XLA)]
+
+
+def result_changed(evidence: Explanation) -> list[str]:
+    """Return a line for each part of the step's result that has another type: what follows works on other numbers."""
+    return [f"result: {text}" for where, _, text in evidence.changes if where == RESULT]
+
+
+def changed_lines(evidence: Explanation) -> list[str]:
+    """Return a line for each change that may be behind another one: retraces, types of the result, kernels and ops."""
+    return [*traced_again(evidence), *result_changed(evidence), *xla_changed(evidence), *ops_changed(evidence)]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Why a case differs between two sides."""
+
+    lines: Sequence[str]
+    """The causes with their shares, the largest first, or that there is none; then what else changed in the graphs."""
+    profiles: Explained | None = None
+    """The profiles of a change of the time."""
+
+
+Defaults = Callable[[tuple[Entrant, Entrant], Ratio], list[tuple[float, str]]]
+"""Races the defaults of the second side set back. Returns the share of the slowdown that each removes, and a line about it."""
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """Explains changes. `tfbench explain`, ``--profile-on-regression``, `tfbench versions` and `bisect` ask it alike."""
+
+    launcher: ProcessLauncher
+    policy: Policy
+    tell: Callable[[str], None] = lambda text: None
+    defaults: Defaults | None = None
+    """``None`` to race no defaults, which takes up to four minutes a case."""
+
+    def explain(
+        self,
+        sides: tuple[Entrant, Entrant],
+        metric: str,
+        ratio: Ratio | None,
+        evidence: Explanation | None = None,
+        place: Path | None = None,
+    ) -> Answer:
+        """Name what was added, lost or slower on the second side with its share of the change.
+
+        Args:
+            metric: ``time``, ``first_call``, ``peak_host_memory``, or one that is counted.
+            ratio: The raced ratio, if the metric is raced.
+            evidence: The changes of the case's graphs and exact metrics.
+            place: A folder in which profiles are kept, with more launches than a cause needs.
+
+        Raises `SideError` if a process does not start, and without ``place`` nothing if a profile cannot be taken.
+        """
+        changed = changed_lines(evidence) if evidence else []
+        if metric not in (TIME, FIRST_CALL, PEAK_HOST_MEMORY, *_LEAKS):
+            return Answer(changed)
+        self.launcher.ready([(entrant.side, entrant.case.env) for entrant in sides], [0])
+        if metric not in (TIME, FIRST_CALL):
+            return Answer([*self._in_memory(sides), *changed])
+        if faster := bool(ratio and ratio.center < 1):
+            sides = sides[1], sides[0]  # profiles explain slowdowns, so they tell what is slower on the first side
+        slowdown = max(ratio.center, 1 / ratio.center) - 1 if ratio else None
+        taken = self._profiled(sides, slowdown, place) if metric == TIME else None
+        lines = op_lines(taken.attribution, slowdown) if taken and taken.attribution else []
+        python = [] if lines else self._in_python(sides, metric, slowdown)
+        lines, explained = [*lines, *python], bool(lines or python)
+        # Flags of XLA change the modules that it makes of the same graph.
+        same = evidence is not None and not any(where == GRAPH for where, *_ in evidence.changes)
+        if self.defaults and metric == TIME and ratio and ratio.low > 1 and same and not python:
+            try:
+                removed = self.defaults(sides, ratio)
+                lines = [*(line for _, line in removed), *lines]
+                explained = explained or sum(share for share, _ in removed) >= HALF
+            except SideError as error:
+                lines.append(f"defaults: {error}")
+        if faster:
+            lines = [f"on {sides[1].side.name}: {line}" for line in lines]
+        return Answer([*([] if explained else [NO_CAUSE]), *lines, *changed], taken)
+
+    def _profiled(self, sides: tuple[Entrant, Entrant], slowdown: float | None, place: Path | None) -> Explained | None:
+        profiler, entrants = Profiler(self.launcher, self.policy), dict(zip((BASELINE, CONTENDER), sides, strict=True))
+        if place is not None:
+            return take(profiler, entrants, place, slowdown, self.tell)
+        with suppress(*PROFILE_FAILURES, SideError), tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
+            return take(profiler, entrants, Path(folder), slowdown, self.tell, FEW_LAUNCHES)
+        return None
+
+    def _in_python(self, sides: tuple[Entrant, Entrant], metric: str, slowdown: float | None) -> list[str]:
+        self.tell("sampling Python functions")
+        with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
+            before, now = (sample(self.launcher, self.policy, side, first=metric == FIRST_CALL) for side in sides)
+            cause = grown(before, now, must_show(slowdown))
+            if cause is None or cause.function.startswith(_EXECUTES):
+                return []
+            traces = any(name in cause.function for name in _TRACES)
+            text = describe(cause, slowdown)
+            return [f"retrace in every call; {text}" if traces and metric == TIME else text]
+        return []
+
+    def _in_memory(self, sides: tuple[Entrant, Entrant]) -> list[str]:
+        self.tell("counting what stays in memory")
+        with suppress(BenchmarkError, BenchmarkSkipped, SideError):
+            return memory_lines(*(sample(self.launcher, self.policy, side, memory=True) for side in sides))
+        return []
+
+
 @dataclass
 class Profiles:
     """Take the profiles that a run asks for."""
@@ -243,15 +405,23 @@ class Profiles:
         place = request.profile or (request.profile_regressed if regressed else None)
         if place is None:
             return result
-        entrants, raced = {CONTENDER: Entrant(result.case, self.contender)}, None
+        now, baseline = Entrant(result.case, self.contender), None
         why: tuple[str, ...] = ()
         if regressed and request.slowdown:
             why = ("profile: --inject-slowdown caused the slowdown, outside of the profiled steps",)
-        elif regressed and result.baseline and (baseline := self.strategy.baseline_entrant(result.case)):
-            entrants = {BASELINE: baseline, **entrants}
-            raced = verdict.ratio.center - 1 if verdict.ratio else None
+        elif regressed and result.baseline:
+            baseline = self.strategy.baseline_entrant(result.case)
         try:
-            profiles = take(self._profiler, entrants, place, raced, self.report)
+            if baseline is None:
+                profiles = take(self._profiler, {CONTENDER: now}, place, None, self.report)
+            else:
+                explainer = Explainer(self.launcher, request.policy, self.report)
+                answer = explainer.explain((baseline, now), TIME, verdict.ratio, place=place)
+                assert answer.profiles is not None
+                assert answer.profiles.attribution is not None
+                raced = verdict.ratio.center - 1 if verdict.ratio else None
+                lines = (f"  {line}" for line in answer.lines)
+                profiles = replace(answer.profiles, why=(steps_line(answer.profiles.attribution, raced), *lines))
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
         return replace(result, profiles=tuple(profiles.as_json()), why=why or tuple(profiles.why[:MOST]))

@@ -24,12 +24,12 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report.profile import changes_of
 from tfbench.report.screen import COLOURS, add_columns, add_row, table
-from tfbench.session.profiling import explained
+from tfbench.session.profiling import Explainer, explained
 from tfbench.sides.environments import between, last_patches
 from tfbench.sides.source_tree import commits
 from tfbench.sides.spec import TENSORFLOWS, Side, is_package, of_version, parts_of
 from tfbench.untrusted import command, plural, render_json
-from tfbench.versions.changes import COUNTED, RACED, Causes, Difference, difference
+from tfbench.versions.changes import COUNTED, RACED, Defaults, Difference, difference
 
 # Bisect a row of versions or commits for one case: its points, its races and its result
 
@@ -252,7 +252,8 @@ class Study:
     """Races of all cases, at most. Every one can produce a false positive."""
 
     def __post_init__(self) -> None:
-        self._causes = Causes(self.launcher, self.policy, self.tell)
+        defaults = Defaults(self.launcher, self.policy, self.tell)
+        self._explainer = Explainer(self.launcher, self.policy, self.tell, defaults)
 
     @property
     def announcement(self) -> str:
@@ -344,8 +345,9 @@ class Study:
         )
         if not with_causes:
             return shown
-        lines = self.causes[result.case.name] = self._causes.of(sides, self.metric, explanation, result.found.ratio)
-        return Group(shown, Text("\n".join(lines) or "no cause was found"))
+        lines = list(self._explainer.explain(sides, self.metric, result.found.ratio, explanation).lines)
+        self.causes[result.case.name] = lines
+        return Group(shown, Text("\n".join(lines)))
 
 
 def policy_of(chosen: Policy, metric: str, effect: float | None) -> Policy:

@@ -6,49 +6,33 @@ import os
 import random
 import re
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import log
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError, TfbenchError
+from tfbench.errors import SideError, TfbenchError
 from tfbench.facts import interpreter_options
-from tfbench.fs import scratch_dir
 from tfbench.metrics import catalog, exact
 from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import ComparisonContext
-from tfbench.metrics.graphs import GRAPH, RESULT
-from tfbench.metrics.graphs import XLA as XLA_MODULE
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, ReasonCode, Verdict
 from tfbench.model.formats import plain
 from tfbench.model.words import SECONDS, amount, times
 from tfbench.policy import Policy
-from tfbench.profiles.attribution import HALF, Attribution, TimeCategory, describe, grown, memory_lines, must_show
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant, Failure
-from tfbench.race.prober import Prober, Profiler, sample
+from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race
 from tfbench.race.workers import worker_environment
-from tfbench.report.profile import describe_cause
-from tfbench.session.profiling import (
-    BASELINE,
-    CONTENDER,
-    PROFILE_FAILURES,
-    Explanation,
-    explained,
-    explanation,
-    take,
-)
+from tfbench.session.profiling import Explainer, Explanation, explanation, ops_changed, xla_changed
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
-from tfbench.untrusted import an_object, brief, parse_json, plural, texts
+from tfbench.untrusted import an_object, brief, parse_json, texts
 
 # The difference of a case between two sides in one metric: raced for durations and memory, read for counts
 
@@ -292,7 +276,7 @@ def _run(side: Side, program: str, extra: Mapping[str, str]) -> str:
 def candidates(good: Mapping[str, Default], bad: Mapping[str, Default]) -> list[Candidate]:
     """Return the settings of the bad side to race, those with another default first, at most `MOST_DEFAULTS`.
 
-    A new flag is set to what the good side probably did: a switch to its opposite, and a number to 1 and to its double.
+    A new switch is set to its opposite, which is what the good side probably did.
     """
     changed: list[Candidate] = []
     new: list[Candidate] = []
@@ -304,8 +288,6 @@ def candidates(good: Mapping[str, Default], bad: Mapping[str, Default]) -> list[
             changed.append(Candidate(name, was.value, value, was.value))
         elif kind == "bool":
             new.append(Candidate(name, "", value, "false" if value == "true" else "true"))
-        elif kind.startswith("int") and value.isdigit() and int(value) > 1:
-            new += [Candidate(name, "", value, str(other)) for other in (1, 2 * int(value))]
     # A switch that is on acts, and one that is off usually does not exist in effect.
     new.sort(key=lambda flag: ("cpu" not in flag.name, flag.now == "false"))
     return [*changed, *new][:MOST_DEFAULTS]
@@ -347,164 +329,33 @@ def search_defaults(
     return sorted(removals, key=lambda removal: -removal.share)
 
 
-# Name causes: what graphs, profiles and samples show, and where they show nothing, the defaults of a version
-
-
-RETRACES = {"retraces_per_call": " per call", "retraces": " after the first call"}
-_OPS = "graph_ops"
-_LEAKS = frozenset(metric.name for metric in LEAK_METRICS)
-_EXECUTES = "tensorflow.python.eager."
-"""The modules in which Python waits for ops. They say nothing about which ops."""
-_TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
-"""Parts of the names of functions that trace. In a call that is not the first, they are a cause of their own."""
-_LOOPS = ("NextIteration", "While")
-_LAUNCHES = 2
-"""Profiled launches per side. A cause of half of a slowdown needs no more, unlike the many small ones of `explain`."""
-
-
-def traced_again(evidence: Explanation) -> list[str]:
-    """Return a line if the step traces functions again in later calls, and did not before."""
-    for change in evidence.metrics:
-        if change.metric in RETRACES and change.now and not change.before:
-            _, before, now, what = change.cells
-            return [f"retrace: {now}{RETRACES[change.metric]}, {before} before{f'; {what}' if what else ''}"]
-    return []
-
-
-def ops_changed(evidence: Explanation) -> list[str]:
-    """Return a line on the ops that graphs gained and lost."""
-    lines = []
-    for change in evidence.metrics:
-        if change.metric == _OPS and change.counts:
-            loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
-            _, _, now, what = change.cells
-            before = plural(round(change.before or 0), "op")
-            lines.append(f"{'while loop' if loops else 'graph'}: {before} before, {now} now; {what}")
-    return lines
-
-
-def xla_changed(evidence: Explanation) -> list[str]:
-    """Return a line for each module of XLA whose kernels changed."""
-    return [f"{where}: {what}: {text}" for where, what, text in evidence.changes if where.startswith(XLA_MODULE)]
-
-
-def result_changed(evidence: Explanation) -> list[str]:
-    """Return a line for each part of the step's result that has another type: what follows works on other numbers."""
-    return [f"result: {text}" for where, _, text in evidence.changes if where == RESULT]
-
-
-def op_lines(attribution: Attribution | None, raced: float | None = None, enough: float = 0.0) -> list[str]:
-    """Return the ops that hold half of the slowdown, at most three.
-
-    Args:
-        raced: The raced slowdown as a fraction, ``None`` without a race.
-        enough: The slowdown that the profiles must show, as a fraction. Otherwise they do not show the raced one.
-    """
-    if attribution is None or attribution.now - attribution.before < enough * attribution.before:
-        return []
-    causes = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER]
-    if not causes or sum(cause.share for cause in causes[:3]) < HALF:
-        return []
-    return [f"op: {describe_cause(cause, attribution, raced)}" for cause in causes[:3]]
-
-
 @dataclass
-class Causes:
-    """Looks for the causes of differences. It remembers defaults, as cases of a release often share a cause."""
+class Defaults:
+    """Sets defaults back. It remembers those of each side and those that explained a case, as cases of a release share causes."""
 
     launcher: ProcessLauncher
     policy: Policy
-    tell: Callable[[str], None] = lambda text: None
-    race_defaults: bool = True
-    """Whether to race defaults, which takes up to four minutes a case."""
+    tell: Callable[[str], None]
     _defaults: dict[str, dict[str, Default]] = field(default_factory=dict, init=False)
     """Specification -> defaults."""
     _known: set[Candidate] = field(default_factory=set, init=False)
-    """Defaults that explained an earlier case."""
 
-    def of(self, sides: tuple[Entrant, Entrant], metric: str, evidence: Explanation, ratio: Ratio | None) -> list[str]:
-        """Return the cause of a change from the first side to the second, and then what supports it, a line each.
+    def __call__(self, sides: tuple[Entrant, Entrant], slowdown: Ratio) -> list[tuple[float, str]]:
+        """Race the changed defaults of the second side; return the share that each removes, and a line about it.
 
-        Args:
-            metric: ``time``, ``first_call``, ``peak_host_memory``, or one that is counted.
-            evidence: The changes of the case's graphs and exact metrics.
-            ratio: The raced ratio, if the metric is raced.
+        Raises `SideError` if a side prints no defaults.
         """
-        self.launcher.ready([(entrant.side, entrant.case.env) for entrant in sides], [0])
-        if ratio and ratio.center < 1:
-            lines = [*result_changed(evidence), *xla_changed(evidence), *ops_changed(evidence)]
-            if not lines:  # profiles explain slowdowns, so they tell what is slower on the first side
-                slower, _ = self.named((sides[1], sides[0]), metric, evidence, 1 / ratio.center - 1)
-                lines = [f"on {sides[0].side.name}: {line}" for line in slower]
-            return lines
-        lines, in_python = self.named(sides, metric, evidence, ratio.center - 1 if ratio else None)
-        # Flags of XLA change the modules that it makes of the same graph.
-        unexplained = not in_python and not any(where == GRAPH for where, *_ in evidence.changes)
-        if self.race_defaults and metric == TIME and ratio and ratio.low > 1 and unexplained:
-            try:
-                self.tell("comparing defaults")
-                tried = candidates(*(self._defaults_of(entrant.side) for entrant in sides))
-                tried.sort(key=lambda candidate: candidate not in self._known)
-                removals = search_defaults(
-                    ratio, tried, lambda candidate: self._with_default(sides, candidate), self.tell
-                )
-                self._known |= {removal.candidate for removal in removals}
-                lines = [*map(str, removals), *lines]
-            except SideError as error:
-                lines.append(f"defaults: {error}")
-        return lines
+        self.tell("comparing defaults")
+        for side in (entrant.side for entrant in sides):
+            if side.spec not in self._defaults:
+                self._defaults[side.spec] = defaults_of(side)
+        tried = candidates(*(self._defaults[entrant.side.spec] for entrant in sides))
+        tried.sort(key=lambda candidate: candidate not in self._known)
+        removals = search_defaults(slowdown, tried, lambda candidate: self._with(sides, candidate), self.tell)
+        self._known |= {removal.candidate for removal in removals}
+        return [(removal.share, str(removal)) for removal in removals]
 
-    def named(
-        self, sides: tuple[Entrant, Entrant], metric: str, evidence: Explanation, slowdown: float | None
-    ) -> tuple[list[str], bool]:
-        """Return what graphs, profiles and samples show, and whether it is Python's own time, which no default explains.
-
-        The race measured ``slowdown``, a fraction.
-        """
-        lines = [*traced_again(evidence), *result_changed(evidence), *xla_changed(evidence)]
-        ops = ops_changed(evidence)
-        if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
-            return [*lines, *self._in_memory(sides), *ops], False
-        if metric == TIME:
-            attribution = self._profiled(sides, slowdown)
-            if ops_found := op_lines(attribution, slowdown, must_show(slowdown)):
-                return [*lines, *ops_found, *ops], False
-        if metric not in (TIME, FIRST_CALL):
-            return [*lines, *ops], False
-        python = self._in_python(sides, metric, slowdown)
-        return [*lines, *python, *ops], bool(python) and not lines
-
-    def _profiled(self, sides: tuple[Entrant, Entrant], slowdown: float | None) -> Attribution | None:
-        entrants = dict(zip((BASELINE, CONTENDER), sides, strict=True))
-        with suppress(*PROFILE_FAILURES, SideError), tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
-            profiler = Profiler(self.launcher, self.policy)
-            return take(profiler, entrants, Path(folder), slowdown, self.tell, _LAUNCHES).attribution
-        return None
-
-    def _in_python(self, sides: tuple[Entrant, Entrant], metric: str, slowdown: float | None) -> list[str]:
-        self.tell("sampling Python functions")
-        with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
-            before, now = (sample(self.launcher, self.policy, side, first=metric == FIRST_CALL) for side in sides)
-            cause = grown(before, now, must_show(slowdown))
-            if cause is None or cause.function.startswith(_EXECUTES):
-                return []
-            traces = any(name in cause.function for name in _TRACES)
-            text = describe(cause, slowdown)
-            return [f"retrace in every call; {text}" if traces and metric == TIME else text]
-        return []
-
-    def _in_memory(self, sides: tuple[Entrant, Entrant]) -> list[str]:
-        self.tell("counting what stays in memory")
-        with suppress(BenchmarkError, BenchmarkSkipped, SideError):
-            return memory_lines(*(sample(self.launcher, self.policy, side, memory=True) for side in sides))
-        return []
-
-    def _defaults_of(self, side: Side) -> dict[str, Default]:
-        if side.spec not in self._defaults:
-            self._defaults[side.spec] = defaults_of(side)
-        return self._defaults[side.spec]
-
-    def _with_default(self, sides: tuple[Entrant, Entrant], candidate: Candidate) -> Ratio | str:
+    def _with(self, sides: tuple[Entrant, Entrant], candidate: Candidate) -> Ratio | str:
         before, now = sides
         side = set_back(now.side, candidate)
         try:
@@ -516,21 +367,6 @@ class Causes:
         finally:
             self.launcher.release(side)
         return result.ratio or "; ".join(map(str, result.failures.values())) or result.reason
-
-
-def changes(launcher: ProcessLauncher, policy: Policy, other: Entrant, own: Entrant) -> list[str]:
-    """Return the changes of graphs and exact metrics, or why they are unknown, a line each."""
-    try:
-        launcher.start_pairs((other, own), [0])
-        evidence = explained(Prober(launcher, policy), other, own)
-    except TfbenchError as error:
-        return [f"the graphs could not be compared: {brief(error)}"]
-    lines = [": ".join(filter(None, row)) for row in evidence.changes]
-    lines += [
-        f"{name}: {before} before, {now} now; {what}"
-        for name, before, now, what in (change.cells for change in evidence.metrics)
-    ]
-    return [*(lines or ["the graphs, XLA's modules and every exact metric are the same"]), *evidence.notes]
 
 
 # Everything that changed in a case between the reference and other sides that raced it
@@ -596,13 +432,13 @@ class ChangeFinder:
 
     Args:
         cases: Comparisons of the whole run, which share its alpha.
-        causes: Looks for causes; ``None`` to leave them out.
+        explainer: Looks for causes; ``None`` to leave them out.
     """
 
     launcher: ProcessLauncher
     policy: Policy
     cases: int
-    causes: Causes | None = None
+    explainer: Explainer | None = None
 
     def __call__(self, race: Race) -> tuple[list[CaseChange], list[str]]:
         """Return the changes of all sides against the reference, and why a side could not be examined.
@@ -634,18 +470,18 @@ class ChangeFinder:
                     changes.append(replace(change, cause=causes.get(change.kind, "")))
         return changes, notes
 
-    def _cause(self, sides: tuple[Entrant, Entrant], change: CaseChange, evidence: Explanation) -> list[str]:
+    def _cause(self, sides: tuple[Entrant, Entrant], change: CaseChange, evidence: Explanation) -> Sequence[str]:
         if change.kind == "graph":
             return [
                 *xla_changed(evidence),
                 *ops_changed(evidence),
                 *(": ".join(filter(None, row)) for row in evidence.changes),
             ]
-        if self.causes is None:
+        if self.explainer is None:
             return []
-        self.causes.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")
+        self.explainer.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")
         try:
-            return self.causes.of(sides, change.verdict.metric, evidence, change.verdict.ratio)
+            return self.explainer.explain(sides, change.verdict.metric, change.verdict.ratio, evidence).lines
         except TfbenchError as error:
             return [f"the cause is unknown: {brief(error)}"]
 

@@ -6,21 +6,20 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import geometric_mean, median
+from dataclasses import dataclass, replace
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tfbench.errors import BenchmarkSkipped, SideError, UsageError
-from tfbench.model import JSON, Case, Outcome, VariantResult, short_name
-from tfbench.model.words import duration, size, times
+from tfbench.model import JSON, Case, Outcome, VariantResult
+from tfbench.model.words import duration, times
 from tfbench.policy import Policy
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
-from tfbench.race.race import Race, RaceConfig, pairs_of
+from tfbench.race.race import Race, RaceConfig
 from tfbench.report.json_format import content_of
 from tfbench.report.page import render_page
 from tfbench.report.screen import add_columns, add_row, break_name, table
@@ -85,8 +84,6 @@ class Matrix:
     """By label, the reference first: Python, packages, settings and the import time of TensorFlow, if the side starts."""
     rows: tuple[Row, ...]
     seconds: float
-    variants: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
-    """Case -> label -> its result against the reference variant of its workload, raced on that side alone."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -159,7 +156,6 @@ def race(
     rng: random.Random,
     progress: Callable[[str], None],
     finder: ChangeFinder | None = None,
-    variants: bool = False,
 ) -> Matrix:
     """Race every case on all sides at once. A side that is decided against the reference leaves later launches.
 
@@ -168,7 +164,6 @@ def race(
 
     Args:
         finder: Finds what else changed in each case.
-        variants: Whether to race the variants of each workload against its reference variant, on each side.
     """
     began = time.monotonic()
     environments = list(dict.fromkeys(case.env for case in cases))
@@ -203,38 +198,13 @@ def race(
         return Row(case, tuple(entries[side.name] for side in sides), tuple(changes))
 
     rows = tuple(row(number, case) for number, case in enumerate(cases))
-    between: dict[str, dict[str, Entry]] = {}
-    for side in sides if variants else ():
-        started = [case for case in cases if (side.name, case.env) not in broken]
-        for group in _groups(started):
-            progress(f"variants of {group[0].workload} on {side.name}")
-            for case, entry in _variants(group, side, launcher, policy, rng).items():
-                between.setdefault(case, {})[side.name] = entry
     if shared := [case.short_name for case in cases if case.shared]:
         notes.append(
             f"{some(shared, 1)}: each version builds shared set-ups of its own, so files that differ may explain a "
             "difference; to race the same file, keep one in the project and read it"
         )
     about = {side.name: _describe(launcher, side) for side in sides}
-    return Matrix(about, rows, time.monotonic() - began, between, tuple(notes))
-
-
-def _groups(cases: Sequence[Case]) -> list[list[Case]]:
-    """Return the cases of each workload that has variants, the reference first if there is one."""
-    groups: dict[str, list[Case]] = {}
-    for case in sorted(cases, key=lambda case: not case.reference):
-        groups.setdefault(case.group, []).append(case)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _variants(
-    group: Sequence[Case], side: Side, launcher: ProcessLauncher, policy: Policy, rng: random.Random
-) -> dict[str, Entry]:
-    entrants = [Entrant(case, side) for case in group]
-    config = RaceConfig(len(group) - 1, pairs_of(entrants, policy))
-    made = Race(entrants, launcher, policy, config, time.perf_counter, rng)
-    made.run()
-    return {case.name: _entry(made, index) for index, case in enumerate(group)}
+    return Matrix(about, rows, time.monotonic() - began, tuple(notes))
 
 
 def _not_starting(
@@ -292,7 +262,7 @@ SCHEMA = "tfbench-versions/1"
 _STYLE = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green", Outcome.INCONCLUSIVE: "yellow"}
 _SIGNS = {Outcome.REGRESSED: "+", Outcome.IMPROVED: "-", Outcome.UNCHANGED: " "}
 _WORDS = {"slower": Outcome.REGRESSED, "faster": Outcome.IMPROVED, "the same": Outcome.UNCHANGED}
-_HEADINGS = {"times": "Time", "changes": "What changed", "variants": "Variants", "sides": "All cases together"}
+_HEADINGS = {"times": "Time", "changes": "What changed", "sides": "All cases together"}
 _CASE, _CELL = 40, 24
 """Characters that a column takes."""
 
@@ -389,12 +359,6 @@ def _listings(matrix: Matrix, short: bool = False) -> dict[str, Listing]:
         told = ["change"] if short else ["before", "now", "ratio", "cause"]
         heads = ["case", *(["version"] if len(others) > 1 else []), "what", *told]
         listings["changes"] = Listing(f"what changed since {reference}", heads, rows, numbers=False)
-    if matrix.variants:
-        rows = [
-            [short_name(name), *(_cell(on[label], short) if label in on else "-" for label in matrix.labels)]
-            for name, on in matrix.variants.items()
-        ]
-        listings["variants"] = Listing("variants, ratio to the reference variant", ["case", *matrix.labels], rows)
     columns = [_of_side(index, side, matrix.rows) for index, side in enumerate(matrix.sides.values())]
     facts: list[list[str | Text]] = [[name, *(column.get(name, "-") for column in columns)] for name in columns[-1]]
     return {**listings, "sides": Listing("all cases together", ["", *matrix.labels], facts)}
@@ -458,13 +422,6 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
     if index:
         cells |= {word: str(outcomes.count(outcome)) for word, outcome in _WORDS.items()}
         cells["inconclusive"] = str(sum(outcome not in _WORDS.values() for outcome in outcomes))
-    ratios = [b.ratio.center for _, b in both if b.ratio]
-    called = [(a.facts.get("first_call"), b.facts.get("first_call")) for a, b in both]
-    first = [mine / reference for reference, mine in called if reference and mine]
-    memory = [b.facts["peak_host_memory"] for _, b in both if "peak_host_memory" in b.facts]
-    cells["time, mean ratio"] = f"{geometric_mean(ratios):.3f}" if ratios else "-"
-    cells["first call, mean ratio"] = f"{geometric_mean(first):.2f}" if first and index else "-"
-    cells["memory of a case, median"] = size(median(memory)) if memory else "-"
     return cells
 
 
@@ -480,9 +437,6 @@ def as_json(matrix: Matrix, policy: JSON) -> JSON:
                 "case": row.case.name,
                 "sides": dict(zip(matrix.sides, map(_entry_as_json, row.entries), strict=True)),
                 "changes": [change.as_json() for change in row.changes],
-                "variants": {
-                    label: _entry_as_json(entry) for label, entry in matrix.variants.get(row.case.name, {}).items()
-                },
             }
             for row in matrix.rows
         ],
