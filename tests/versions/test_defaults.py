@@ -1,7 +1,9 @@
 """Defaults of two sides: which are tried, and which explains a slowdown."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from tfbench.versions.changes import (
     MOST_DEFAULTS,
     Candidate,
     Default,
+    Defaults,
     candidates,
     defaults_of,
     search_defaults,
@@ -79,12 +82,29 @@ def test_the_search_ends_with_the_default_that_removes_the_slowdown():
         return answers[candidate.name]
 
     found = [Candidate(name, "off", "on", "off") for name in "abcde"]
-    lines = [str(removal) for removal in search_defaults(ratio(2.0), found, race, lambda text: None)]
+    removals = search_defaults(ratio(2.0), found, race, lambda text: None)
     assert raced == ["a", "b", "c", "d"]
-    assert lines[0].startswith("default: d (off before, on now), set to off removes 99% of the slowdown: ratio 1.010")
-    assert lines[1].startswith("default: c")
-    assert "62%" in lines[1]
-    assert len(lines) == 2
+    assert [(candidate.name, round(share, 2)) for share, candidate, _ in removals] == [("d", 0.99), ("c", 0.62)]
+
+
+def test_a_default_that_explains_a_case_is_tried_first_for_the_next(monkeypatch):
+    def set_back_to(sides, candidate):
+        raced.append(candidate.name)
+        return ratio(1.0 if candidate.name == "TF_A" else 2.0)
+
+    raced, good, bad = [], GOOD, BAD
+    monkeypatch.setattr(changes, "defaults_of", lambda side: good if side.spec == "2.17" else bad)
+    launcher = SimpleNamespace(environment=lambda side: {"defaults": {"oneDNN": "used"}})
+    find = Defaults(launcher, None, lambda text: None)
+    monkeypatch.setattr(find, "_with", set_back_to)
+    sides = SimpleNamespace(side=replace(SIDE, spec="2.17")), SimpleNamespace(side=SIDE)
+    (found,) = find(sides, ratio(2.0))
+    assert found == (
+        1.0, "default: TF_A (false before, true now), set to false removes 100% of the slowdown: ratio 1.000 (0.980 to 1.020)",
+    )  # fmt: skip
+    raced.clear()
+    find(sides, ratio(2.0))
+    assert raced == ["TF_A"]
 
 
 def test_flags_are_read_from_what_a_side_prints(monkeypatch):

@@ -185,17 +185,6 @@ try:
             found["TF_" + name.upper()] = str(flag.value()).lower()
 except Exception:
     pass
-try:  # a graph tells whether oneDNN is used: TensorFlow 2.10 uses it and denies it
-    from tensorflow.python.eager import context
-    kernel = tf.ones([3, 3, 8, 8])
-    step = tf.function(lambda x: tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), tf.ones([8]))))
-    context.context().enable_graph_collection()
-    step(tf.ones([1, 16, 16, 8]))
-    graphs = context.context().export_run_metadata().function_graphs
-    ops = [node.op for graph in graphs for part in graph.partition_graphs for node in part.node]
-    found["TF_ENABLE_ONEDNN_OPTS"] = str(int(any("_Mkl" in op for op in ops)))
-except Exception:
-    pass
 sys.stdout.write("\\n" + json.dumps(found))
 """
 
@@ -226,21 +215,6 @@ class Candidate:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.was or 'absent'} before, {self.now} now), set to {self.back}"
-
-
-class Removal(NamedTuple):
-    """A candidate that removes a part of a slowdown."""
-
-    candidate: Candidate
-    share: float
-    """Of the slowdown. Above 1 if the side becomes faster than the good one."""
-    ratio: Ratio
-    """Of the bad side with the candidate to the good side."""
-
-    def __str__(self) -> str:
-        return (
-            f"default: {self.candidate} removes {min(1.0, self.share):.0%} of the slowdown: ratio {times(self.ratio)}"
-        )
 
 
 def defaults_of(side: Side) -> dict[str, Default]:
@@ -301,32 +275,29 @@ def set_back(side: Side, candidate: Candidate) -> Side:
     return replace(side, name=f"{side.name} with {value}"[:80], env={**side.env, name: both}, named=(*side.named, name))
 
 
-def share(bad: Ratio, back: Ratio) -> float:
-    """Return the share of a slowdown that a setting removes, on the scale of logarithms of ratios to the good side."""
-    return 1 - log(back.center) / log(bad.center)
-
-
 def search_defaults(
     bad: Ratio, suspects: Sequence[Candidate], race: Callable[[Candidate], Ratio | str], tell: Callable[[str], None]
-) -> list[Removal]:
+) -> list[tuple[float, Candidate, Ratio]]:
     """Race candidates until one removes the slowdown; return each that removes a share of it, the largest first.
+
+    A share is one of logarithms of ratios to the good side. It is above 1 if the side becomes faster than the good one.
 
     Args:
         bad: The slowdown, a ratio to the good side.
         race: Returns the ratio of the bad side with the candidate to the good side, or why it cannot run.
     """
-    removals: list[Removal] = []
+    removals: list[tuple[float, Candidate, Ratio]] = []
     for number, candidate in enumerate(suspects, 1):
         tell(f"default {number}/{len(suspects)}: {candidate.name}")
         ratio = race(candidate)
         if isinstance(ratio, str):
             continue
-        removed = share(bad, ratio)
+        removed = 1 - log(ratio.center) / log(bad.center)
         if removed >= NOTABLE and ratio.high < bad.center:
-            removals.append(Removal(candidate, removed, ratio))
+            removals.append((removed, candidate, ratio))
             if removed >= ENOUGH:
                 break
-    return sorted(removals, key=lambda removal: -removal.share)
+    return sorted(removals, key=lambda removal: -removal[0])
 
 
 @dataclass
@@ -348,12 +319,17 @@ class Defaults:
         self.tell("comparing defaults")
         for side in (entrant.side for entrant in sides):
             if side.spec not in self._defaults:
-                self._defaults[side.spec] = defaults_of(side)
+                onednn = self.launcher.environment(side)["defaults"].get("oneDNN") == "used"
+                found = {"TF_ENABLE_ONEDNN_OPTS": Default(str(int(onednn)))}
+                self._defaults[side.spec] = defaults_of(side) | found
         tried = candidates(*(self._defaults[entrant.side.spec] for entrant in sides))
         tried.sort(key=lambda candidate: candidate not in self._known)
         removals = search_defaults(slowdown, tried, lambda candidate: self._with(sides, candidate), self.tell)
-        self._known |= {removal.candidate for removal in removals}
-        return [(removal.share, str(removal)) for removal in removals]
+        self._known |= {candidate for _, candidate, _ in removals}
+        return [
+            (share, f"default: {candidate} removes {min(1.0, share):.0%} of the slowdown: ratio {times(ratio)}")
+            for share, candidate, ratio in removals
+        ]
 
     def _with(self, sides: tuple[Entrant, Entrant], candidate: Candidate) -> Ratio | str:
         before, now = sides

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Group, RenderableType
@@ -261,8 +261,8 @@ def _describe(launcher: ProcessLauncher, side: Side) -> JSON:
 SCHEMA = "tfbench-versions/1"
 _STYLE = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green", Outcome.INCONCLUSIVE: "yellow"}
 _SIGNS = {Outcome.REGRESSED: "+", Outcome.IMPROVED: "-", Outcome.UNCHANGED: " "}
-_WORDS = {"slower": Outcome.REGRESSED, "faster": Outcome.IMPROVED, "the same": Outcome.UNCHANGED}
-_HEADINGS = {"times": "Time", "changes": "What changed", "sides": "All cases together"}
+_WORDS = {Outcome.REGRESSED: "slower", Outcome.IMPROVED: "faster", Outcome.UNCHANGED: "the same"}
+_HEADINGS = {"times": "Time", "changes": "What changed", "differences": "Differences of the sides"}
 _CASE, _CELL = 40, 24
 """Characters that a column takes."""
 
@@ -331,7 +331,7 @@ def page(matrix: Matrix) -> str:
     counts = Counter(str(outcome or Outcome.NEW) for outcome in matrix.outcomes)
     counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "nothing was compared"
     return render_page(
-        "versions.html", {name: _HEADINGS[name] for name in tables}, {},
+        "versions.html", {name: _HEADINGS[name] for name in (*tables, "differences")}, {},
         title=f"Versions since {matrix.labels[0]}", subtitle=f"{plural(len(matrix.rows), 'case')}: {counted}",
         tables=tables, notes=_notes(matrix), differences=differences(matrix.sides), moved=_moved,
     )  # fmt: skip
@@ -343,7 +343,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _listings(matrix: Matrix, short: bool = False) -> dict[str, Listing]:
-    """Return the tables: ``times``, ``changes`` and ``variants`` if there are any, and ``sides``, all cases together."""
+    """Return the tables: ``times``, and ``changes`` if there are any."""
     reference, *others = matrix.labels
     rows: list[list[str | Text]] = [
         [row.case.short_name, *(_cell(entry, short) for entry in row.entries)] for row in matrix.by_slowdown
@@ -359,9 +359,7 @@ def _listings(matrix: Matrix, short: bool = False) -> dict[str, Listing]:
         told = ["change"] if short else ["before", "now", "ratio", "cause"]
         heads = ["case", *(["version"] if len(others) > 1 else []), "what", *told]
         listings["changes"] = Listing(f"what changed since {reference}", heads, rows, numbers=False)
-    columns = [_of_side(index, side, matrix.rows) for index, side in enumerate(matrix.sides.values())]
-    facts: list[list[str | Text]] = [[name, *(column.get(name, "-") for column in columns)] for name in columns[-1]]
-    return {**listings, "sides": Listing("all cases together", ["", *matrix.labels], facts)}
+    return listings
 
 
 def _cell(entry: Entry, short: bool) -> Text:
@@ -404,25 +402,17 @@ def _notes(matrix: Matrix) -> list[str]:
         for label, entry in zip(matrix.sides, row.entries, strict=True):
             if isinstance(entry, Untimed) and entry.details:
                 texts.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
-    return [*(f"{some(cases, 1)} {why}" for why, cases in texts.items()), *matrix.notes]
+    return [*_counts(matrix), *(f"{some(cases, 1)} {why}" for why, cases in texts.items()), *matrix.notes]
 
 
-def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
-    pairs = [(row.entries[0], row.entries[index]) for row in rows]
-    both = [(a, b) for a, b in pairs if isinstance(a, VariantResult) and isinstance(b, VariantResult)]
-    outcomes = [b.outcome for _, b in both if b.ratio]
-    imported, packages = side["import_seconds"], side.get("packages", {})
-    cells = {
-        "TensorFlow": next((v for name, v in packages.items() if name.startswith(("tensorflow", "tf-nightly"))), "-"),
-        "Python": side.get("python", "-"),
-        "Keras": packages.get("keras", "-"),
-        "import of TensorFlow": duration(imported) if imported else "-",
-        "cases": str(len(both)),
-    }
-    if index:
-        cells |= {word: str(outcomes.count(outcome)) for word, outcome in _WORDS.items()}
-        cells["inconclusive"] = str(sum(outcome not in _WORDS.values() for outcome in outcomes))
-    return cells
+def _counts(matrix: Matrix) -> Iterator[str]:
+    """Count the outcomes of each side: ``2.21.0: 4 slower, 18 the same``."""
+    for index, label in enumerate(matrix.labels):
+        entries = [row.entries[index] for row in matrix.rows]
+        outcomes = [entry.outcome for entry in entries if isinstance(entry, VariantResult) and entry.ratio]
+        words = Counter(_WORDS.get(outcome or Outcome.NEW, "inconclusive") for outcome in outcomes)
+        if words:
+            yield f"{label}: {', '.join(f'{count} {word}' for word, count in words.items())}"
 
 
 def as_json(matrix: Matrix, policy: JSON) -> JSON:
