@@ -81,7 +81,8 @@ def row(finding: Finding, found: dict) -> list[str]:
         return [f"`{finding.name}`", claim, f"not reproduced here: {finding.refuted}", "", "", "", finding.named, ""]
     if not reproduced(found):
         limit = f" ({finding.limit})" if finding.limit else ""
-        return [f"`{finding.name}`", claim, f"not reproduced here{limit}", "", "", "", finding.named, ""]
+        failed = f": {(race['failed'].splitlines() or ['no output'])[-1]}" if "failed" in race else ""
+        return [f"`{finding.name}`", claim, f"not reproduced here{limit}{failed}", "", "", "", finding.named, ""]
     case, ratio = case_of(race), end["ratio"]
     interval = "exact" if ratio["low"] == ratio["high"] else f"{ratio['low']:.2f} to {ratio['high']:.2f}"
     shown = f"{ratio['center']:.2f} ({interval})"
