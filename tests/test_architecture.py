@@ -22,7 +22,6 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     ("cli",),
     ("commands",),
-    ("compare",),
     ("plugin", "versions"),
     ("fleet",),
     ("session", "doctor"),

@@ -188,7 +188,7 @@ def test_another_system_than_linux_is_refused_in_one_line_before_anything_runs(t
 @pytest.mark.parametrize("system", ["darwin", "win32"])
 def test_another_system_lists_cases_and_reads_reports(tmp_path, system):
     (tmp_path / "r.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
-    for words in (["gate", "r.json"], ["report", "r.json", "--markdown", "r.md"], ["compare", "r.json", "r.json"]):
+    for words in (["gate", "r.json"], ["report", "r.json", "--markdown", "r.md"]):
         done = elsewhere(tmp_path, system, *words)
         assert (done.returncode, done.stderr) == (0, "")
     (tmp_path / "test_b.py").write_text("def test_b(bench): bench(sum, [1])\n")
@@ -284,7 +284,7 @@ def test_saved_files_are_found_from_a_folder_below_the_root(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path / "benchmarks")
     assert cli.main(["history"]) == 0
     assert cli.main(["baseline", "list"]) == 0
-    assert cli.main(["compare", "first", "first"]) == 5
+    assert cli.main(["report", "first"]) == 5
     shown, errors = capsys.readouterr()
     assert "history: 3 runs, 1 case" in shown
     assert "first" in shown

@@ -31,7 +31,6 @@ COMMANDS = {
     "bisect": "tfbench.commands.versions",
     "calibrate": "tfbench.commands.doctor",
     "ci": "tfbench.commands.ci",
-    "compare": "tfbench.commands.saved",
     "doctor": "tfbench.commands.doctor",
     "explain": "tfbench.commands.explain",
     "fleet": "tfbench.commands.fleet",

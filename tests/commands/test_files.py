@@ -1,4 +1,4 @@
-"""The commands compare, gate and baseline, on files."""
+"""The commands report, gate and baseline, on files."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from tests.report.test_json_reader import REPORT
 from tests.sides.test_source_tree import git
 from tests.storage.test_baselines import BASELINE, CASE, CONTEXT, SAMPLE
 from tfbench import cli
-from tfbench.model import Case, Outcome, Reason, Sample, Verdict
+from tfbench.model import Case, Outcome, Reason, Sample
 from tfbench.report import json_format
 from tfbench.sides.source_tree import CANDIDATES, KEPT, snapshot
 from tfbench.storage.baselines import Baseline, Baselines
@@ -60,86 +60,45 @@ def slower(by):
     return Baseline(CONTEXT, {CASE.name: Sample(CASE, runs * 2)})
 
 
-def test_two_baselines_are_compared_with_intervals(tmp_path, capsys):
-    store = Baselines(tmp_path)
-    paths = [str(store.save(name, slower(by))) for name, by in (("a", 1), ("b", 1.5))]
-    target = tmp_path / "c.json"
-    assert cli.main(["compare", *paths, "--report-json", str(target)]) == 0
-    shown = capsys.readouterr().out
-    assert "50.0% slower" in " ".join(shown.split())
-    assert "this comparison is no verdict" in " ".join(shown.split())
-    (row,) = json.loads(target.read_text())["cases"]
-    assert row["ratio"] == pytest.approx(1.5, abs=0.01)
-    assert row["interval"]["low"] > 1.2
-
-
-def test_files_of_different_machines_are_incomparable(tmp_path, capsys):
-    store = Baselines(tmp_path)
-    other = replace(CONTEXT, environment=replace(CONTEXT.environment, machine={"processor": "y"}, threads=2))
-    paths = [str(store.save("a", BASELINE)), str(store.save("b", Baseline(other, BASELINE.samples)))]
-    assert cli.main(["compare", *paths]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "processor x in the first, y in the second; threads 1 in the first, 2 in the second" in shown
-    assert shown.count("incomparable") == 2
-
-
-def test_another_patch_version_of_python_is_named_and_compared(tmp_path, capsys):
-    content = {"machine_info": {"system": "Linux", "python_version": "3.11.8"}, "datetime": ""}
-    row = {"fullname": "t.py::t", "stats": {"median": 1.0, "data": [1.0, 1.1] * 20}}
-    paths = [tmp_path / "a.json", tmp_path / "b.json"]
-    for path, version in zip(paths, ("3.11.8", "3.11.9"), strict=True):
-        content["machine_info"]["python_version"] = version
-        path.write_text("\ufeff" + json.dumps({**content, "benchmarks": [row]}), encoding="utf-8")
-    assert cli.main(["compare", *map(str, paths)]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "another patch version of Python: Python 3.11.8 in the first, 3.11.9 in the second" in shown
-    assert "incomparable" not in shown
-    assert "within the scatter" in shown
-
-
-def test_two_reports_show_their_verdicts(tmp_path, capsys):
-    first = written(tmp_path / "a.json", WHOLE)
-    second = written(
-        tmp_path / "b.json", replace(WHOLE, verdicts=(replace(REPORT.verdicts[0], outcome=Outcome.IMPROVED),))
-    )
-    assert cli.main(["compare", first, second]) == 0
-    shown = capsys.readouterr().out
-    assert "regressed" in shown
-    assert "improved" in shown
-    assert "no raw times" in shown
-
-
-def test_a_saved_baseline_is_compared_by_its_name_with_a_report_without_times(tmp_path, capsys, monkeypatch):
+def test_two_baselines_stand_side_by_side_and_a_slower_one_fails_on_request(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Baselines(tmp_path / ".tfbench/baselines").save("first", BASELINE)
-    rows = [judged(CASE, Outcome.REGRESSED, Reason("slower", "5% slower"))]
-    rows += [Verdict(CASE, Outcome.UNCHANGED, Reason("equal", ""), metric) for metric in ("graph_ops", "retraces")]
-    report = written(tmp_path / "r.json", complete(rows))
-    assert cli.main(["compare", "first", report]) == 0
+    store = Baselines(tmp_path / ".tfbench/baselines")
+    for name, by in (("a", 1), ("b", 1.5)):
+        store.save(name, slower(by))
+    assert cli.main(["report", "a", "b"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "first: .tfbench/baselines/first.json (tfbench baseline, with raw times" in shown
-    assert "second: it holds no times, because a race against another side measures ratios" in shown
-    assert f"{CASE.name} regressed" in shown
-    assert "graph_ops" not in shown
-    assert "2 unchanged or new verdicts are not listed: add --all" in shown
-    assert "in the first file only" not in shown
-    assert "no case in common" not in shown
-    assert cli.main(["compare", "first", report, "--all"]) == 0
-    assert "graph_ops unchanged" in " ".join(capsys.readouterr().out.split())
+    assert "The runs did not race each other" in shown
+    assert re.search(r"11\.0 µs 16\.5 µs \(1\.500\)", shown), shown
+    assert cli.main(["report", "a", "b", "--fail-on-regression", "60%"]) == 0
+    assert cli.main(["report", "b", "a", "--fail-on-regression", "0.1"]) == 0
+    assert cli.main(["report", "a", "b", "--fail-on-regression", "10%"]) == 1
+    assert f"slower by more than 10%: {CASE.name}" in capsys.readouterr().err
 
 
-def test_a_report_of_a_run_that_did_not_end_is_not_compared(tmp_path, capsys):
-    first = written(tmp_path / "a.json", WHOLE)
-    second = written(tmp_path / "b.json", replace(WHOLE, complete=False))
-    assert cli.main(["compare", first, second]) != 0
-    assert "b.json cannot be compared: the run did not come to its end" in capsys.readouterr().err
+@pytest.mark.parametrize(("words", "fix"), [(["a", "b", "--fail-on-regression=x"], "write the growth that fails"),
+                                            (["a", "--fail-on-regression=5%"], "give both")])  # fmt: skip
+def test_a_limit_without_a_number_or_a_second_file_is_a_wrong_command_line(tmp_path, capsys, monkeypatch, words, fix):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        Baselines(tmp_path / ".tfbench/baselines").save(name, BASELINE)
+    assert cli.main(["report", *words]) == 2
+    assert fix in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", "nonsense"])
-def test_a_file_without_results_is_an_error(tmp_path, capsys, text):
-    (tmp_path / "x.json").write_text(text)
-    assert cli.main(["compare", str(tmp_path / "x.json"), str(tmp_path / "x.json")]) == 5
-    assert "x.json" in capsys.readouterr().err
+def test_files_of_different_machines_are_told_apart(tmp_path, capsys):
+    other = replace(CONTEXT, environment=replace(CONTEXT.environment, machine={"processor": "y"}))
+    store = Baselines(tmp_path)
+    paths = [str(store.save("a", BASELINE)), str(store.save("b", Baseline(other, BASELINE.samples)))]
+    assert cli.main(["report", *paths]) == 0
+    assert "differ in processor x and y" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_report_stands_beside_a_baseline(tmp_path, capsys):
+    paths = written(tmp_path / "a.json", WHOLE), str(Baselines(tmp_path).save("b", BASELINE))
+    assert cli.main(["report", *paths]) == 0
+    shown = capsys.readouterr().out
+    assert CASE.name in shown
+    assert "b.json: tfbench baseline" in " ".join(shown.split())
 
 
 @pytest.fixture

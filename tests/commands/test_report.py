@@ -11,9 +11,10 @@ from tests.fakes.run_report import run_report, variants_report
 from tests.fuzz.readers import DATA, SIDES
 from tests.report.test_html_page import unpacked
 from tests.storage.test_baselines import BASELINE
-from tfbench import cli, compare
-from tfbench.compare import content_of, read, read_inputs
+from tfbench import cli
+from tfbench.errors import ReportError
 from tfbench.report import json_format
+from tfbench.report.saved import read, read_inputs, timings
 from tfbench.storage.baselines import Baselines
 from tfbench.suite.shards import Shard, part
 
@@ -53,7 +54,7 @@ def test_it_writes_a_page_and_markdown(saved, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [f"report written: {html}", f"report written: {text}"]
 
 
-@pytest.mark.parametrize(("name", "start"), [("json", "{"), ("markdown", "**tfbench: "), ("llm", "tfbench: regressed")])
+@pytest.mark.parametrize(("name", "start"), [("json", "{"), ("markdown", "**tfbench: ")])
 def test_it_prints_another_format_alone(name, start, saved, tmp_path, capsys):
     assert cli.main(["report", str(saved), "--format", name, "--markdown", str(tmp_path / "r.md")]) == 0
     shown = capsys.readouterr()
@@ -76,14 +77,17 @@ def test_files_of_other_tools_are_shown(path, tmp_path, capsys):
 
 
 def test_the_times_of_asv_are_read_by_case_with_their_samples():
-    found, left_out = compare.timings(content_of(ASV))
-    assert left_out == ["benchmarks that are no times are left out: suite.Suite.track_size, suite.peakmem_list"]
+    found, left_out = timings(json.loads(ASV.read_text().replace("Infinity", "1e9")))
+    assert left_out == [
+        "failed benchmarks have no times: suite.time_broken",
+        "benchmarks that are no times are left out: suite.Suite.track_size, suite.peakmem_list",
+    ]
     assert list(found) == [
         "suite.Suite.time_sum[10, 'a']", "suite.Suite.time_sum[10, 'b']", "suite.Suite.time_sum[100, 'a']",
         "suite.Suite.time_sum[100, 'b']", "suite.time_sort",
     ]  # fmt: skip
     assert found["suite.time_sort"] == (1.7406004189979285e-05, ((1.7406004189979285e-05,),))
-    assert read(ASV).machine["processor"] == "AMD EPYC"
+    assert read(ASV).facts["processor"] == "AMD EPYC"
 
 
 @pytest.mark.parametrize(
@@ -95,20 +99,22 @@ def test_the_times_of_asv_are_read_by_case_with_their_samples():
 )  # fmt: skip
 def test_a_damaged_file_of_asv_is_refused(damage, tmp_path, capsys):
     path = tmp_path / "a.json"
-    path.write_text(json.dumps({**content_of(ASV), **damage}))
+    path.write_text(json.dumps({**json.loads(ASV.read_text().replace("Infinity", "1e9")), **damage}))
     assert "a.json is neither a report nor a baseline" in refused(capsys, path)
 
 
 def test_results_of_asv_that_are_left_out_are_named(tmp_path, capsys):
-    content = content_of(ASV)
+    content = json.loads(ASV.read_text().replace("Infinity", "1e9"))
     unequal = [[1.0, 2.0], [["1", "2"]], "", 0, 0, [], [], [], [], [], [], [[1.0]]]
     content["results"] |= {"x.time_a": unequal, "x.track_size": [[3.0], []]}
     path = tmp_path / "a.json"
     path.write_text(json.dumps(content))
-    assert cli.main(["compare", str(path), str(path)]) == 0
+    content["results"]["x.time_failed"] = [None, []]
+    path.write_text(json.dumps(content))
+    assert cli.main(["report", str(path), str(path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "first: x.time_a is left out: it has 2 results, 1 samples and 2 combinations of parameters" in shown
-    assert "second: benchmarks that are no times are left out: " in shown
+    assert "x.time_a is left out: it has 2 results, 1 samples and 2 combinations of parameters" in shown
+    assert "failed benchmarks have no times: suite.time_broken, x.time_failed" in shown
     assert "x.track_size" in shown
     assert cli.main(["report", str(path)]) == 0
     assert "x.track_size" in capsys.readouterr().out
@@ -116,13 +122,13 @@ def test_results_of_asv_that_are_left_out_are_named(tmp_path, capsys):
 
 def test_several_files_with_times_are_put_side_by_side():
     report, context = read_inputs([PLAIN, PLAIN])
-    assert {ratio for ratios in context.versions.ratios.values() for ratio in ratios} == {1.0}
+    assert {ratio for name in context.versions.medians for ratio in context.versions.ratios(name)} == {1.0}
     assert "did not race each other" in context.versions.caption
     assert report.rounds or report.variant_results
 
 
 def test_files_without_a_common_case_are_refused(tmp_path, capsys):
-    assert "have no case in common" in refused(capsys, PLAIN, ASV)
+    assert "has no case in common with" in refused(capsys, PLAIN, ASV)
 
 
 def test_a_baseline_is_shown(tmp_path):
@@ -131,15 +137,13 @@ def test_a_baseline_is_shown(tmp_path):
     assert "tfbench baseline" in context.notes[0]
 
 
-def test_shards_are_merged_and_two_whole_reports_refused(tmp_path, saved, capsys):
+def test_shards_are_merged(tmp_path):
     names = ["t.py::a", "t.py::b"]
     for index, name in enumerate(names, 1):
         shard = complete([row(name)], sides=SIDES, shard=part(Shard(index, 2), names, [name]))
         (tmp_path / f"{index}.json").write_text(json_format.render(shard))
     report, _ = read_inputs([tmp_path / "1.json", tmp_path / "2.json"])
     assert list(report.due) == names
-    assert "is not a shard's report" in refused(capsys, saved, saved)
-    assert "give one kind" in refused(capsys, saved, PLAIN)
 
 
 def test_an_incomplete_a_newer_and_a_broken_report_are_refused_with_one_line(saved, tmp_path, capsys):
@@ -172,9 +176,9 @@ def test_several_files_are_side_by_side_on_the_terminal_and_in_markdown(tmp_path
     text = tmp_path / "r.md"
     assert cli.main(["report", str(ASV), str(ASV), "--text", "--markdown", str(text)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Median of each file relative to the first file." in shown
-    assert "1.000" in shown
-    assert "`suite.time_sort` | 1.000 | 1.000 |" in text.read_text()
+    assert "Median of each file, and relative to the first file." in shown
+    assert "(1.000)" in shown
+    assert "`suite.time_sort` | 17.4 µs | 17.4 µs (1.000) |" in text.read_text()
 
 
 MACHINE = {"arch": "x86_64", "cpu": "x", "machine": "m", "num_cpu": "2", "os": "Linux", "ram": "1", "version": 1}
@@ -205,3 +209,22 @@ def test_cases_of_the_same_name_are_all_shown(tmp_path):
     path.write_text(json.dumps(content))
     name = content["benchmarks"][0]["fullname"]
     assert list(read(path).times) == [name, f"{name} (again 1)", f"{name} (again 2)"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{}, {"benchmarks": []}, {"benchmarks": [], "machine_info": {}}, {"tfbench": {}}, {"benchmarks": [{"stats": {}}]}],
+)
+def test_other_content_is_refused(content, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    with pytest.raises(ReportError, match=r"x\.json is neither a report nor a baseline"):
+        read(tmp_path / "x.json")
+
+
+def test_a_benchmark_with_an_impossible_time_is_left_out(tmp_path):
+    content = json.loads(PLAIN.read_text())
+    content["benchmarks"].append({"fullname": "t.py::coarse", "stats": {"median": 0.0}})
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    found = read(tmp_path / "x.json")
+    assert "t.py::coarse" not in found.times
+    assert found.left_out == ["t.py::coarse has a time that is not a positive number"]

@@ -33,9 +33,8 @@ from tests.report.test_json_reader import REPORT
 from tests.storage.test_baselines import BASELINE, CASE
 from tests.storage.test_history import ACCEPTED as ACCEPTED_CHANGE
 from tests.storage.test_history import FULL as HISTORY_RECORD
-from tfbench import compare, ruling
+from tfbench import ruling
 from tfbench.commands.ci import add_gate, run_gate
-from tfbench.compare import contrast, read_inputs
 from tfbench.doctor.calibration import CalibrationTrial, Journal, by_workload
 from tfbench.errors import ReportError
 from tfbench.fleet.jobs import FleetFolder
@@ -47,6 +46,7 @@ from tfbench.report import json_format, markdown, merge, terminal
 from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
 from tfbench.report.report_page import PageContext
 from tfbench.report.report_page import render as render_page
+from tfbench.report.saved import read, read_inputs
 from tfbench.report.trends import Trends, render_case, render_overview
 from tfbench.ruling import decided
 from tfbench.session.request import CaseResult
@@ -155,15 +155,6 @@ def use_baseline(path: Path) -> object:
     return found.environment, found.context.policy, accepted_because
 
 
-def use_results(path: Path) -> object:
-    found = compare.read(path)
-    compare.differences(found, found)
-    rows = [contrast(case, timing, timing) for case, timing in found.times.items()]
-    Console(file=io.StringIO(), width=100).print(compare.contrasts(rows, True))
-    json.dumps([one.as_json() for one in rows], allow_nan=False)
-    return found
-
-
 def use_inputs(path: Path) -> object:
     report, context = read_inputs([path])
     return use_page(report, context)
@@ -175,7 +166,7 @@ def use_history(path: Path) -> object:
     lines = [trend for case in trends.followed for trend in trends.of_case(case.series.case)]
     Console(file=io.StringIO(), width=100).print(render_overview(lines, 1, 100))
     for line in lines:
-        Console(file=io.StringIO(), width=100).print(render_case([line], 100))
+        Console(file=io.StringIO(), width=100).print(render_case([line]))
     if found.problems:
         raise ReportError(found.problems[0])
     return found.once()
@@ -341,19 +332,19 @@ READERS = (
     ),
     Reader("artifact's file", "report.json", lambda _: [report_text()], JSON_FILE, use_artifact),
     Reader("baseline", "first.json", baselines, JSON_FILE, use_baseline),
-    Reader("baseline compared", "first.json", baselines, JSON_FILE, use_results),
+    Reader("baseline compared", "first.json", baselines, JSON_FILE, use_inputs),
     Reader("history", "session.jsonl", histories, encoded(mutated_lines), use_history),
     Reader(
-        "pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_results
+        "pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_inputs
     ),
-    Reader("asv", "asv.json", lambda _: [ASV.read_text()], JSON_FILE, use_results),
+    Reader("asv", "asv.json", lambda _: [ASV.read_text()], JSON_FILE, use_inputs),
     Reader("report shown", "v.json", lambda _: [report_text()], JSON_FILE, use_inputs),
     Reader(
         "versions compared",
         "v.json",
         lambda _: [trimmed(DOCS / "versions-interleaved.json")],
         JSON_FILE,
-        compare.read,
+        read,
         refuses=(ReportError,),
     ),
     Reader("job", "job.json", jobs, JSON_FILE, load_job),

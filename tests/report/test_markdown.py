@@ -8,8 +8,8 @@ from tests.fakes.report import complete
 from tests.fakes.run_report import HOSTILE, run_report
 from tests.report.test_comment import HOSTILE as TEXTS
 from tests.report.test_render import verdict
-from tfbench.model import Outcome, Reason
-from tfbench.report.markdown import BRIEF, LONGEST, render, summary_text
+from tfbench.model import Outcome
+from tfbench.report.markdown import LONGEST, render
 
 
 def made(*verdicts, **changes):
@@ -67,44 +67,3 @@ def test_it_is_cut_by_severity():
     assert text.count(": regressed") > 50
     assert text.count("<details>") == text.count("</details>")
     assert text.index("### Regressions (174)") < text.index("### Errors and missing cases (174)")
-
-
-def test_the_summary_for_assistants_has_sides_counts_and_each_regression_with_its_command():
-    lines = summary_text(run_report(60)).splitlines()
-    assert lines[0] == "tfbench: regressed: 2 error, 3 regressed, 2 inconclusive, 3 improved, 50 unchanged"
-    assert lines[1].startswith("baseline: git:main, commit 111111111111")
-    at = lines.index("regressions (3):")
-    assert [line.partition(": ")[0] for line in lines[at + 2 : at + 5]] == ["  reason", "  cause", "  reproduce"]
-    assert "regressed, ratio 1.080 (1.064 to 1.096), 3.21 ms -> 3.47 ms" in lines[at + 1]
-    assert lines[at + 4].startswith("  reproduce: pytest --benchmark --against git:main 'benchmarks/test_linear.py::")
-    assert "errors and missing cases (2):" in lines
-
-
-def test_a_summary_for_assistants_without_regressions_has_room_for_the_others():
-    rows = [
-        replace(
-            verdict(f"open{number}", Outcome.INCONCLUSIVE), reason=Reason("not-decided", "not decided: " + "why " * 40)
-        )
-        for number in range(12)
-    ]
-    text = summary_text(complete(rows))
-    assert "inconclusive or incomparable (12):" in text
-    assert text.count("  reason: not decided") == 12
-
-
-@pytest.mark.parametrize(
-    ("count", "extra"), [(10_000, ""), (1_000, "x" * 3_000), (1_000, "é語" * 30), (1_000, HOSTILE * 20)]
-)
-def test_thousands_of_regressions_are_summarized_for_assistants_in_two_thousand_tokens(count, extra):
-    rows = [
-        replace(verdict(f"{name}{number}{extra}", outcome), reason=Reason("slower", f"+9.0% {extra}"))
-        for name, outcome in {"slow": Outcome.REGRESSED, "error": Outcome.ERROR, "open": Outcome.INCONCLUSIVE}.items()
-        for number in range(count)
-    ]
-    sides = {name: {"spec": f"git:main{extra}"} for name in ("baseline", "contender")}
-    text = summary_text(complete(rows, policy={"name": f"p{extra}"}, sides=sides), [f"note {extra}"] * 9)
-    assert len(text.encode()) <= BRIEF
-    assert text.count("- and ") == 3
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert max(map(len, text.splitlines())) < 1_200

@@ -106,8 +106,7 @@ WRONG = {
         shard(1),
         shard(2, sides=OTHER_MACHINE),
     ],
-    "2.json is not a shard's report: it was measured without --shard; tfbench compare shows the reports of two runs "
-    "side by side": lambda: [shard(1), shard(2, shard=None)],
+    "2.json is not a shard's report: it was measured without --shard": lambda: [shard(1), shard(2, shard=None)],
     f"{NAMES[0]} is in 1.json and in 2.json": lambda: [shard(1), shard(2, names=NAMES[:4])],
     "the shards have 5 cases together, the suite has 6": lambda: [shard(1), shard(2, names=NAMES[1:5:2])],
     "2.json has no row for its case b/test_x.py::test_b and 2 more": lambda: [shard(1), shard(2, verdicts=())],

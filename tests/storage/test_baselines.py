@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 import pytest_benchmark
 
-from tfbench.compare import read
 from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import try_lock, write_whole
 from tfbench.model import Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample
+from tfbench.report.saved import read
 from tfbench.storage import baselines
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines
 

@@ -1,54 +1,68 @@
-"""Commands about saved results: reports for people, two files side by side, and the history."""
+"""Commands about saved results: reports for people, and the history."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from rich.text import Text
 
-from tfbench import compare
 from tfbench.commands import asked_reason
-from tfbench.compare import contrast, read_inputs
 from tfbench.errors import UsageError
 from tfbench.fs import project_root, write_whole
 from tfbench.model import Report
+from tfbench.plugin.options import read_fraction
 from tfbench.policy import preset
 from tfbench.report import json_format, markdown, report_page, terminal
 from tfbench.report.page import check_library
 from tfbench.report.report_page import PageContext
+from tfbench.report.saved import read_inputs
 from tfbench.report.screen import Screen, say
 from tfbench.report.trends import Trends, render_case, render_history, render_overview
 from tfbench.storage.baselines import HISTORY, Layout
-from tfbench.untrusted import render_json
+from tfbench.untrusted import some
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     parser.set_defaults(intermixed="files")
-    option("files", metavar="FILE", type=Path, nargs="+", help="a report or another result file")
+    option("files", metavar="FILE", type=_path, nargs="+", help="a report, another result file, or a baseline's name")
     option("--html", type=Path, metavar="PATH", help="write a page: one file with charts, for a browser")
     option("--markdown", type=Path, metavar="PATH", help="write Markdown, for a pull request")
     option("--tensorboard", metavar="DIR", help="write TensorBoard scalars and hyperparameters, one run per case")
     option("--text", action="store_true", help="print the summary, beside writing files")
-    words = "print the report as JSON, as Markdown, or as text of at most 2,000 tokens for assistants and scripts"
-    option("--format", choices=["json", "markdown", "llm"], help=words)
+    option("--format", choices=["json", "markdown"], help="print the report as JSON or Markdown instead")
+    text = "of two files, end with 1 if a median is larger by more than F, such as 10%%"
+    option("--fail-on-regression", metavar="F", help=text)
     option("--title", default="", metavar="TEXT", help="title of the page")
+
+
+def _path(text: str) -> Path:
+    """Return the path of a file, or of the saved baseline with this name if there is no such file."""
+    path, saved = Path(text), Layout.of(project_root()).baselines / f"{text}.json"
+    return saved if not path.exists() and path.name == text and saved.exists() else path
 
 
 def run_report(arguments: argparse.Namespace) -> int:
     """Make a report for people from saved files: a page, Markdown, or the summary of the terminal.
 
     A FILE is a report of --report-json, or each of the shards of one run; a saved baseline; a file of plain
-    pytest-benchmark or of asv. Several files with times are put side by side. Without an option, the command prints the summary.
+    pytest-benchmark or of asv. The times of several files are put side by side. Their runs did not race each other, so
+    --fail-on-regression is for limits well above the scatter between runs. Without an option, the command prints the summary.
     """
+    limit = read_fraction(given) if (given := arguments.fail_on_regression) else 0.0
+    if given and not 0 < limit < math.inf:
+        raise UsageError(f"--fail-on-regression {given!r}: write the growth that fails, such as 10% or 0.1")
     if arguments.html:
         check_library()
     export = _tensorboard() if arguments.tensorboard else None
     report, context = read_inputs(arguments.files)
+    if limit and not context.versions:
+        raise UsageError("--fail-on-regression compares the times of two files; give both")
     if arguments.html:
         context = replace(context, title=arguments.title or context.title, shared=True)
         write_whole(arguments.html, report_page.render(report, context))
@@ -61,25 +75,28 @@ def run_report(arguments: argparse.Namespace) -> int:
     if arguments.text or not (arguments.html or arguments.markdown or export or arguments.format):
         screen = Screen()
         colour = screen.is_terminal and not screen.no_color
-        text = terminal.render(report, width=screen.width, colour=colour, shared=True)
-        screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
         if context.versions:
             screen.print(terminal.side_by_side(context.versions))
+        else:
+            text = terminal.render(report, width=screen.width, colour=colour, shared=True)
+            screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
         for note in context.notes:
             screen.print(note, soft_wrap=True)
     for path in filter(None, (arguments.html, arguments.markdown)):
         say(f"report written: {path}", error=bool(arguments.format))
-    return 0
+    slower = context.versions.slower(limit) if limit and context.versions else []
+    if slower:
+        say(f"slower by more than {given}: {some(slower, 5)}", error=True)
+    return int(bool(slower))
 
 
 def _markdown(report: Report, context: PageContext) -> str:
-    return markdown.render(report) + markdown.side_by_side(context.versions)
+    return markdown.side_by_side(context.versions) if context.versions else markdown.render(report)
 
 
 _FORMATS: Mapping[str, Callable[[Report, PageContext], str]] = {
     "json": lambda report, context: json_format.render(report),
     "markdown": _markdown,
-    "llm": lambda report, context: markdown.summary_text(report, context.notes),
 }
 
 
@@ -92,56 +109,6 @@ def _tensorboard() -> Callable[[Report, str], str]:
             raise
         raise UsageError("--tensorboard needs tensorboard: pip install tensorboard") from None
     return export
-
-
-SCHEMA = "tfbench-comparison/1"
-
-
-def add_compare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("first", metavar="A", type=_path, help="a result file, or the name of a saved baseline")
-    parser.add_argument("second", metavar="B", type=_path, help="the file or baseline to compare with it")
-    parser.add_argument("--all", action="store_true", help="also list unchanged verdicts of reports")
-    parser.add_argument("--report-json", type=Path, metavar="PATH", help="write the comparison as JSON")
-
-
-def _path(text: str) -> Path:
-    """Return the path of a file, or of the saved baseline with this name if there is no such file."""
-    path, saved = Path(text), Layout.of(project_root()).baselines / f"{text}.json"
-    return saved if not path.exists() and path.name == text and saved.exists() else path
-
-
-def run_compare(arguments: argparse.Namespace) -> int:
-    """Compare two result files: reports, baselines and files of plain pytest-benchmark.
-
-    With raw times (a baseline, or pytest-benchmark's --benchmark-json or --benchmark-save-data), each ratio has an
-    interval. Two files cannot show how much two runs of the same code differ. The comparison therefore suggests and does
-    not decide: the exit code is 0 even if a case is slower.
-    """
-    first, second = (compare.read(path) for path in (arguments.first, arguments.second))
-    console = Screen()
-    for name, file in (("first", first), ("second", second)):
-        console.print(Text(f"{name}: {file.path} ({file.kind}{', of ' + file.saved if file.saved else ''})"))
-        if not file.times:
-            console.print(Text(f"{name}: {compare.NO_TIMES}", "yellow"))
-        for why in file.left_out:
-            console.print(Text(f"{name}: {why}", "yellow"))
-    differences = compare.differences(first, second)
-    if why := differences.incomparable:
-        console.print(Text(f"incomparable, because {why}", "yellow"))
-    if differences.patch:
-        console.print(Text(f"another patch version of Python: {'; '.join(differences.patch)}", "yellow"))
-    rows = [contrast(case, first.times.get(case), second.times.get(case)) for case in {**first.times, **second.times}]
-    if first.report or second.report:
-        console.print(compare.verdicts(first.report, second.report, arguments.all))
-    if first.times and second.times:
-        console.print(compare.contrasts(rows, not differences.incomparable))
-    if not first.cases & second.cases:
-        console.print(Text("the files have no case in common", "yellow"))
-    if arguments.report_json:
-        content = {"schema": SCHEMA, "differences": list(differences), "cases": [row.as_json() for row in rows]}
-        write_whole(arguments.report_json, render_json(content, 1) + "\n")
-        console.print(f"comparison written: {arguments.report_json}")
-    return 0
 
 
 def add_history(parser: argparse.ArgumentParser) -> None:
@@ -180,7 +147,7 @@ def run_history(arguments: argparse.Namespace) -> int:
 def _show(trends: Trends, case: str) -> None:
     screen, named = Screen(), trends.named(case)
     if len(named) == 1 and case:
-        screen.print(render_case(trends.of_case(named[0].series.case), screen.width))
+        screen.print(render_case(trends.of_case(named[0].series.case)))
     else:
         screen.print(render_overview(named, trends.runs, screen.width))
 

@@ -437,14 +437,6 @@ class ReasonCode(_Code):
     CONTRACT_UNREADABLE = "contract-unreadable"
     """The contract cannot be checked because its evidence is missing."""
 
-    # Two result files (`tfbench compare`)
-
-    ONE_FILE = "one-file", "in the {file} file only"
-    NO_INTERVAL = "no-interval"
-    """A file has too little data for a confidence interval."""
-    WITHIN_SCATTER = "within-scatter", "within the scatter of {units}"
-    STANDS_OUT = "stands-out", lambda ratio, units: f"{change(ratio)}, beyond the scatter of {units}"
-
 
 class Note(_Code):
     """Codes of notes, which say more about a reason, with their words."""
@@ -586,14 +578,6 @@ class Note(_Code):
     OTHER_VARIANT = "other-variant", "{other}: {why}"
     ACCURACY = "accuracy", _accuracy
     SIZE = "size", _size
-
-    # Two result files
-
-    NO_ROUNDS = "no-rounds", "no raw times in the file, so there is no interval"
-    FEW_ROUNDS = (
-        "few-rounds",
-        lambda rounds: f"{plural(rounds, 'round')} {'is' if rounds == 1 else 'are'} too few for an interval",
-    )
 
 
 _BEFORE = (Note.BENCHMARK_DIFFERS, Note.BENCHMARK_CHANGED, Note.OTHER_WORK)

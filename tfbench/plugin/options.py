@@ -233,7 +233,7 @@ def parse_suite_limit(text: str | None, *, raced: bool, partial: str) -> float:
     """
     if text is None:
         return 0.0
-    if not 0 < (limit := _fraction(text)) < 1:
+    if not 0 < (limit := read_fraction(text)) < 1:
         raise UsageError(f"--gate-suite {text!r}: write the slowdown of the mean to find, such as 0.5% or 0.005")
     if not raced:
         raise UsageError("--gate-suite judges the mean of cases that race a baseline: add --against SPEC or --baseline")
@@ -250,7 +250,7 @@ def read_number(value: Any) -> float:
         return math.nan
 
 
-def _fraction(text: str) -> float:
+def read_fraction(text: str) -> float:
     """Read ``5%`` or ``0.05`` as `read_number` does."""
     return read_number(text[:-1]) / 100 if text.endswith("%") else read_number(text)
 
@@ -260,9 +260,9 @@ def parse_device_gate(text: str | None) -> float:
 
     Raises `UsageError` if the text is no fraction between 0 and 0.5.
     """
-    if text is not None and not 0 < _fraction(text) < 0.5:
+    if text is not None and not 0 < read_fraction(text) < 0.5:
         raise UsageError(f"--gate-device {text!r}: write the growth to find, below half, such as 5% or 0.05")
-    return _fraction(text) if text else 0.0
+    return read_fraction(text) if text else 0.0
 
 
 def job_options(config: pytest.Config) -> dict[str, Any]:

@@ -206,9 +206,7 @@ class Merger:
 
 def _shard(name: str, report: Report) -> JSON:
     if report.shard is None:
-        raise ReportError(
-            f"{name} is not a shard's report: it was measured without --shard; tfbench compare shows the reports of two runs side by side"
-        )
+        raise ReportError(f"{name} is not a shard's report: it was measured without --shard")
     if report.gap:
         raise ReportError(f"{name} cannot be merged: {report.gap}")
     return report.shard

@@ -323,7 +323,7 @@ def _versions(versions: VersionTimes | None) -> DataGrid | None:
     if versions is None:
         return None
     columns = [("case", "text"), *((label, "heat") for label in versions.labels)]
-    return DataGrid(versions.caption, columns, [[name, *ratios] for name, ratios in versions.ratios.items()])
+    return DataGrid(versions.caption, columns, [[name, *versions.ratios(name)] for name in versions.medians])
 
 
 def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> DataGrid:

@@ -29,17 +29,31 @@ MEANS_APART = 0.03
 
 @dataclass(frozen=True, slots=True)
 class VersionTimes:
-    """Times of cases in several files, relative to the first."""
+    """Times of cases in several files."""
 
     labels: Sequence[str]
-    ratios: Mapping[str, Sequence[float | None]]
-    """Name of a case -> a ratio for each label; ``None`` without a time."""
+    medians: Mapping[str, Sequence[float | None]]
+    """Name of a case -> the median seconds in the file of each label; ``None`` without a time."""
     caption: str
 
+    def ratios(self, name: str) -> list[float | None]:
+        """Return the times of a case relative to the first file."""
+        first, *others = self.medians[name]
+        assert first is not None
+        return [1.0, *(None if seconds is None else seconds / first for seconds in others)]
+
+    def slower(self, limit: float) -> list[str]:
+        """Return the cases whose time in the last file is larger than in the first by more than this fraction."""
+        return [name for name in self.medians if (ratio := self.ratios(name)[-1]) is not None and ratio > 1 + limit]
+
     def rows(self) -> Iterator[list[str]]:
-        """Yield each case with its ratios in words."""
-        for name, ratios in self.ratios.items():
-            yield [name, *("-" if ratio is None else f"{ratio:.3f}" for ratio in ratios)]
+        """Yield each case with its times and ratios in words."""
+        for name, medians in self.medians.items():
+            cells = [
+                "-" if seconds is None or ratio is None else f"{duration(seconds)}{f' ({ratio:.3f})' if column else ''}"
+                for column, (seconds, ratio) in enumerate(zip(medians, self.ratios(name), strict=True))
+            ]
+            yield [name, *cells]
 
 
 def approximate(finding: CaseFinding) -> str:
@@ -67,29 +81,6 @@ def explanation(verdict: Verdict) -> str:
 def position(value: float, reach: float) -> float:
     """Return the place of a ratio on a logarithmic axis: 0 is the inverse of ``reach``, 1 is ``reach``."""
     return (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2 if value < math.inf else 1.0
-
-
-def bar(ratio: Ratio, limits: tuple[float, float], reach: float, width: int) -> str:
-    """Draw an interval as text: ``┊`` are the limits, ``│`` is 1, ``●`` the centre.
-
-    Args:
-        limits: Ratios of the thresholds, the smaller first.
-        reach: Ratio at the right end; the left end is its inverse.
-        width: Characters, at least 3.
-    """
-
-    def place(value: float) -> int:
-        return max(0, min(width - 1, round(position(value, reach) * (width - 1))))
-
-    cells = [" "] * width
-    for at in range(place(ratio.low), place(ratio.high) + 1):
-        cells[at] = "─"
-    for value, mark in ((limits[0], "┊"), (limits[1], "┊"), (1.0, "│")):
-        cells[place(value)] = mark
-    for value, mark in ((ratio.low, "├"), (ratio.high, "┤"), (ratio.center, "●")):
-        if not math.isnan(value):
-            cells[place(value)] = mark
-    return "".join(cells)
 
 
 # Say what the sides were: their code, and their differences apart from the compared version

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from tfbench.model import TIME, Case, Outcome, Ratio, ReasonCode, Report, VariantResult, short_name
+from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult, short_name
 from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
 from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, break_name, table
 from tfbench.report.summary import (
@@ -20,7 +20,6 @@ from tfbench.report.summary import (
     Group,
     Summary,
     VersionTimes,
-    bar,
     calls_that_differ,
     consistent,
     differences,
@@ -150,10 +149,9 @@ def render(
     summary = summarize(report, shared=shared, strict=strict)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     parts += variant_tables(report.variant_results, width)
-    reach = summary.reach
     for group, findings in summary.findings.items():
         findings = [replace(finding, again=here(finding.again)) for finding in findings]
-        parts += _group(group, findings, summary, width, reach)
+        parts += _group(group, findings, summary, width)
     parts += _own_thresholds(report)
     parts += _skipped(report)
     if summary.other_counts:
@@ -195,9 +193,7 @@ def _means(report: Report, summary: Summary) -> Iterator[str]:
         yield f"suite, to find {report.suite.limit:.2%}: {report.suite.outcome}, {report.suite.reason.message}"
 
 
-def _group(
-    group: Group, findings: Sequence[CaseFinding], summary: Summary, width: int, reach: float
-) -> list[RenderableType]:
+def _group(group: Group, findings: Sequence[CaseFinding], summary: Summary, width: int) -> list[RenderableType]:
     if not findings:
         return []
     limit = f", by size above the threshold of {summary.limits[1] - 1:.1%}" if group is Group.REGRESSIONS else ""
@@ -208,7 +204,7 @@ def _group(
             unmeasured[finding.verdict.reason.message].append(finding.case.short_name)
     shown = [finding for finding in findings if len(unmeasured.get(finding.verdict.reason.message, ())) <= _UNMEASURED]
     for finding in shown[: _MOST[group]]:
-        made += _finding(finding, summary.limits, width, reach)
+        made += _finding(finding, width)
     for why, names in unmeasured.items():
         if len(names) > _UNMEASURED:
             made += [Text(f"  {some(names, _UNMEASURED)}"), _hanging(f"{plural(len(names), 'case')}: {why}", width)]
@@ -217,14 +213,15 @@ def _group(
     return [*made, Text()]
 
 
-def _finding(finding: CaseFinding, limits: tuple[float, float], width: int, reach: float) -> list[RenderableType]:
+def _finding(finding: CaseFinding, width: int) -> list[RenderableType]:
     verdict = finding.verdict
     head = Text("  ").append(finding.case.short_name, COLOURS[verdict.outcome])
     head.append(f"  {finding.what}")
     lines: list[RenderableType] = [head]
     timed = finding.timed
     if finding.ratio is not None:
-        lines.append(_comparison(finding, finding.ratio, limits, width, reach))
+        parts = filter(None, (finding.sides(), times(finding.ratio)))
+        lines.append(Text(f"{_INDENT}{'  '.join(parts)}"))
     elif finding.new is not None and verdict.outcome is not Outcome.ERROR:
         lines.append(Text(f"{_INDENT}{finding.sides() or f'{finding.shown(finding.new)} now'}"))
     lines += [Text(f"{_INDENT}{rates(*both, unit)}") for unit, both in list(timed.rates.items())[:1]]
@@ -234,13 +231,6 @@ def _finding(finding: CaseFinding, limits: tuple[float, float], width: int, reac
     if finding.again:
         lines.append(_command(finding.again, width))
     return lines
-
-
-def _comparison(finding: CaseFinding, ratio: Ratio, limits: tuple[float, float], width: int, reach: float) -> Text:
-    """Return old and new time, the ratio with its interval, and the interval as a bar where the line has room."""
-    line = Text(f"{_INDENT}{'  '.join(filter(None, (finding.sides(), times(ratio))))}")
-    room = min(30, width - line.cell_len - 2)
-    return line.append(f"  {bar(ratio, limits, reach, room)}", "dim") if room >= 12 else line
 
 
 def _own_thresholds(report: Report) -> list[RenderableType]:

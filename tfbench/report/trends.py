@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
-from statistics import median
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -41,8 +40,6 @@ _SPARK = 30
 """Runs of a sparkline."""
 _LEAST_RANGE = 0.02
 """Range of log-ratios that a line spans at least, so that noise does not look like change."""
-_PLOT_ROWS, _AXIS = 9, 9
-"""Rows of a plot, and width of its axis."""
 _NEWEST = 10
 """Runs of a case that are listed."""
 _COMMIT = 10
@@ -115,8 +112,8 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
 # One case
 
 
-def render_case(trends: Sequence[Trend], width: int) -> RenderableType:
-    """Render all series of a case: a plot each, then its changes, and the newest runs of the followed one."""
+def render_case(trends: Sequence[Trend]) -> RenderableType:
+    """Render all series of a case: each with its changes, and the newest runs of the followed one."""
     parts: list[RenderableType] = [Text(trends[0].series.case, "bold")]
     for trend in trends:
         followed = trend.series.metric == RATIO
@@ -124,34 +121,10 @@ def render_case(trends: Sequence[Trend], width: int) -> RenderableType:
         heading = Text.assemble(
             f"\n{what}, {plural(len(trend.points), 'run')}: ", (describe(trend), COLOURS[trend.state])
         )
-        parts += [heading, _plot(trend, width)]
+        parts.append(heading)
         if trend.changes:
             parts.append(_changes(trend))
     return Group(*parts, _newest(trends))
-
-
-def _plot(trend: Trend, width: int) -> Text:
-    """Plot the newest runs, one per column: points at the change of the value relative to the window's first level."""
-    points = trend.points[-max(10, width - _AXIS - 1) :]
-    offset = len(trend.points) - len(points)
-    values = [point.value for point in points]
-    low, high = _bounds(values)
-    reference = median(math.log(point.value) for point in trend.points[trend.start :][:8] or trend.points[-1:])
-    starts = {step.index - offset for step in trend.changes}
-    rows = []
-    for row in range(_PLOT_ROWS - 1, -1, -1):
-        at = low + (high - low) * row / (_PLOT_ROWS - 1)
-        cells = (
-            "•"
-            if round((math.log(value) - low) / (high - low) * (_PLOT_ROWS - 1)) == row
-            else "│"
-            if i in starts
-            else " "
-            for i, value in enumerate(values)
-        )
-        rows.append(f"{change(at - reference):>{_AXIS - 1}} {''.join(cells).rstrip()}")
-    marks = "".join("v" if point.run.releases else "-" for point in points)
-    return Text("\n".join([*rows, f"{'release' if 'v' in marks else '':>{_AXIS - 1}} {marks}"]))
 
 
 def _changes(trend: Trend) -> RenderableType:

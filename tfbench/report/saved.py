@@ -1,0 +1,306 @@
+"""Read result files of any kind for a report: reports, baselines, files of pytest-benchmark and asv; and put them side by side."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from tfbench.errors import ReportError
+from tfbench.fs import read_text
+from tfbench.model import (
+    JSON,
+    Case,
+    Note,
+    Outcome,
+    ReasonCode,
+    Report,
+    Run,
+    Sample,
+    StoredRounds,
+    VariantResult,
+    Verdict,
+    because,
+)  # fmt: skip
+from tfbench.report import json_format
+from tfbench.report.merge import merge
+from tfbench.report.report_page import PageContext
+from tfbench.report.summary import VersionTimes
+from tfbench.storage import baselines
+from tfbench.untrusted import a_list, a_text, an_object, brief, described, some, times
+
+
+class Timing(NamedTuple):
+    """The times of a case in a result file, in seconds per iteration."""
+
+    median: float
+    launches: tuple[tuple[float, ...], ...] = ()
+    """The rounds of each process; empty if the file has no raw times."""
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """The times of a file, and the machine and environment they were measured in."""
+
+    path: str
+    kind: str
+    saved: str
+    times: Mapping[str, Timing]
+    facts: Mapping[str, str]
+    """Machine, Python and packages, as far as the file has them."""
+    left_out: Sequence[str] = ()
+    """Results that are not read, with the reason, one phrase each."""
+    report: Report | None = None
+    """The report itself, if the file is one."""
+
+
+def read(path: Path) -> ResultFile:
+    """Read any result file. Raises `ReportError` if the file cannot be read, or is not a result file."""
+    name, text = str(path), read_text(path)
+    # asv writes ``Infinity`` where JSON has no number.
+    content = json_format.load(text, name, constants=f'"{COLUMNS}"' in text)
+    if not isinstance(content, dict):
+        raise ReportError(f"{brief(path)} is not a result file: expected a JSON object, found {type(content).__name__}")
+    if "schema" in content:
+        report = json_format.report_of(content, name)
+        if report.gap:
+            raise ReportError(f"{brief(name)} is incomplete: {brief(report.gap)}; measure again")
+        return _of_report(name, report)
+    try:
+        if isinstance(content.get("tfbench"), dict):
+            return _of_baseline(name, baselines.parse(path.stem, content))
+        if COLUMNS in content:
+            return _of_asv(name, content)
+        if _is_machine(content):
+            raise ReportError(f"{brief(path)} describes a machine of asv and has no results; give the files beside it")
+        if "commit_hash" in content and "results" in content:
+            text = "was written by asv before 0.5; write it again with a newer one (asv update)"
+            raise ReportError(f"{brief(path)} {text}")
+        return _of_plain(name, content)
+    except (ValueError, KeyError) as error:
+        text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark or asv"
+        raise ReportError(f"{text} ({described(error)})") from None
+
+
+def _of_report(path: str, report: Report) -> ResultFile:
+    """Take the median of each case: of its variant, or of its rounds on the contender's side."""
+    side = report.sides.get("contender", {})
+    medians = {rounds.case: rounds.median_seconds for rounds in report.rounds if rounds.side == "contender"}
+    medians |= {result.case.name: result.median_seconds for result in report.variant_results}
+    facts = _facts(side.get("machine", {}), side.get("python", ""), side.get("packages", {}))
+    timings = {name: Timing(seconds) for name, seconds in medians.items()}
+    return ResultFile(path, "tfbench report", "", timings, facts, report=report)
+
+
+def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
+    measured = {
+        name: Timing(median(sample.seconds), tuple(run.seconds for run in sample.runs))
+        for name, sample in saved.samples.items()
+    }
+    environment = saved.environment
+    facts = _facts(environment.machine, environment.python, environment.packages)
+    return ResultFile(path, "tfbench baseline", saved.saved, measured, facts)
+
+
+def _of_plain(path: str, content: JSON) -> ResultFile:
+    times_by_name: dict[str, Timing] = {}
+    occurrences: Counter[str] = Counter()
+    left_out: list[str] = []
+    for row in a_list(content["benchmarks"], "benchmarks"):
+        name, stats = a_text(an_object(row, "a benchmark")["fullname"], "fullname"), an_object(row["stats"], "stats")
+        raw = a_list(stats.get("data") or [], "data")
+        try:
+            middle, *seconds = times([stats["median"], *raw], name)
+        except ValueError:
+            left_out.append(f"{brief(name)} has a time that is not a positive number")
+            continue
+        again = occurrences[name]
+        occurrences[name] += 1
+        launches = (tuple(seconds),) if seconds else ()
+        times_by_name[f"{name} (again {again})" if again else name] = Timing(middle, launches)
+    if not times_by_name:
+        raise ValueError(some(left_out, 1) or "it has no benchmarks")
+    info = an_object(content["machine_info"], "machine_info")
+    cpu = an_object(info.get("cpu") or {}, "cpu")
+    machine = {
+        "system": info.get("system"), "architecture": info.get("machine"), "processors": cpu.get("count"),
+        "processor": cpu.get("brand_raw") or cpu.get("brand") or info.get("processor"),
+    }  # fmt: skip
+    facts, saved = _facts(machine, info.get("python_version", "")), a_text(content.get("datetime", ""), "datetime")
+    return ResultFile(path, "pytest-benchmark", saved, times_by_name, facts, left_out)
+
+
+def _of_asv(path: str, content: JSON) -> ResultFile:
+    (times_by_name, left_out), params = timings(content), an_object(content.get("params") or {}, "params")
+    if not times_by_name:
+        raise ValueError("; ".join(["it has no times of benchmarks whose names start with time_", *left_out]))
+    machine = {
+        "system": params.get("os"), "architecture": params.get("arch"), "processor": params.get("cpu"),
+        "processors": params.get("num_cpu"), "machine": params.get("machine"),
+    }  # fmt: skip
+    python = str(content.get("python") or "")  # the path of an interpreter, or a version
+    facts = _facts(machine, "" if "/" in python else python, an_object(content.get("requirements") or {}, ""))
+    commit = f"commit {brief(content.get('commit_hash') or 'unknown')[:12]}"  # the one that was measured
+    return ResultFile(path, "asv", commit, times_by_name, facts, left_out)
+
+
+def _facts(machine: Mapping[str, Any], python: Any, packages: Mapping[str, Any] | None = None) -> dict[str, str]:
+    names = "system", "architecture", "processor", "processors", "machine"
+    facts = {**{name: machine.get(name) for name in names}, "Python": python, **(packages or {})}
+    return {brief(name): brief(value) for name, value in facts.items() if value}
+
+
+# Read asv 0.5 and later: ``results/MACHINE/COMMIT-ENVIRONMENT.json``
+
+
+COLUMNS = "result_columns"
+"""The key that only files of asv have."""
+_TIMED = ("time_", "timeraw_")
+"""Prefixes of the functions whose results are seconds; others count bytes, or track anything."""
+_NAMED = 5
+"""Benchmarks that a note names."""
+_MOST = 10_000
+"""Parameters of a benchmark that a file may state."""
+
+
+def _is_machine(content: JSON) -> bool:
+    """Tell whether a file is asv's ``machine.json``, which lies beside the results of a machine and has none."""
+    return {"machine", "arch", "os"} <= content.keys() and "benchmarks" not in content
+
+
+def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
+    """Return the times by case, ``module.Class.time_name`` with its parameters in brackets, and what is left out.
+
+    Raises ValueError or KeyError if asv did not write the content.
+    """
+    columns = [a_text(column, "a column") for column in a_list(content[COLUMNS], COLUMNS)]
+    times_by_name: dict[str, Timing] = {}
+    others: list[str] = []
+    failed: list[str] = []
+    left_out: list[str] = []
+    for name, row in an_object(content["results"], "results").items():
+        if not name.rpartition(".")[2].startswith(_TIMED):
+            others.append(brief(name))
+            continue
+        fields = dict(zip(columns, a_list(row, name), strict=False))
+        if fields.get("result") is None:
+            failed.append(brief(name))
+            continue
+        results = a_list(fields["result"], name)
+        samples = a_list(fields.get("samples") or [None] * len(results), name)
+        cases = _cases(name, fields.get("params"))
+        if not len(results) == len(samples) == len(cases):
+            counts = f"{len(results)} results, {len(samples)} samples and {len(cases)} combinations of parameters"
+            left_out.append(f"{brief(name)} is left out: it has {counts}")
+            continue
+        for case, seconds, raw in zip(cases, results, samples, strict=True):
+            if seconds is None:
+                failed.append(brief(case))
+            else:
+                times_by_name[case] = _timing(case, seconds, raw)
+    if failed:
+        left_out.append(f"failed benchmarks have no times: {some(failed, _NAMED)}")
+    if others:
+        left_out.append(f"benchmarks that are no times are left out: {some(others, _NAMED)}")
+    return times_by_name, left_out
+
+
+def _cases(name: str, params: Any) -> list[str]:
+    levels = [a_list(parameter, name) for parameter in a_list(params or [], name)]
+    if (number := math.prod(map(len, levels))) > _MOST:
+        raise ValueError(f"{brief(name)} has {number} parameters, more than {_MOST}")
+    chosen = [", ".join(str(level) for level in some) for some in product(*levels)]
+    return [f"{name}[{parameter}]" for parameter in chosen] if levels else [name]
+
+
+def _timing(case: str, seconds: Any, raw: Any) -> Timing:
+    rounds = times(a_list(raw, case), case) if raw else ()
+    return Timing(median(rounds) if rounds else times([seconds], case)[0], (rounds,) if rounds else ())
+
+
+# Combine them: shards of one run, one file of any kind, or several side by side
+
+
+_NOT_RACED = (
+    "Median of each file, and relative to the first file. The runs did not race each other: a third of unchanged cases "
+    "moves by more than 5% between sessions."
+)
+
+
+def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
+    """Read the files of a report: one file, the shards of one run, or files whose times stand side by side.
+
+    Of several files, one that is no result file is left out with a note. Raises `ReportError` if a single file or a report
+    cannot be read, or two files have no case in common.
+    """
+    files: list[ResultFile] = []
+    notes: list[str] = []
+    for path in paths:
+        try:
+            files.append(read(path))
+        except ReportError as error:
+            if len(paths) == 1 or "a machine of asv" not in str(error):
+                notes.append(str(error))
+    shards = [file for file in files if file.report and file.report.shard]
+    if not files or (notes and any(file.report for file in files)):
+        raise ReportError("; ".join(notes))  # no shard of a run may be left out
+    notes = [f"left out: {why}" for why in notes]
+    if len(files) == len(shards) > 1:
+        return merge([(file.path, file.report) for file in shards if file.report]), PageContext()
+    last, versions = files[-1], side_by_side(files) if len(files) > 1 else None
+    notes += [
+        f"{brief(file.path)}: {file.kind}{', ' + file.saved if file.saved else ''}"
+        for file in files
+        if versions or not file.report
+    ]
+    notes += [f"{brief(file.path)}: {why}" for file in files for why in file.left_out]
+    notes += [note for file in files[1:] if (note := _unlike(files[0], file))]
+    return last.report or _of_times(last), PageContext(versions=versions, notes=notes)
+
+
+def _unlike(first: ResultFile, other: ResultFile) -> str:
+    """Name the facts that two files state differently; ``""`` without any."""
+    unlike = [
+        f"{name} {first.facts[name]} and {value}"
+        for name, value in other.facts.items()
+        if first.facts.get(name, value) != value
+    ]
+    return f"{brief(first.path)} and {brief(other.path)} differ in {some(unlike, _NAMED)}" if unlike else ""
+
+
+def _of_times(file: ResultFile) -> Report:
+    """Turn a file of saved times into a report that compares nothing."""
+    cases = {name: Case.named(name) for name in file.times}
+    measured = because(ReasonCode.NO_BASELINE, because(Note.MEASURED, kind=file.kind))
+    results, rounds = [], []
+    for name, timing in file.times.items():
+        size = len(timing.launches), sum(map(len, timing.launches))
+        results.append(VariantResult(cases[name], name, timing.median, None, None, *size))
+        if timing.launches:
+            sample = Sample(cases[name], tuple(Run(launch, 1) for launch in timing.launches))
+            rounds.append(StoredRounds.of_sample(sample, "contender"))
+    return Report(
+        policy={"name": file.kind},
+        sides={"contender": {"spec": file.path, "machine": dict(file.facts)}},
+        verdicts=tuple(
+            Verdict(result.case, Outcome.NEW, measured, launches=result.launches, rounds=result.rounds)
+            for result in results
+        ),
+        variant_results=tuple(results),
+        rounds=tuple(rounds),
+    )
+
+
+def side_by_side(files: Sequence[ResultFile]) -> VersionTimes:
+    """Return the medians of the cases that the first file shares with another. Raises `ReportError` without any."""
+    first = files[0].times
+    if not (names := [name for name in first if any(name in file.times for file in files[1:])]):
+        others = " and ".join(brief(file.path) for file in files[1:])
+        raise ReportError(f"{brief(files[0].path)} has no case in common with {others}")
+    medians = {name: [file.times[name].median if name in file.times else None for file in files] for name in names}
+    return VersionTimes([Path(file.path).stem for file in files], medians, _NOT_RACED)
