@@ -371,12 +371,6 @@ class HistoryThresholds:
 class TimeLimits:
     """Where a race or a process is ended. Times are in seconds."""
 
-    bisect_retry_factor: int = 3
-    """An inconclusive step of a bisection is raced again with this many times the launches, from twice the zygotes. A
-    wrong decision there makes the answer wrong, and an inconclusive one only leaves it open."""
-    zygotes_together: int = 48
-    """Upper limit for the zygotes of all sides of `tfbench versions`: 11 GB of private memory, two sides at their
-    limit."""
     start_seconds: float = 120.0
     """Time limit for the start of a zygote, its collection included. An uncompiled TensorFlow imports in 10 s."""
     setup_seconds: float = 120.0
@@ -475,15 +469,6 @@ class Policy(
     def with_device_gate(self, effect: float) -> Policy:
         """Return the policy that gates device time and energy at this effect, or this one if it is 0."""
         return dataclasses.replace(self, device_effect=effect, device_gated=True) if effect else self
-
-    def patient(self) -> Policy:
-        """Return the policy for a race that was inconclusive: more launches and zygotes, see `bisect_retry_factor`."""
-        last, factor = self.looks[-1], self.bisect_retry_factor
-        more = {round(last * (1 + (factor - 1) * share)) for share in (0.25, 0.5, 1)}
-        looks = (*self.looks, *sorted(more - {last}))
-        zygotes, alive = 2 * self.zygotes, 2 * self.zygotes_alive
-        seconds = factor * self.case_seconds
-        return dataclasses.replace(self, looks=looks, zygotes=zygotes, zygotes_alive=alive, case_seconds=seconds)
 
     def on_gpu(self) -> Policy:
         """Return the policy for cases on a GPU, whose launches take longer to prepare."""

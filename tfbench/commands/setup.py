@@ -17,7 +17,7 @@ from tfbench.model import Case
 from tfbench.plugin.collect import Collected, collect
 from tfbench.plugin.options import worker_processors
 from tfbench.policy import Policy
-from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.process_launcher import ZYGOTES_TOGETHER, ProcessLauncher
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, packages_of, parse
 from tfbench.storage.baselines import Layout
@@ -74,8 +74,8 @@ class CommandSetup:
         self.gpu_session = GpuSession(kind, gpus, policy)
         env = self.gpu_session.environment
         self.contender = Side("contender", sys.executable, self.collected.root, env=env)
-        together = policy.zygotes_together  # several sides race at once
-        room = replace(policy, zygotes_alive=together, zygotes_variants=together)
+        # Several sides race at once.
+        room = replace(policy, zygotes_alive=ZYGOTES_TOGETHER, zygotes_variants=ZYGOTES_TOGETHER)
         self.launcher = ProcessLauncher(self.collected.suite, room, where, self.gpu_session.gpu_monitor)
 
     @property

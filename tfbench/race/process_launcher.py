@@ -25,6 +25,8 @@ from tfbench.race.zygote import Ancestor, Process, Zygote
 from tfbench.sides.spec import Side
 
 Environment = tuple[tuple[str, str], ...]
+ZYGOTES_TOGETHER = 48
+"""Upper limit for the zygotes of all sides of a command that races several: 11 GB of private memory, two sides at their limit."""
 _Pool = tuple[str, Environment]
 _Key = tuple[str, Environment, int, str]
 """Name of a side, environment variables of a variant, number of a pair, and the only benchmark file or ``""``."""

@@ -228,6 +228,21 @@ def _setting(spec: str, common: Sequence[str]) -> str:
 # Bisect cases: race the good end against points in between until two neighbours differ
 
 
+RETRY = 3
+"""An inconclusive step is raced again with this many times the launches, from twice the zygotes. A wrong decision there makes
+the answer wrong, and an inconclusive one only leaves it open."""
+
+
+def patient(policy: Policy) -> Policy:
+    """Return the policy for a race that was inconclusive: more launches and zygotes."""
+    last = policy.looks[-1]
+    more = {round(last * (1 + (RETRY - 1) * share)) for share in (0.25, 0.5, 1)}
+    looks, seconds = (*policy.looks, *sorted(more - {last})), RETRY * policy.case_seconds
+    return replace(
+        policy, looks=looks, zygotes=2 * policy.zygotes, zygotes_alive=2 * policy.zygotes_alive, case_seconds=seconds
+    )
+
+
 @dataclass
 class Study:
     """Bisects cases for a metric, and finds what changed at their first bad points.
@@ -300,7 +315,7 @@ class Study:
             step = self._race(result, point, good, side, self.policy)
             if step.outcome is Outcome.INCONCLUSIVE:
                 self.tell(f"{label}: once more, with more launches")
-                step = replace(self._race(result, point, good, side, self.policy.patient()), again=True)
+                step = replace(self._race(result, point, good, side, patient(self.policy)), again=True)
             result.add(step)
         self.launcher.release(side)
 

@@ -20,7 +20,6 @@ from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import ComparisonContext
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, ReasonCode, Verdict
-from tfbench.model.formats import plain
 from tfbench.model.words import SECONDS, amount, times
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
@@ -29,6 +28,7 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race
 from tfbench.race.workers import worker_environment
+from tfbench.report.json_format import content_of
 from tfbench.session.profiling import Explainer, Explanation, explanation, ops_changed, xla_changed
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
@@ -388,18 +388,8 @@ class CaseChange:
         return self.verdict.ratio or (_exact_ratio(before, now) if before != now else None)
 
     def as_json(self) -> JSON:
-        """Return the change as an object of ``tfbench-versions/1``."""
-        before, now = self.verdict.values or (None, None)
-        return {
-            "side": self.side,
-            "what": self.kind,
-            "metric": self.verdict.metric,
-            "outcome": self.verdict.outcome,
-            "values": {"reference": before, "side": now, "unit": self.verdict.unit},
-            "ratio": self.ratio and plain(self.ratio),
-            "reason": self.verdict.reason.message,
-            "cause": self.cause,
-        }
+        """Return the change as an object of ``tfbench-versions/1``: the verdict, with its side and its cause."""
+        return {"side": self.side, "what": self.kind, **content_of(self.verdict), "cause": self.cause}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tfbench.model.words import duration, times
 from tfbench.policy import Policy
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
-from tfbench.race.process_launcher import Environment, ProcessLauncher
+from tfbench.race.process_launcher import ZYGOTES_TOGETHER, Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.report.json_format import content_of
 from tfbench.report.page import render_page
@@ -169,7 +169,7 @@ def race(
     environments = list(dict.fromkeys(case.env for case in cases))
     progress(f"starting {len(sides)} sides")
     broken = _not_starting(launcher, sides, environments, range(policy.looks[0]))
-    pairs = min(policy.zygotes, max(policy.looks[0], policy.zygotes_together // len(sides)))
+    pairs = min(policy.zygotes, max(policy.looks[0], ZYGOTES_TOGETHER // len(sides)))
 
     def first_calls(race: Race) -> bool:
         return finder is not None and len(race.launches) < policy.looks[0]
