@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import enum
 import importlib
+import subprocess
 import sys
 from decimal import Decimal
 from fractions import Fraction
@@ -132,3 +133,20 @@ def test_an_object_that_contains_itself_is_read_once():
     scored = Scored(np.ones(2))
     scored.before = [scored, {"score": 3}]
     assert [part.name for part in tf_runtime.flattened(scored)] == [".logits", ".before[1]['score']"]
+
+
+@pytest.mark.parametrize(
+    ("module", "seeded"),
+    [
+        ("", (False, False)),
+        ("[random.random() for _ in range(5000)], np.random.rand(5000)", (False, False)),
+        ("random.seed(1)", (True, False)),
+        ("np.random.seed(1)", (False, True)),
+        ("np.random.set_bit_generator(np.random.PCG64(1))", (False, True)),
+    ],
+)
+def test_a_module_that_seeds_a_generator_is_told_from_one_that_draws(module, seeded):
+    begin = "import random, numpy as np; from tfbench.worker.tf_runtime import Seeds; seeds = Seeds()\n"
+    end = "\nseeds.imported(); print(seeds._python is not None, seeds._numpy)"
+    done = subprocess.run([sys.executable, "-c", begin + module + end], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(one) for one in seeded]

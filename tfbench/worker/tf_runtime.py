@@ -133,11 +133,11 @@ def _states() -> tuple[_State, _State]:
 
 
 def _is_seeded(before: _State, after: _State) -> bool:
-    """Return whether no number of draws leads from one state to the other."""
+    """Return whether no number of draws leads from one state to the other, such as to that of another generator."""
     stream = np.random.RandomState()
     stream.set_state({"bit_generator": "MT19937", "state": before})
     for _ in range(0, _IMPORT_DRAWS, _WORDS):
-        if np.array_equal(stream.get_state(legacy=False)["state"]["key"], after["key"]):
+        if np.array_equal(stream.get_state(legacy=False)["state"]["key"], after.get("key")):
             return False
         stream.bytes(4 * _WORDS)
     return True
