@@ -137,7 +137,7 @@ def _is_seeded(before: _State, after: _State) -> bool:
     stream = np.random.RandomState()
     stream.set_state({"bit_generator": "MT19937", "state": before})
     for _ in range(0, _IMPORT_DRAWS, _WORDS):
-        if np.array_equal(stream.get_state(legacy=False)["state"]["key"], after.get("key")):
+        if np.array_equal(stream.get_state(legacy=False)["state"]["key"], after.get("key", ())):
             return False
         stream.bytes(4 * _WORDS)
     return True
