@@ -113,7 +113,7 @@ class TimeCase(CaseRequest):
     cold: tuple[float, int]
     """`cache_multiple` and `cache_sets` of the policy."""
     meeting: tuple[int, ...] = ()
-    """Processor on which the first calls of all entrants run at once; empty if each makes its own without waiting."""
+    """Processor on which all entrants make their first calls in turn; empty if each makes its own without waiting."""
     compiling: tuple[int, ...] = ()
     """Processors of a first call that compiles a step for a GPU, instead of the others."""
 
@@ -275,7 +275,7 @@ class Settled(Message):
 
 @dataclass(frozen=True)
 class Begin(Message):
-    """Go on where the process waits: repeat the step, or make its first call at the same time as others."""
+    """Go on where the process waits: repeat the step, or make its first call."""
 
 
 @dataclass(frozen=True)
@@ -306,8 +306,9 @@ class Prepared(Preparing):
     """Time in which it waited during an iteration, as a fraction of its processor time; ``None`` if that is no clock."""
     untimed: float | None = None
     """Seconds of untimed work that each iteration needs around it, so that a block holds one; ``None`` without any."""
-    first_call: tuple[float, float] | None = None
-    """Seconds and processor seconds of the first call, if it shared its processor with that of another entrant."""
+    first_call: tuple[float, float, int] | None = None
+    """If the first call was made in turn with that of another entrant: the most and the least seconds that it takes without
+    neighbours, and the processor time of this turn in nanoseconds."""
     works_on: bool = False
     """Whether threads of the process work on after a step has returned, or its waits go on."""
     waits: bool = False

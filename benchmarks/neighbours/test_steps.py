@@ -40,7 +40,7 @@ def test_dataset(bench, elements):
 @pytest.mark.parametrize("window", [1, 256])
 def test_first_element(bench, window):
     def resized(i):
-        return tf.image.resize(tf.fill((96, 96, 3), tf.cast(i, tf.float32)), (64, 64))
+        return tf.image.resize(tf.fill((256, 256, 3), tf.cast(i, tf.float32)), (224, 224))
 
     data = tf.data.Dataset.range(256).map(resized).shuffle(window)
     bench.once(lambda: next(iter(data)))

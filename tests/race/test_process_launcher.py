@@ -1,5 +1,6 @@
 """Launches in real processes that follow a script: some of them die, hang or send malformed messages."""
 
+import math
 import os
 import random
 import sys
@@ -18,6 +19,7 @@ from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.nvml import Nvml
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
+from tfbench.race import process_launch
 from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant, EntrantFailed, make_plan, orders
 from tfbench.race.prober import Prober, Profiler
@@ -162,15 +164,21 @@ def prepared(launcher, entrants, order=(0, 1), **how):
         launch.kill()
 
 
-def test_first_calls_of_two_sides_lose_the_time_in_which_they_waited_for_each_other(launcher):
-    call = {"meets": 2, "first_call": [0.1, 0.06]}
-    found = prepared(*launcher({**call, "first_call": [0.1, 0.07]}, fine=call))
-    assert [found[entrant].facts["first_call"] for entrant in (0, 1)] == pytest.approx([0.07, 0.07])
+@pytest.fixture
+def busy(monkeypatch):
+    """Neighbours run all the time, as far as a launch can tell."""
+    monkeypatch.setattr(process_launch.Load, "foreign", lambda self, used: math.inf)
 
 
-def test_an_entrant_that_does_not_wait_for_the_other_one_keeps_its_first_call(launcher):
-    found = prepared(*launcher({"meets": 2, "first_call": [0.1, 0.06]}))
-    assert [found[entrant].facts["first_call"] for entrant in (0, 1)] == [0.1, 0.1]
+def test_first_calls_of_two_sides_lose_what_neighbours_took(launcher, busy):
+    call = {"meets": 2, "first_call": [0.1, 0.025, 0]}
+    found = prepared(*launcher({**call, "first_call": [0.1, 0.1, 0]}, fine=call))
+    assert [found[entrant].facts["first_call"] for entrant in (0, 1)] == pytest.approx([0.025, 0.1])
+
+
+def test_an_entrant_that_does_not_wait_for_the_other_one_keeps_its_first_call(launcher, busy):
+    found = prepared(*launcher({"meets": 2, "first_call": [0.1, 0.025, 0]}))
+    assert [found[entrant].facts["first_call"] for entrant in (0, 1)] == pytest.approx([0.1, 0.025])
 
 
 def test_a_launch_that_needs_no_first_calls_reports_none(launcher):
@@ -199,13 +207,13 @@ def two_launches(launcher):
         launch.kill()
 
 
-def test_the_next_launch_makes_its_first_calls_at_the_same_time(two_launches):
-    call = {"first_call": [0.1, 0.06]}
-    first, second = two_launches({"first_call": [0.1, 0.07]}, call)
+def test_the_next_launch_makes_its_first_calls_at_the_same_time(two_launches, busy):
+    call = {"first_call": [0.1, 0.025, 0]}
+    first, second = two_launches({"first_call": [0.1, 0.1, 0]}, call)
     found = first.prepare((0, 1), ahead=second)
     assert second.began
     for both in (found, second.prepare((0, 1))):
-        assert [both[entrant].facts["first_call"] for entrant in (0, 1)] == pytest.approx([0.07, 0.07])
+        assert [both[entrant].facts["first_call"] for entrant in (0, 1)] == pytest.approx([0.025, 0.1])
     assert not second.began
 
 
@@ -527,7 +535,7 @@ def test_slow_once(bench):
         ("test_fine_once", "test_fine_once", 1), ("test_fine_once", "test_slow_once", 1.5),
     ],
 )  # fmt: skip
-def test_first_calls_that_share_a_processor_differ_by_their_own_time(tmp_path, fine, odd, ratio):
+def test_first_calls_in_turn_differ_by_their_own_time(tmp_path, fine, odd, ratio):
     if len(cpus := sorted(os.sched_getaffinity(0))) < 2:
         pytest.skip("both sides prepare at once on two processors only")
     (tmp_path / "t.py").write_text(FIRST_CALLS)

@@ -149,6 +149,7 @@ def test_what_others_run_on_a_processor_is_what_is_neither_idle_nor_used(tmp_pat
     stat.write_text(STAT.format(500))
     load = module.Load((0,))
     stat.write_text(STAT.format(500 + idle))
+    load.end()
     assert load.foreign(used) == pytest.approx(foreign)
 
 

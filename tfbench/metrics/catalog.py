@@ -156,6 +156,8 @@ FIRST_CALL = "first_call"
 """These three metrics have decision rules of their own."""
 FIRST_CALL_PARTS = "first_call_parts"
 """Seconds of the first call by part: ``trace``, ``compile`` and ``execute``."""
+FIRST_CALL_DOUBT = "first_call_doubt"
+"""By how much the time of a first call that neighbours have blurred may be too short, as a log-ratio."""
 
 DISPATCH_TIME = "dispatch_time"
 """Seconds until a step has handed its work to an accelerator, if that is before the work is done."""

@@ -9,7 +9,15 @@ from statistics import median, stdev
 from typing import NamedTuple
 
 from tfbench.metrics import catalog, parity
-from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS, ON_DEVICE, PEAK_HOST_MEMORY, Metric, Worse
+from tfbench.metrics.catalog import (
+    FIRST_CALL,
+    FIRST_CALL_DOUBT,
+    FIRST_CALL_PARTS,
+    ON_DEVICE,
+    PEAK_HOST_MEMORY,
+    Metric,
+    Worse,
+)
 from tfbench.metrics.graphs import Change, graph_changes, lost_and_gained, result_changes, xla_changes
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
@@ -266,7 +274,12 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     both = [(old, new, pair) for old, new, pair in launches if FIRST_CALL in old and FIRST_CALL in new]
     before, now = [old for old, _, _ in both], [new for _, new, _ in both]
     times = [(float(old[FIRST_CALL]), float(new[FIRST_CALL]), pair) for old, new, pair in both]
-    effects = [Effect(math.log(new / old), pair) for old, new, pair in times if old > 0 and new > 0]
+    doubts = [(old.get(FIRST_CALL_DOUBT, 0.0), new.get(FIRST_CALL_DOUBT, 0.0)) for old, new, _ in both]
+    effects = [
+        Effect(math.log(new / old), pair, doubt=doubt)
+        for (old, new, pair), doubt in zip(times, doubts, strict=True)
+        if old > 0 and new > 0
+    ]
     if not effects:
         return None
     decision = decide(

@@ -141,8 +141,9 @@ class Effect:
     pair: int
     error: float = 0.0
     """Its standard error, as the scatter of the rounds shows it; 0 where that is unknown."""
-    doubt: float = 0.0
-    """By how much it may be off because neighbours took the processor, as a log-ratio: no error, since it need not average out."""
+    doubt: tuple[float, float] = (0.0, 0.0)
+    """By how much the times of the baseline and of the contender may be too short because neighbours took the processor, as
+    log-ratios. That is no error, since it need not average out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, TfbenchError
-from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS
-from tfbench.model import ONCE, Case, Plan
+from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_DOUBT, FIRST_CALL_PARTS
+from tfbench.model import DOUBT, ONCE, Case, Plan
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.sides.spec import Side
+from tfbench.stats.rounds import without_neighbours
 
 Clock = Callable[[], float]
 """Seconds, monotonic."""
@@ -198,36 +199,26 @@ def starting_places(orders: Sequence[Sequence[int]], entrant: int) -> tuple[int,
     return tuple(order.index(entrant) for order in mirrored)
 
 
-# First calls of two sides that ran at once on one processor, as each would take alone
+# First calls that two sides make in turn on one processor
 
 
 _FACTS = (FIRST_CALL, FIRST_CALL_PARTS)
 
 
-def time_in_queue(calls: Mapping[int, tuple[float, float]]) -> float:
-    """Return for how many seconds each of two first calls waited for the processor that they shared.
+def alone(prepared: Prepared, foreign: float) -> Prepared:
+    """Return the result with a first call, or the one iteration of a step that runs once, without neighbours.
 
-    While both are ready to run, the scheduler alternates them, so each spends as long in the queue as the other one.
-    It is in the queue neither longer than the other one runs, nor longer than it does not run itself.
-    ``calls`` has the seconds and processor seconds of the first call of each entrant.
+    These ran for ``foreign`` nanoseconds in its turn.
     """
-    if len(calls) != 2:
-        return 0.0
-    return max(0.0, min(min(wall - running, running) for wall, running in calls.values()))
-
-
-def alone(prepared: Prepared, queue: float) -> Prepared:
-    """Take the time in the queue from the first call, and from the one iteration of a step that runs once.
-
-    What remains is the time that the call runs, and the time that it waits for files, locks or a sleep.
-    """
-    if prepared.first_call is None or queue <= 0:
+    if prepared.first_call is None or foreign <= 0:
         return prepared
-    wall, _ = prepared.first_call
+    most, least, _ = prepared.first_call
+    (time,), doubt = without_neighbours([most], {0: least}, None, foreign * 1e-9 / most)
     if prepared.facts.get(ONCE):
-        return replace(prepared, iteration=wall - queue)
-    parts = {part: value * (1 - queue / wall) for part, value in prepared.facts[FIRST_CALL_PARTS].items()}
-    return replace(prepared, facts={**prepared.facts, FIRST_CALL: wall - queue, FIRST_CALL_PARTS: parts})
+        return replace(prepared, iteration=time, facts={**prepared.facts, DOUBT: doubt})
+    parts = {part: value * time / most for part, value in prepared.facts[FIRST_CALL_PARTS].items()}
+    first = {FIRST_CALL: time, FIRST_CALL_PARTS: parts, FIRST_CALL_DOUBT: doubt}
+    return replace(prepared, facts={**prepared.facts, **first})
 
 
 def without_first_call(prepared: Prepared) -> Prepared:

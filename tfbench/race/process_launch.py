@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from statistics import median
 
 from tfbench import protocol
@@ -25,7 +26,6 @@ from tfbench.race.launch import (
     planned_seconds,
     settling_calls,
     starting_places,
-    time_in_queue,
     without_first_call,
 )
 from tfbench.race.timer import Load, timer
@@ -72,8 +72,11 @@ class ProcessLaunch:
     """Entrant -> round whose time without neighbours is not certain -> the least that it can be, in nanoseconds."""
     _used: int = field(default=0, init=False)
     """Processor time of all processes in the rounds, in nanoseconds."""
+    _meeting: tuple[int, ...] = field(default=(), init=False)
+    _loads: dict[int, Load] = field(default_factory=dict, init=False)
+    """Entrant -> load of its processor while it made its first call in turn."""
     _scale: dict[int, float] = field(default_factory=dict, init=False)
-    """Factor that takes the time in the queue from the times of a step that runs once."""
+    """Factor that takes the time of neighbours from the times of a step that runs once."""
 
     def __post_init__(self) -> None:
         self._pipes = [os.pipe() for _ in self.entrants]
@@ -91,7 +94,7 @@ class ProcessLaunch:
 
         Args:
             brief: Do not warm them up: the launch is for the first call and the peak of memory.
-            together: Have two sides make their first calls at once. Otherwise sides that could do so report none.
+            together: Have two sides make their first calls in turn. Otherwise sides that could do so report none.
             ahead: The next launch of the same entrants. It makes its first calls at the same time where two processors
                 are free for it, and then waits for its own ``prepare``.
             equal: Have all make equally many calls, see `settling_calls`.
@@ -108,7 +111,8 @@ class ProcessLaunch:
                 self._begin(batch, warmup, self.cpus if together else ())
                 if together and ahead is not None:
                     ahead._begin(batch[::-1], warmup, self.places[1])
-                    _call_first(self, ahead)
+                if together:
+                    _call_first(self, *filter(None, [ahead]))
             results |= self._prepared(apart=two and not together)
         if (len(self.places) > 1 or equal) and not brief:
             calls = settling_calls(self._ready, self.policy, equal)
@@ -127,9 +131,14 @@ class ProcessLaunch:
         """Whether processes have started to prepare whose results `prepare` has not returned."""
         return bool(self._waiting or self._results)
 
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The entrants that are not prepared yet, in the order of their start."""
+        return tuple(self._waiting)
+
     def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float, float], meeting: tuple[int, ...]) -> None:
-        """Start the processes of these entrants, each on a place of its own; first calls are made at once on ``meeting``."""
-        self._since = time.monotonic()
+        """Start the processes of these entrants, each on a place of its own; first calls are made in turn on ``meeting``."""
+        self._since, self._meeting = time.monotonic(), meeting
         for entrant, place in zip(batch, self.places, strict=False):
             try:
                 self._start(entrant, place, warmup, meeting)
@@ -146,13 +155,13 @@ class ProcessLaunch:
         self._running[entrant] = self.start(who, self.pair, request, [own, *(outbox for _, outbox in self._pipes)])
 
     def _are_two(self) -> bool:
-        """Whether two sides can make their first calls at once on one processor."""
+        """Whether two sides can make their first calls in turn on one processor."""
         sides = {entrant.side.name for entrant in self.entrants}
         two = len(sides) == len(self.entrants) == 2 <= len(self.places)
         return two and len(self.cpus) == 1
 
     def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
-        """Wait until the processes that have begun are prepared. ``apart`` drops first calls that were not made at once."""
+        """Wait until the processes that have begun are prepared. ``apart`` drops first calls that were not made in turn."""
         while self._waiting and self._met <= _MEETINGS:
             if self._met:
                 self.go_on()
@@ -163,12 +172,10 @@ class ProcessLaunch:
         self._waiting.clear()
         results, self._results, self._met = self._results, {}, 0
         ready = {entrant: prepared for entrant, prepared in results.items() if isinstance(prepared, Prepared)}
-        queue = time_in_queue(
-            {entrant: prepared.first_call for entrant, prepared in ready.items() if prepared.first_call}
-        )
         for entrant, prepared in ready.items():
+            foreign = self._loads[entrant].foreign(prepared.first_call[2]) if prepared.first_call else 0.0
             results[entrant] = self._ready[entrant] = shortened = (
-                without_first_call(prepared) if apart else alone(prepared, queue)
+                without_first_call(prepared) if apart else alone(prepared, foreign)
             )
             self._scale[entrant] = shortened.iteration / prepared.iteration if prepared.iteration else 1.0
         return results
@@ -177,6 +184,10 @@ class ProcessLaunch:
         """Wait until each process waits for the other one, or is prepared."""
         self._met += 1
         for entrant in tuple(self._waiting):
+            self._wait_for(entrant)
+
+    def _wait_for(self, entrant: int) -> None:
+        if entrant in self._waiting:
             loops = self.entrants[entrant].case.alone
             hung = "its method must take less time" if loops else "its set-up and first call must take less time"
             hung = "the step has not returned from its first call" if self._met > 1 else hung
@@ -186,11 +197,27 @@ class ProcessLaunch:
                 self._results[entrant] = reply
                 self._waiting.remove(entrant)
 
-    def go_on(self) -> None:
-        """Let the processes that wait for each other go on at once."""
+    def go_on(self, *entrants: int) -> None:
+        """Let these processes that wait for each other go on at once, all of them by default."""
         self._since = time.monotonic()
-        for entrant in self._waiting:
-            self._running[entrant].ask(protocol.Begin())
+        for entrant in entrants or self._waiting:
+            if entrant in self._waiting:
+                self._running[entrant].ask(protocol.Begin())
+
+    def begin_call(self, entrant: int) -> None:
+        """Let a process that waits make its first call."""
+        self._loads[entrant] = Load(self._meeting)
+        self.go_on(entrant)
+
+    def end_call(self, entrant: int) -> None:
+        """Wait until a process has made its first call."""
+        self._met = _MEETINGS
+        self._wait_for(entrant)
+        self._loads[entrant].end()
+        if isinstance(self._results.get(entrant), WorkerHung):
+            for other in self.waiting:  # one side is no race, so that the other one need not be waited for as well
+                self._waiting.remove(other)
+                self._running.pop(other).end(kill=True)
 
     def _reply(
         self, entrant: int, wanted: type[M], when: str, seconds: float, waited: float = 0.0, hung: str = ""
@@ -210,6 +237,7 @@ class ProcessLaunch:
         """
         load = Load(self.cpus)
         blocks = self._watched_blocks(plan, orders)
+        load.end()
         foreign = load.foreign(self._used) if not plan.sliced else 0.0
         times = {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
         for entrant, own in times.items():
@@ -374,14 +402,15 @@ class ProcessLaunch:
 
 
 def _call_first(*launches: ProcessLaunch) -> None:
-    """Have the processes of several launches make their first calls at once, each launch on a processor of its own.
+    """Have the processes of several launches make their first calls in turn, each launch on a processor of its own.
 
-    None starts before all are set up, and none goes on before all have ended: a third process on a processor would
-    hide for how long the other two have waited for each other.
+    None starts before all are set up, and none goes on before all have ended.
     """
     for launch in launches:
         launch.meet()
-    for launch in launches:
-        launch.go_on()
-    for launch in launches:
-        launch.meet()
+    for entrants in zip_longest(*(launch.waiting for launch in launches)):
+        turn = [(launch, entrant) for launch, entrant in zip(launches, entrants, strict=True) if entrant is not None]
+        for launch, entrant in turn:
+            launch.begin_call(entrant)
+        for launch, entrant in turn:
+            launch.end_call(entrant)

@@ -138,16 +138,21 @@ class Load:
     def __init__(self, cpus: Sequence[int]) -> None:
         self._cpus = tuple(cpus)
         self._began, self._idle = time.monotonic(), self._read()
+        self._ended, self._idle_at_end = self._began, self._idle
+
+    def end(self) -> None:
+        """End the time that `foreign` is about."""
+        self._ended, self._idle_at_end = time.monotonic(), self._read()
 
     def foreign(self, used: int) -> float:
         """Return the nanoseconds that others have run, 0 if it is as little as the reading is coarse.
 
         It is unlimited where the system does not tell. ``used`` is the processor time in nanoseconds of those that are no others.
         """
-        elapsed, idle = time.monotonic() - self._began, self._read()
-        if idle is None or self._idle is None:
+        if self._idle_at_end is None or self._idle is None:
             return math.inf
-        foreign = len(self._cpus) * elapsed - (idle - self._idle) - used * 1e-9
+        elapsed = self._ended - self._began
+        foreign = len(self._cpus) * elapsed - (self._idle_at_end - self._idle) - used * 1e-9
         return foreign * 1e9 if foreign > _COARSE_LOAD[0] + _COARSE_LOAD[1] * elapsed else 0.0
 
     def _read(self) -> float | None:

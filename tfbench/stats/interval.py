@@ -268,6 +268,5 @@ def interval(
         relative=relative_variances(usual, errors),
     )
     low, high = distribution.bounds(alpha)
-    # Every launch may be off in the same direction.
-    doubt = float(np.mean([effect.doubt for effect in effects]))
-    return Ratio(math.exp(distribution.center[0]), math.exp(low[0] - doubt), math.exp(high[0] + doubt), 1 - alpha)
+    before, now = np.mean([effect.doubt for effect in effects], axis=0)  # all launches may be off in the same direction
+    return Ratio(math.exp(distribution.center[0]), math.exp(low[0] - before), math.exp(high[0] + now), 1 - alpha)

@@ -33,7 +33,9 @@ from tfbench.stats.interval import Floats, median_error
 def without_neighbours(
     most: Sequence[float], least: Mapping[int, float], waiting: float | None, share: float
 ) -> tuple[list[float], float]:
-    """Return the times of blocks in the middle of their bounds, and how far from there the truth may lie, as a mean log-ratio.
+    """Return the least times of blocks, and by how much they may be too short, as a mean log-ratio.
+
+    Most steps work all of the time, and those take the least.
 
     Args:
         most: The most that each block takes without neighbours.
@@ -45,8 +47,8 @@ def without_neighbours(
     for number, low in least.items() if share > 0 else ():
         low = max(low, most[number] * (1 - min(share, _MOST_SHARE)))
         high = max(low, most[number] if waiting is None else min(most[number], low * (1 + waiting)))
-        times[number] = math.sqrt(low * high)
-        doubts += math.log(high / low) / 2
+        times[number] = low
+        doubts += math.log(high / low)
     return times, doubts / max(1, len(times))
 
 

@@ -171,10 +171,15 @@ def decide(
     if lopsided:
         return Decision(outcome, because(CODES[outcome], _lopsided(values[0], chosen)), comparison)
     reason = _reason(outcome, comparison, chosen, policy.name)
-    doubt = fmean(effect.doubt for effect in effects)
+    doubt = _doubt(effects)
     if outcome in (None, Outcome.INCONCLUSIVE) and doubt > _DOUBTFUL * math.log1p(chosen.tolerance):
         reason = reason.noted(because(Note.NEIGHBOURS, doubt=doubt))
     return Decision(outcome, reason, comparison)
+
+
+def _doubt(effects: Sequence[Effect]) -> float:
+    """Return how far the effects may be off because of neighbours, as a mean log-ratio."""
+    return fmean(max(effect.doubt) for effect in effects)
 
 
 _DOUBTFUL = 0.25
@@ -213,7 +218,7 @@ def launches_needed(effects: Sequence[Effect], thresholds: Thresholds, clip: flo
     values = huber_pseudovalues(values[np.newaxis], thresholds.launch_deviation, clip)[0]
     away = abs(float(values.mean()))
     room = max(math.log1p(thresholds.tolerance) - away, away - math.log1p(thresholds.minimum_effect))
-    room -= fmean(effect.doubt for effect in effects)
+    room -= _doubt(effects)
     return math.inf if room <= 0 else float(2 * values.std(ddof=1) / room) ** 2
 
 
@@ -241,7 +246,7 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
     Both runs have the same rounds, and ``pair`` is the pair of zygotes that the launch comes from.
     Raises `ValueError` if there is no round, the rounds do not match, or a time is not a positive number.
     """
-    doubt = sum(run.facts.get(DOUBT, 0.0) for run in (baseline, contender))
+    doubt = baseline.facts.get(DOUBT, 0.0), contender.facts.get(DOUBT, 0.0)
     if statistic is Statistic.MEDIAN:
         return replace(launch_effect(baseline.seconds, contender.seconds, pair), doubt=doubt)
     if statistic is Statistic.CYCLES:

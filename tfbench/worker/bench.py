@@ -147,14 +147,20 @@ _CHECKS: Mapping[str, _Check] = {
 def call_once(block: Block, clock: Clock) -> tuple[object, float, float]:
     """Call the step and wait for the device.
 
-    Returns its result, its seconds by this clock, which are more than none, and its processor seconds.
+    Returns its result, and the most and the least seconds by this clock that it takes without neighbours, more than none. They
+    are the same where no meter of the block tells them apart.
     """
+    meter = block.meter and Meter(children(), watch=True)
     with block.one() as call:
-        used, began = time.process_time(), clock()
+        if meter is not None:
+            meter.begin()
+        began = clock()
         result = call()
         block.wait()
-        elapsed, used = clock() - began, time.process_time() - used
-    return result, max(elapsed, 1) * 1e-9, used
+        most = least = max(clock() - began, 1)
+        if meter is not None:
+            _, _, least, most = meter.end(most)
+    return result, most * 1e-9, least * 1e-9
 
 
 def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, float]:
@@ -165,18 +171,20 @@ def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, flo
     Returns:
         The seconds of the first call: in total, in tracing of Python functions, in compilation and in execution.
         The second call gives the execution. Compilation (grappler, XLA, the choice of kernels) is the rest.
-        And the processor seconds of the first call.
+        And the least seconds of the first call, as `call_once` returns them.
     """
     traces: list[float] = []
+    began = time.perf_counter()
     with ExitStack() as watch:
         watch.callback(tf_runtime.on_trace(lambda name, graph, seconds, function: traces.append(seconds)))
-        result, whole, used = call_once(block, time.perf_counter_ns)
+        result, whole, least = call_once(block, time.perf_counter_ns)
+    own = min(1.0, whole / (time.perf_counter() - began))
     check(result)
     del result
     _, again, _ = call_once(block, time.perf_counter_ns)
-    trace = sum(traces)
+    trace = own * sum(traces)
     parts = {"trace": trace, "compile": max(0.0, whole - trace - again), "execute": min(again, whole)}
-    return {"first_call": whole, "first_call_parts": parts}, used
+    return {"first_call": whole, "first_call_parts": parts}, least
 
 
 # Find results whose work was not done when the step returned, so that its time says nothing about the work
@@ -533,8 +541,6 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self._note_peak()
         call = self.in_cache(call, self.request.cold)
         block = self.block(call)
-        if self.clock is time.perf_counter_ns and block.synchronise is None and len(self.request.cpus) == 1:
-            block.meter = Meter(children())
         isolation.keep_freed_memory()
         prepared = self._warm_up(block, first)
         self._note_late_variables()
@@ -543,14 +549,20 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self.channel.send(prepared)
         self._serve_rounds(call, block, prepared)
 
+    def block(self, call: Step) -> Block:
+        block = super().block(call)
+        if self.clock is time.perf_counter_ns and block.synchronise is None and len(self.request.cpus) == 1:
+            block.meter = Meter(children())
+        return block
+
     def _note_late_variables(self) -> None:
         now = library_variables(os.environ).items() - self._variables.items()
         late = (f"{name}={value}" for name, value in now if name not in _READ_AT_FIRST_USE and os.sep not in value)
         if variables := sorted(late):  # without paths, which differ between sides and launches
             self.facts[SET_LATE] = variables
 
-    def _warm_up(self, block: Block, first: tuple[float, float] | None) -> Prepared:
-        """Warm the step up, and find out how it uses its processor. ``first`` has the times of a shared first call."""
+    def _warm_up(self, block: Block, first: tuple[float, float, int] | None) -> Prepared:
+        """Warm the step up, and find out how it uses its processor. ``first`` has the times of a first call in turn."""
         whole = Meter(children(), watch=True)
         whole.begin()
         began = time.perf_counter_ns()
@@ -691,19 +703,20 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self.facts.update({REPORTED: True, ONCE: True})
         self._repeat(seconds)
 
-    def _first_call(self, block: Block) -> tuple[float, float] | None:
-        """Add the times of `first_call` to the facts; returns those of a call that shared its processor."""
+    def _first_call(self, block: Block) -> tuple[float, float, int] | None:
+        """Add the times of `first_call` to the facts; returns those of a call in turn, for `Prepared`."""
         compiling = self.request.compiling
-        shared = self._meets(compiling)
-        opened = open_files()
-        facts, used = first_call(block, self.check_result)
+        in_turn = self._meets(compiling)
+        opened, used = open_files(), used_time(children())
+        facts, least = first_call(block, self.check_result)
+        used = used_time(children()) - used
         self.files_left = (open_files() - opened) / 2
         self.facts.update(facts)
-        if shared:
-            self._meet()  # a warm-up beside the first call of another entrant would find the step slow
-        if shared or compiling:
+        if in_turn:
+            self._meet()  # a warm-up beside the first call of another entrant would take its processor
+        if in_turn or compiling:
             tf_runtime.pin(self.request.cpus)
-        return (facts["first_call"], used) if shared else None
+        return (facts["first_call"], least, used) if in_turn else None
 
     def _meets(self, compiling: tuple[int, ...] = ()) -> bool:
         """Go where the entrants meet, if they do, and wait for the others; or to these processors, if there are any."""
@@ -725,19 +738,20 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _serve_once(self, block: Block) -> None:
         """Call the step once, and answer every request for rounds with this time."""
         isolation.keep_freed_memory()  # a step that runs once may contain a loop
-        shared = self._meets()
-        result, seconds, used = call_once(block, block.clock)
+        in_turn, used = self._meets(), used_time(children())
+        result, seconds, least = call_once(block, block.clock)
+        used = used_time(children()) - used
         if block.synchronise is None and self.clock is time.perf_counter_ns:
             self._note(WorkBeside(), 1)
         self.check_result(result)
         self._note_peak()
         self._note_late_variables()
-        self._repeat(seconds, (seconds, used) if shared else None)
+        self._repeat(seconds, (seconds, least, used) if in_turn else None)
 
-    def _repeat(self, seconds: float, first: tuple[float, float] | None = None) -> None:
+    def _repeat(self, seconds: float, first: tuple[float, float, int] | None = None) -> None:
         """Answer every request for rounds with the same time.
 
-        ``first`` has its times, if it was taken on a shared processor.
+        ``first`` has its times, if it was taken in turn.
         """
         elapsed = round(seconds * 1e9)
         self.channel.send(Prepared(seconds, self.facts, first_call=first))
@@ -753,7 +767,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                 began = self.clock()
                 if order.extra:
                     spin(spins_for(order.extra * elapsed, self.clock))
-                ended = self.clock() + elapsed
+                ended = began + round(elapsed * (1 + order.extra))  # neighbours may have run in the loop
                 self.channel.send(protocol.Rounds((began,) * len(order.follow), (ended,) * len(order.follow), ()))
                 self.seconds = [seconds] * len(order.follow)
             else:
