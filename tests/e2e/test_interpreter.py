@@ -20,9 +20,13 @@ STEP = """
 """
 
 
+def _of(project):
+    return STEP.replace("def test_mine", f"ROOT = Path({str(project.root)!r})\n\n    def test_mine")
+
+
 def started(project, *options, pytest_options=("--against", "self"), **environment):
     """Run the benchmark by ``python OPTIONS -m pytest``; return the run, its report and what the launches have seen."""
-    project.write(STEP.replace("def test_mine", f"ROOT = Path({str(project.root)!r})\n\n    def test_mine"))
+    project.write(_of(project))
     python, *words = project.command("--benchmark", f"--report-json={project.report}", *pytest_options)
     usual = project.environment()
     project.environment = lambda: {**usual, **environment}
@@ -32,9 +36,14 @@ def started(project, *options, pytest_options=("--against", "self"), **environme
     return done, report, [json.loads(line) for line in seen.read_text().splitlines()] if seen.exists() else []
 
 
-def test_its_options_reach_both_sides_and_the_report(project):
+@pytest.mark.parametrize("side", ["self", "git:HEAD"])
+def test_its_options_reach_both_sides_and_the_report(project, side):
+    if side != "self":  # another process lists its benchmarks
+        project.write(_of(project))
+        project.git("init", "-q")
+        project.commit("base")
     options = ("-O", "-Werror::BytesWarning", "-Xint_max_str_digits=5000", "-Xfrozen_modules=off", "-s")
-    done, report, seen = started(project, *options)
+    done, report, seen = started(project, *options, pytest_options=("--against", side))
     assert done.returncode == 0, done.stdout
     assert len(seen) >= 4
     for one in seen:
