@@ -186,6 +186,16 @@ def test_variables_that_one_side_alone_sets_late_leave_a_race_undecided(before, 
     assert ("after TensorFlow's import" in race.decisions[1].reason.message) is differ
 
 
+def test_a_race_ends_at_its_first_look_if_settings_keep_more_launches_from_deciding_it():
+    def prepare(launcher):
+        launcher.late = {1: {"KERAS_BACKEND": "jax"}}
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], prepare=prepare)
+    assert race.decisions[1].outcome is Outcome.INCONCLUSIVE
+    assert "after TensorFlow's import" in race.decisions[1].reason.message
+    assert len(race.launches) == POLICY.looks[0]
+
+
 def test_once_threads_have_worked_on_after_a_turn_all_launches_stop_them():
     def prepare(launcher):
         launcher.works_on = {1: (1,)}

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,6 +30,16 @@ def test_the_same_state_is_no_conflict(inherited):
 def test_a_variable_that_libraries_read_is_named(inherited, monkeypatch, name):
     monkeypatch.setenv(name, "another")
     assert inherited.conflict() == f"{name} is set while the benchmarks are imported; set it before pytest starts"
+
+
+def test_the_backend_that_keras_has_chosen_may_be_named_late(monkeypatch):
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.setitem(sys.modules, "keras.backend", SimpleNamespace(backend=lambda: "tensorflow"))
+    inherited = Inheritance.of_this_process()
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    assert inherited.conflict() == ""
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert "KERAS_BACKEND is set while the benchmarks are imported" in inherited.conflict()
 
 
 def test_a_variable_that_was_removed_is_named(monkeypatch):

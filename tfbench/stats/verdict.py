@@ -424,8 +424,11 @@ def with_retraces(decision: Decision, contender: Sequence[Run]) -> Decision:
 
 
 def with_settings(decision: Decision, before: Sequence[Run], now: Sequence[Run]) -> Decision:
-    """Return the decision, unless the contender has settings of which the times do not show the effect."""
-    if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+    """Return the decision, unless the contender has settings of which the times do not show the effect.
+
+    More launches cannot decide such a case, so an open race ends.
+    """
+    if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED, None):
         return decision
     collections = [median(run.facts.get(COLLECTIONS, 1.0) for run in runs) for runs in (before, now)]
     old, new = map(_set_late, (before, now))

@@ -26,7 +26,6 @@ import pytest
 
 from tfbench import protocol
 from tfbench.errors import BenchmarkError
-from tfbench.facts import library_variables
 from tfbench.model import (
     BESIDE,
     CACHE,
@@ -521,7 +520,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
     _retraces: Retraces = field(default_factory=Retraces, init=False)
-    _variables: Mapping[str, str] = field(default_factory=lambda: library_variables(os.environ), init=False)
+    _variables: Mapping[str, str] = field(default_factory=tf_runtime.variables_in_effect, init=False)
     """Those that libraries read, as the benchmark and its fixtures find them."""
 
     def __post_init__(self) -> None:
@@ -556,7 +555,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         return block
 
     def _note_late_variables(self) -> None:
-        now = library_variables(os.environ).items() - self._variables.items()
+        now = tf_runtime.variables_in_effect().items() - self._variables.items()
         late = (f"{name}={value}" for name, value in now if name not in _READ_AT_FIRST_USE and os.sep not in value)
         if variables := sorted(late):  # without paths, which differ between sides and launches
             self.facts[SET_LATE] = variables

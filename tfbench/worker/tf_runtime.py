@@ -35,6 +35,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from tfbench.errors import BenchmarkError
+from tfbench.facts import library_variables
 from tfbench.imports import is_installed
 from tfbench.model import JSON
 from tfbench.worker.isolation import die_with_parent
@@ -541,6 +542,16 @@ def keras() -> Any:
         module.layers.Dense  # noqa: B018 - the access imports it
         return module
     return None
+
+
+def variables_in_effect() -> dict[str, str]:
+    """Return the variables that libraries read, with the backend of a loaded Keras in place of an unset ``KERAS_BACKEND``.
+
+    To set it late to what Keras has chosen by default, as many test suites do, changes nothing.
+    """
+    backend = getattr(sys.modules.get("keras.backend"), "backend", None)
+    chosen = {"KERAS_BACKEND": str(backend())} if callable(backend) else {}
+    return chosen | library_variables(os.environ)
 
 
 def has_run_an_op() -> bool:

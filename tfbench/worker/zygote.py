@@ -72,7 +72,7 @@ class Inheritance:
     @classmethod
     def of_this_process(cls) -> Inheritance:
         modules = frozenset(name for name in sys.modules if "." not in name)
-        return cls(library_variables(os.environ), tuple(sys.path), tuple(sys.meta_path), modules, os.getcwd())
+        return cls(tf_runtime.variables_in_effect(), tuple(sys.path), tuple(sys.meta_path), modules, os.getcwd())
 
     def conflict(self) -> str:
         """Return why this process, which was forked in that state, would have imported something else by itself.
@@ -80,10 +80,10 @@ class Inheritance:
         ``""`` if it would not: no variable that libraries read has changed since, and no new entry in the path and no new
         finder would provide a module that was imported already.
         """
-        now = library_variables(os.environ)
+        now = tf_runtime.variables_in_effect()
         if changed := sorted(name for name in {*self.variables, *now} if self.variables.get(name) != now.get(name)):
             return f"{', '.join(changed)} is set while the benchmarks are imported; set it before pytest starts"
-        for name, value in sorted(now.items()):
+        for name, value in sorted(library_variables(os.environ).items()):
             if os.path.exists(value) and os.path.realpath(value) != os.path.realpath(os.path.join(self.folder, value)):
                 return f"{name}={value} is a relative path, which each side has in its own tree"
         for finder in sys.meta_path:
