@@ -172,7 +172,7 @@ def test_what_changed_is_listed_with_its_cause(project):
     assert changes["time"]["outcome"] == "regressed"
     assert changes["time"]["cause"], changes
     ops = changes["graph_ops"]
-    before, now = ops["values"]
+    before, now = ops["values"]["baseline"], ops["values"]["contender"]
     assert now == pytest.approx(3 * before, rel=0.2)
     assert "gained" in ops["cause"]
     assert "what changed since env:OTHER=1" in done.stdout
