@@ -1,4 +1,4 @@
-"""Imports from another source tree than the working tree, and pytest's settings of such a tree."""
+"""Imports from another source tree than the working tree."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from importlib import metadata
 from itertools import takewhile
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from _pytest.config import ConftestImportFailure
-from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers these nowhere else
+from _pytest.config import ConftestImportFailure  # pytest offers it nowhere else
 
 from tfbench.fs import scratch_dir
 
@@ -219,24 +217,6 @@ def is_installed(path: str, tree: str = "") -> bool:
     prefixes = {sys.prefix, sys.base_prefix} if tree else ()
     around = (prefix for prefix in prefixes if is_below(path, prefix))
     return any(not is_below(tree, prefix) and not is_below(tree, os.path.realpath(prefix)) for prefix in around)
-
-
-SETTINGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-"""In pytest's order of preference."""
-
-
-def ini_file(root: Path, top: Path) -> str:
-    """Return the configuration file of ``root``, or a file without settings if its tree has none.
-
-    The trees of other commits lie below the working tree, whose configuration pytest would use and whose code it would
-    import. So the folders above ``top``, the top of the tree, do not count.
-    """
-    root, top = root.resolve(), top.resolve()
-    for folder in (folder for folder in (root, *root.parents) if folder.is_relative_to(top)):
-        for file in (folder / name for name in SETTINGS):
-            if file.is_file() and load_config_dict_from_file(file) is not None:
-                return str(file)
-    return os.devnull
 
 
 class FolderByFolder:

@@ -84,6 +84,8 @@ class StartZygote(ForkRequest):
     """Values of options that the project's conftest.py files define, by their names in Python."""
     ignored: tuple[str, ...] = ()
     """Modules and folders of the working tree that git ignores, so that no other tree has them."""
+    pythonpath: tuple[str, ...] = ()
+    """pytest's option of that name; empty for the value of the configuration file."""
 
 
 @dataclass(frozen=True)

@@ -98,8 +98,8 @@ def test_all_options_reach_pytest(job):
 
 
 def test_a_single_argument_may_begin_with_a_dash(job):
-    assert job("--arguments=--tfbench-allow-changed-benchmarks") == 0
-    assert "--tfbench-allow-changed-benchmarks" in calls()[0]
+    assert job("--arguments=--tfbench-strict-gate") == 0
+    assert "--tfbench-strict-gate" in calls()[0]
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("inconclusive", 0), ("incomparable", 4), ("missing", 4), ("error", 5)])

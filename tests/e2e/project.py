@@ -78,8 +78,6 @@ class Project:
 
     forked = True
     """Whether runs are `forks`."""
-    allows_changed = True
-    """Whether a slower benchmark counts although it differs from the other side's."""
     policy: tuple[str, ...] = ("--policy", "quick")
 
     def __init__(self, root: Path, full: bool = False) -> None:
@@ -95,9 +93,7 @@ class Project:
 
     def command(self, *options: str) -> list[str]:
         plugins = ["-p", "tfbench.plugin", *self._plugins]
-        # Tests make a benchmark slower to see what tfbench says.
-        allowed = ["--allow-changed-benchmarks"] if self.allows_changed else []
-        return [sys.executable, "-m", "pytest", *plugins, *self.policy, *allowed, *options]
+        return [sys.executable, "-m", "pytest", *plugins, *self.policy, *options]
 
     def environment(self) -> dict[str, str]:
         # Loading every installed plugin costs each run as much as racing a case.

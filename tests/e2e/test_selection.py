@@ -6,8 +6,8 @@ import pytest
 
 from tests.e2e.project import Project
 
-STEP = "import pytest\nfrom tests.fakes.steps import taking\n"
-BENCHMARK = "\n\n{mark}def test_{name}(bench{more}):\n    bench(taking(bench, {seconds}))\n"
+STEP = "import pytest\nfrom pace import PACE\nfrom tests.fakes.steps import taking\n"
+BENCHMARK = "\n\n{mark}def test_{name}(bench{more}):\n    bench(taking(bench, PACE * {seconds}))\n"
 pytestmark = pytest.mark.slow
 NAMES = ("one", "two", "three")
 
@@ -26,6 +26,7 @@ def project(tmp_path):
     """A project whose commit has three benchmarks in a file, a marked one in another file, and a pytest.ini."""
     found = Project(tmp_path)
     found.write("[pytest]\nmarkers =\n    slow\n", "pytest.ini")
+    found.write("PACE = 1\n", "pace.py")
     found.write(benchmarks())
     found.write(benchmarks({"slow": "@pytest.mark.slow"}, names=["slow"]), "benchmarks/test_other.py")
     found.commit("base")
@@ -109,7 +110,7 @@ def test_no_other_name_of_a_file_or_of_the_root_makes_its_cases_new(project, tmp
     link = tmp_path_factory.mktemp("linked") / "link"
     link.symlink_to(project.root)
     given = ["--pyargs", "benchmarks.test_mine"] if way == "--pyargs" else ["--rootdir", str(link), "-k", "mine"]
-    project.write(benchmarks({}, seconds=3e-5))
+    project.write("PACE = 3\n", "pace.py")
     done = project.run("--against", "git:HEAD", *given)
     assert done.outcomes() == dict.fromkeys([f"test_{name}" for name in NAMES], "regressed"), done.output
 
@@ -118,7 +119,7 @@ def test_a_file_that_only_the_configuration_of_the_change_names_is_compared(proj
     project.write(f"{INI}tfbench_paths = benchmarks/test_other.py\n", "pytest.ini")
     project.git("commit", "-qam", "fewer benchmarks")
     project.write(f"{INI}tfbench_paths = benchmarks/test_mine.py\n", "pytest.ini")
-    project.write(benchmarks({}, seconds=3e-5))
+    project.write("PACE = 3\n", "pace.py")
     done = project.run("--against", "git:HEAD")
     regressed = dict.fromkeys([f"test_{name}" for name in NAMES], "regressed")
     assert done.outcomes() == {**regressed, "test_slow": "missing"}, done.output
@@ -192,7 +193,8 @@ def test_a_change_does_not_loosen_its_own_thresholds(project, way):
         assert project.run("--save-baseline", "main", "-k", "one").code == 0
     if way == "ini":
         project.write(f"{INI}tfbench_thresholds =\n    *: minimum_effect=.45, tolerance=.9\n", "pytest.ini")
-    project.write(benchmarks({} if way == "ini" else {"one": LOOSE}, seconds=1.3e-5))
+    project.write("PACE = 1.3\n", "pace.py")
+    project.write(benchmarks({} if way == "ini" else {"one": LOOSE}))
     side = ("--baseline", "main") if way == "saved" else ("--against", "git:HEAD")
     done = project.run(*side, "-k", "one")
     assert done.outcomes()["test_one"] == "regressed", done.output
@@ -205,7 +207,8 @@ def test_a_change_does_not_loosen_its_own_thresholds(project, way):
 def test_stricter_thresholds_of_a_change_count_at_once(project):
     project.write(benchmarks({"one": LOOSE}))
     project.git("commit", "-qam", "loose")
-    project.write(benchmarks({"one": "@pytest.mark.tfbench(minimum_effect=.1, tolerance=.2)"}, seconds=1.5e-5))
+    project.write("PACE = 1.5\n", "pace.py")
+    project.write(benchmarks({"one": "@pytest.mark.tfbench(minimum_effect=.1, tolerance=.2)"}))
     done = project.run("--against", "git:HEAD", "-k", "one")
     assert done.outcomes()["test_one"] == "regressed"
     row = next(row for row in done.report["verdicts"] if row["metric"] == "time" and row["case"].endswith("one"))
@@ -230,22 +233,6 @@ def test_the_policy_in_addopts_of_the_base_sets_the_thresholds(project, base, ch
     row = next(row for row in done.report["verdicts"] if row["metric"] == "time")
     assert row["outcome"] != "error", done.output
     assert row.get("thresholds") == used
-
-
-@pytest.mark.parametrize("base", ["", "--allow-changed-benchmarks"])
-def test_a_change_does_not_allow_its_own_changes_of_benchmarks(project, base):
-    project.allows_changed = False
-    project.write(f"{INI}addopts = {base}\n", "pytest.ini")
-    project.commit("options")
-    project.write(f"{INI}addopts = --allow-changed-benchmarks\n", "pytest.ini")
-    project.write(benchmarks(seconds=1.5e-5))
-    done = project.run("--against", "git:HEAD", "-k", "one")
-    assert done.outcomes()["test_one"] == ("regressed" if base else "incomparable"), done.output
-    altered = (
-        "this change alters its own gate: its configuration has --tfbench-policy=quick "
-        "--tfbench-allow-changed-benchmarks, and that of git:HEAD has --tfbench-policy=quick; review it"
-    )
-    assert (altered in done.output) != bool(base)
 
 
 def test_the_command_line_chooses_the_scale_of_both_sides(project):
@@ -331,13 +318,13 @@ def pytest_load_initial_conftests():
 """
 
 
-def test_variables_that_the_conftest_of_a_change_sets_reach_the_change_alone(project):
+def test_variables_that_the_conftest_of_a_change_sets_reach_both_sides(project):
     project.write(SETTING, "env_plugin.py")  # as pytest-env sets those of the ini file
     project.write(READING)
     project.commit("the step depends on variables")
     project.write('import os\n\nos.environ["SECONDS"] = "2e-5"\n', "conftest.py")
     done = project.run("--against", "git:HEAD", "-p", "env_plugin", "-o", "pythonpath=.", "benchmarks/test_mine.py")
-    assert done.outcomes() == {"test_mine": "regressed"}, done.output
+    assert done.outcomes() == {"test_mine": "unchanged"}, done.output
 
 
 def test_a_benchmark_that_a_variable_of_the_changes_conftest_skips_is_no_benchmark_that_the_base_skips(project):

@@ -53,8 +53,8 @@ def test_notes_follow_the_sentence_or_complete_it():
 
 
 def test_a_reader_learns_first_that_the_benchmark_itself_differs():
-    reason = SLOWER.noted(because(Note.BENCHMARK_DIFFERS))
-    assert reason.message == f"{because(Note.BENCHMARK_DIFFERS)}; {SLOWER}"
+    reason = SLOWER.noted(because(Note.BENCHMARK_CHANGED))
+    assert reason.message == f"{because(Note.BENCHMARK_CHANGED)}; {SLOWER}"
 
 
 def test_a_reason_from_a_file_keeps_its_message():

@@ -115,11 +115,11 @@ def test_a_limit_of_too_few_open_files_is_one_line_with_the_fix(folder, limit):
 def test_the_command_for_a_case_keeps_what_takes_back_addopts_for_tests():
     given = (
         "--benchmark -n0 -n 0 --no-cov -p no:randomly -pno:sugar --timeout=0 --timeout 0 -o addopts= -x -k a --report-json=r "
-        "--numprocesses=0 --device cpu --tfbench-device=cpu --allow-changed-benchmarks --against git:main benchmarks -c x.ini"
+        "--numprocesses=0 --device cpu --tfbench-device=cpu --against git:main benchmarks -c x.ini"
     )
     kept = (
         "-n0 -n 0 --no-cov -p no:randomly -pno:sugar --timeout=0 --timeout 0 -o addopts= --numprocesses=0 --device cpu "
-        "--tfbench-device=cpu --allow-changed-benchmarks -c x.ini"
+        "--tfbench-device=cpu -c x.ini"
     )
     assert list(kept_options(given.split())) == kept.split()
     assert list(kept_options(["-n"])) == ["-n"]

@@ -12,10 +12,15 @@ from tfbench.errors import UsageError
 from tfbench.session import strategies
 from tfbench.session.strategies import anchor_of, check_anchor
 from tfbench.sides.spec import Side
+from tfbench.sides.yardstick import JudgedTree
 
-SIDE = Side(
-    "baseline", "/bin/python", Path("/cache/trees/abc/b"), "git:v1.0", tree_redirect=("/home", "/cache/trees/abc")
-)
+
+def judged(tree):
+    """The tree of this hash, with the yardstick in it."""
+    return JudgedTree(Path("/x"), ("/home", "/x"), Path("/y"), ("/home", "/y"), "", (), tree)
+
+
+SIDE = Side("baseline", "/bin/python", Path("/cache/trees/abc/b"), "git:v1.0", judged=judged("abc"))
 HERE = CONTEXT.environment
 
 
@@ -28,7 +33,7 @@ def test_another_machine_checkout_or_commit_of_the_contender_leaves_the_anchor()
 
 
 def test_another_tree_python_package_or_setting_is_another_anchor():
-    sides = [SIDE, replace(SIDE, tree_redirect=("/home", "/cache/trees/def")), replace(SIDE, tree_redirect=None)]
+    sides = [SIDE, replace(SIDE, judged=judged("def")), replace(SIDE, judged=None)]
     environments = [
         replace(HERE, python="3.99.1"), replace(HERE, packages={"tensorflow": "2.20.0"}), replace(HERE, settings={"TF_X": "1"}),
     ]  # fmt: skip
@@ -42,7 +47,7 @@ def test_a_saved_baseline_is_the_same_anchor_whatever_it_is_recreated_from():
     saved = replace(BASELINE, name="v1", saved="2026-01-01T00:00:00+00:00")
     first = anchor_of(SIDE, HERE, saved)
     assert first.label == "baseline 'v1' of 2026-01-01T00:00:00+00:00"
-    assert anchor_of(replace(SIDE, tree_redirect=None), replace(HERE, python="3.99"), saved) == first
+    assert anchor_of(replace(SIDE, judged=None), replace(HERE, python="3.99"), saved) == first
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
 """The states of a case, and what is kept when something fails on the way."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from tests.fakes.report import judged
 from tfbench.errors import SideError
-from tfbench.model import Case, Outcome, Reason, ReasonCode, Run, Sample, VariantResult, Verdict
-from tfbench.session.case_runs import CaseRuns, OtherMetrics
+from tfbench.model import Case, Outcome, Reason, Run, Sample, VariantResult, Verdict
+from tfbench.session.case_runs import CaseRuns
 from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult, ProgressReporter
 
@@ -314,33 +313,3 @@ def test_ctrl_c_in_a_step_keeps_the_verdict_on_time():
     with pytest.raises(KeyboardInterrupt):
         runs.result(A)
     assert [row.metric for row in runs.final[0].rows] == ["time", "flops"]
-
-
-@pytest.mark.parametrize(
-    ("differs", "flops", "items", "allowed", "aside"),
-    [
-        (False, (3, 3), (0, 0), False, False),
-        (True, (0, 0), (0, 0), False, True),
-        (True, (0, 0), (0, 0), True, False),
-        (False, (3, 4), (0, 0), False, True),
-        (False, (3, 6), (1, 2), False, False),  # times compare per item
-        (False, (3, 0), (0, 0), False, False),  # unknown
-    ],
-)
-def test_changes_of_a_changed_benchmark_are_incomparable(differs, flops, items, allowed, aside):
-    strategy = SimpleNamespace(differs=lambda case: differs, allows_changed=allowed)
-    sides = [Sample(A, (Run((1e-3,), 1, {"flops": f, "items": i}),)) for f, i in zip(flops, items, strict=True)]
-    rows = (
-        verdict(A, Outcome.IMPROVED, "graph_ops"), verdict(A, Outcome.UNCHANGED, "traces"), verdict(A, Outcome.ERROR, "x"),
-        replace(verdict(A, Outcome.REGRESSED, "contract"), reason=Reason(ReasonCode.CONTRACT_BROKEN, "broken")),
-    )  # fmt: skip
-    result = CaseResult(A, verdict(A, Outcome.REGRESSED), sample=sides[1], baseline=sides[0], metrics=rows)
-    metrics = OtherMetrics(None, None, strategy, None, [], None)
-    found = metrics.set_aside(result, [])
-    outcomes = [row.outcome for row in (found.verdict, *found.metrics)]
-    if not aside:
-        assert found == result
-        return
-    assert outcomes == [Outcome.INCOMPARABLE] * 2 + [Outcome.UNCHANGED, Outcome.ERROR, Outcome.REGRESSED]
-    assert found.verdict.reason.message.startswith("the benchmark itself has changed")
-    assert "under --allow-changed-benchmarks only: text" in found.verdict.reason.message

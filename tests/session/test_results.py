@@ -42,7 +42,6 @@ from tfbench.session.results import (
     not_measured,
     of_sides,
     of_variant,
-    other_work,
     percentiles,
     twice,
     with_facts,
@@ -291,8 +290,8 @@ def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
     verdict = Verdict(CASE, Outcome.REGRESSED, DECISION.reason, "time", RATIO, 6, 60, 2.5)
     contender, baseline = (Sample(CASE, (Run((seconds,), 1),)) for seconds in (2.0, 1.0))
     assert found == CaseResult(CASE, verdict, sample=contender, baseline=baseline)
-    noted = two_sides(because(Note.RENAMED, name="x"), None).verdict.reason
-    assert noted == Reason("slower", "5% slower; it is called x there")
+    noted = two_sides(because(Note.CONFIRMED), None).verdict.reason
+    assert noted == Reason("slower", "5% slower; found twice")
     slower = replace(DECISION, reason=because(ReasonCode.SLOWER, ratio=RATIO, launches=6))
     changed = two_sides(because(Note.BENCHMARK_CHANGED), decision=slower).verdict.reason
     assert changed.message == f"{because(Note.BENCHMARK_CHANGED)}; {slower.reason}"
@@ -327,23 +326,6 @@ def test_own_thresholds_and_throughput_are_part_of_the_verdict():
     )
     assert content_of(verdict)["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
     assert content_of(verdict)["rates"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "noted"),
-    [
-        ({"flops": 10.0}, {"flops": 20.0}, {"unit": "call", "before": 10.0, "now": 20.0}),
-        ({"flops": 10.0, "items": 2}, {"flops": 20.0, "items": 2}, {"unit": "item", "before": 5.0, "now": 10.0}),
-        ({"flops": 10.0, "items": 2}, {"flops": 20.0, "items": 4}, None),
-        ({"flops": 10.0}, {"flops": 10.0 + 1e-12}, None),
-        ({"flops": 10.0}, {"items": 2}, None),
-        (None, {"flops": 10.0}, None),
-    ],
-)
-def test_other_work_of_an_item_or_a_call_is_noted(before, now, noted):
-    baseline, contender = (facts and Sample(CASE, (Run((1.0,), 1, facts),)) for facts in (before, now))
-    found = other_work(CaseResult(CASE, sample=contender, baseline=baseline))
-    assert found == (noted and because(Note.OTHER_WORK, **noted))
 
 
 def test_the_verdict_has_the_thresholds_that_were_used():

@@ -122,7 +122,7 @@ def test_the_identity_names_everything_that_a_result_depends_on(tmp_path, known)
             ["contender", "python", "/c", {"B": "2"}, []], ["baseline", "other", "/b", {}, ["C"]],
         ]],
         "the packages": {"other": {"packages of": "other"}, "python": {"packages of": "python"}},
-        "the options": [0.1, False, False, "none", "gpu", ["0"], [3], {"size": 3}, SUITE.inifile, SUITE.import_mode, "p", "q"],
+        "the options": [0.1, False, "none", "gpu", ["0"], [3], {"size": 3}, SUITE.inifile, SUITE.import_mode, "p", "q"],
         "the cases of the suite": hashlib.sha256(f"{A.name}\n{B.name}".encode()).hexdigest(),
         "the thresholds of cases": [],
         "the settings": {"TF_X": "1"},

@@ -10,7 +10,7 @@ import pytest
 from tests.session.test_baseline import CODED, SAVED, sample
 from tests.storage.test_baselines import ENVIRONMENT
 from tfbench.errors import SideError
-from tfbench.model import Case, MetricValues, Note, Outcome, Reason, VariantResult, Verdict
+from tfbench.model import Case, MetricValues, Note, Outcome, Reason, ReasonCode, VariantResult, Verdict, because
 from tfbench.policy import preset
 from tfbench.race.timer import Stopwatch
 from tfbench.session import strategies
@@ -27,6 +27,7 @@ from tfbench.session.strategies import (
 from tfbench.sides.counterparts import Benchmark, Listing, Selection
 from tfbench.sides.source_tree import Snapshot
 from tfbench.sides.spec import Side
+from tfbench.sides.yardstick import JudgedTree
 
 CONTENDER, RIVAL = (Side(name, "python", Path("/")) for name in ("contender", "baseline"))
 OTHER = Case("b/test_x.py::test_new", "test_new", "b/test_x.py::test_new")
@@ -57,7 +58,8 @@ class Races:
         self.run.append(("variants", *(case.name for case in group)))
         return RaceResults([self._variant(case) for case in group])
 
-    def sides(self, case, baseline, there=None, *notes):
+    def sides(self, case, baseline, there=None, *notes, repair=None):
+        self.repair = repair
         self.run.append(("sides", case.name, *(note.code for note in notes if note)))
         self.there = there
         return RaceResults([])
@@ -96,7 +98,7 @@ def test_variants_of_a_group_race_each_other():
 
 def test_each_case_races_its_counterpart_on_a_live_side():
     races, starter = Races(), Starter()
-    strategy = LiveSideStrategy(request(), CONTENDER, starter, races, RIVAL, [CODED], lambda text: None)
+    strategy = LiveSideStrategy(request(), CONTENDER, starter, races, RIVAL, lambda text: None)
     assert (strategy.way, strategy.group_of(CODED)) == ("sides", CODED.name)
     strategy.race(CODED, [CODED])
     assert races.run == [("sides", CODED.name)]
@@ -137,21 +139,13 @@ def test_saved_cases_that_are_no_longer_collected_are_missing():
     assert saved_baseline(Races(), collected=frozenset([CODED.name]), known={CODED.name}).missing() == []
 
 
-@pytest.mark.parametrize(("now", "rows"), [(CODED.name.rpartition("::")[2], 1), ("test_other", 0)])
-def test_a_saved_case_whose_file_moved_is_missing_when_the_new_file_is_named(tmp_path, now, rows):
-    new = replace(CODED, name=f"new.py::{now}")
-    more = {"root": tmp_path, "suite_cases": (new,), "known": {new.name}, "collected": frozenset([new.name])}
-    strategy = saved_baseline(Races(), selection=Selection(paths=("new.py",)), **more)
-    assert len(strategy.missing()) == rows
-
-
 def test_a_missing_case_whose_folder_is_not_collected_says_so(tmp_path):
     old = replace(CODED, name="tests/test_old.py::test_x")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_old.py").touch()
     for collected, said in (("benchmarks/test_new.py::test_y", True), ("tests/test_new.py::test_y", False)):
         asked = request(root=tmp_path, collected=frozenset([collected]))
-        (row,) = missing(asked, [old], [old.name], Reason("not-collected", "gone"), Reason("deselected-here", "off"))
+        (row,) = missing(asked, [old], Reason("not-collected", "gone"), Reason("deselected-here", "off"))
         text = "tests/test_old.py is still there, and this run collects nothing in tests/; if it has the case, name tests/ in"
         assert (text in row.reason.message) == said
 
@@ -193,13 +187,12 @@ def test_a_live_side_is_collected_even_if_nothing_races(monkeypatch):
     starter = Starter()
     starter.launcher = SimpleNamespace(stopwatch=Stopwatch(), environment=lambda side: {})
     asked = request(suite_cases=(OTHER,), known={OTHER.name}, collected=frozenset([OTHER.name, "a.py::slow"]))
-    strategy = LiveSideStrategy(asked, CONTENDER, starter, Races(), OTHER_TREE, [], lambda text: None)
+    strategy = LiveSideStrategy(asked, CONTENDER, starter, Races(), OTHER_TREE, lambda text: None)
     assert strategy.missing() == []
     strategy.conclude()
     assert [(row.case.name, row.reason.code) for row in strategy.missing()] == [
         ("a.py::gone", "not-collected"), ("a.py::slow", "deselected-here"),
     ]  # fmt: skip
-    assert strategy.side.files == ()  # this shard needs none
 
 
 def live(monkeypatch, root, *listings, collected=()):
@@ -214,31 +207,31 @@ def live(monkeypatch, root, *listings, collected=()):
 
     monkeypatch.setattr(strategies, "benchmarks_of", listing)
     starter, side = Starter(), replace(OTHER_TREE, root=root)
-    starter.launcher = SimpleNamespace(stopwatch=Stopwatch(), environment=lambda side: {"cases": collected})
+    starter.launcher = SimpleNamespace(
+        stopwatch=Stopwatch(), environment=lambda side: {"cases": collected}, ready=lambda *wanted: None,
+        release=lambda side: None,
+    )  # fmt: skip
     asked = request(suite_cases=(CODED,), known={CODED.name}, root=root)
-    return LiveSideStrategy(asked, CONTENDER, starter, Races(), side, [CODED], lambda text: None), paths
+    return LiveSideStrategy(asked, CONTENDER, starter, Races(), side, lambda text: None), paths
 
 
-def test_a_case_is_new_if_its_file_is_new_or_was_looked_into(monkeypatch, tmp_path):
-    file = CODED.name.partition("::")[0]
-    strategy, paths = live(monkeypatch, tmp_path, Listing())
+BROKEN = CaseResult(CODED, Verdict(CODED, Outcome.ERROR, Reason("broken", "there is no such function")))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_case_that_breaks_on_the_other_side_alone_is_new_if_that_side_does_not_have_it(monkeypatch, tmp_path, known):
+    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: Benchmark("1")} if known else {}))
     strategy.race(CODED, [CODED])
-    assert (strategy.races.run, paths) == ([("alone", CODED.name, "added")], [()])
-    (tmp_path / file).parent.mkdir(exist_ok=True)
-    (tmp_path / file).touch()
-    strategy, paths = live(monkeypatch, tmp_path, Listing(seen=frozenset([file])))
-    strategy.race(CODED, [CODED])
-    assert (strategy.races.run, paths) == ([("alone", CODED.name, "added")], [()])
+    assert strategy.races.run == [("sides", CODED.name)]
+    assert (strategy.races.repair(BROKEN) is None) == known
+    assert strategy.races.run[1:] == ([] if known else [("alone", CODED.name, "added")])
 
 
-@pytest.mark.parametrize("second", [{CODED.name: Benchmark("1")}, {}])
-def test_a_case_in_a_file_that_was_not_looked_into_is_not_new(monkeypatch, tmp_path, second):
-    file = CODED.name.partition("::")[0]
-    (tmp_path / file).parent.mkdir(exist_ok=True)
-    (tmp_path / file).touch()
-    strategy, paths = live(monkeypatch, tmp_path, Listing(), Listing(second, seen=frozenset([file] if second else ())))
+def test_a_mark_that_only_the_change_has_counts_on_both_sides_and_is_named(monkeypatch, tmp_path):
+    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: Benchmark("1", cpus=0, env=("A=1",))}))
     strategy.race(CODED, [CODED])
-    assert (strategy.races.run[0][:2], paths) == (("sides", CODED.name), [(), (file,)])
+    assert strategy.races.run == [("sides", CODED.name, "other-mark", "other-mark")]
+    assert (strategy.races.there.cpus, strategy.races.there.env) == (CODED.cpus, CODED.env)
 
 
 def test_a_file_that_a_worker_imports_and_no_list_has_leaves_missing_cases_unknown(monkeypatch, tmp_path):
@@ -248,7 +241,6 @@ def test_a_file_that_a_worker_imports_and_no_list_has_leaves_missing_cases_unkno
         SideError, match=f"{file} is imported by its measuring processes, and not by the pytest that lists"
     ):
         strategy.conclude()
-    assert strategy.side.files == (file,)
     strategy, _ = live(monkeypatch, tmp_path, Listing(broken=(file,)), collected=["c.py::test_other"])
     strategy.conclude()
     of_a_class = Listing(broken=(file,), seen=frozenset([file]))
@@ -272,37 +264,31 @@ def test_a_saved_baseline_races_by_the_statistic_that_it_was_saved_with_or_that_
     assert races.there.statistic == used
 
 
-def test_a_race_says_that_the_benchmark_is_other_code_than_the_baselines():
-    races, changed = Races(), replace(CODED, source="def")
-    saved_baseline(races).race(changed, [changed])
-    strategy = LiveSideStrategy(request(), CONTENDER, Starter(), races, RIVAL, [CODED], lambda text: None)
-    strategy.counterparts = SimpleNamespace(differs=lambda case: True, of=lambda case: case)
-    strategy.race(CODED, [CODED])
-    assert [run[2:] for run in races.run] == [("benchmark-changed",), ("benchmark-differs",)]
-
-
 def test_metrics_are_compared_with_the_saved_ones_under_all_that_differs():
     here = replace(ENVIRONMENT, packages={"tensorflow": "2.20.0"}, machine={"processor": "y"})
     strategy = saved_baseline(Races(), Starter(contender=here))
+    strategy.recreated = None
     values = strategy.baseline_values(CaseResult(replace(CODED, source="def")))
     assert values.differences == ["tensorflow 2.21.0 there, 2.20.0 here", Note.BENCHMARK_CHANGED]
     assert values.machines == ["processor x there, y here"]
     assert (len(values.facts), values.metric_values) == (6, MetricValues())
     assert strategy.baseline_values(CaseResult(OTHER)).facts == []
+    strategy.recreated = RIVAL  # the benchmark is another one, so its side of today is probed instead
+    assert strategy.baseline_values(CaseResult(replace(CODED, source="def"))).side == RIVAL
 
 
-def test_a_case_without_a_counterpart_has_no_values_to_compare_with():
-    strategy = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, [CODED], lambda text: None)
+def test_a_new_case_has_no_values_to_compare_with():
+    strategy = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, lambda text: None)
     assert strategy.baseline_values(CaseResult(CODED)).case == CODED
-    strategy.counterparts = SimpleNamespace(of=lambda case: None)
-    assert strategy.baseline_values(CaseResult(CODED)) is None
+    added = Verdict(CODED, Outcome.NEW, because(ReasonCode.ADDED, spec="git:HEAD"))
+    assert strategy.baseline_values(CaseResult(CODED, added)) is None
 
 
 def test_a_case_that_is_skipped_here_alone_is_incomparable():
     strategy = saved_baseline(Races())
     assert strategy.skipped(CODED, "no GPU").verdict.outcome is Outcome.INCOMPARABLE
     assert strategy.skipped(OTHER, "no GPU").skip == "no GPU"
-    live_side = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, [CODED], lambda text: None)
+    live_side = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, lambda text: None)
     assert live_side.skipped_by_mark(CODED, "no GPU").skip == "no GPU"
     for runs in (True, False):
         live_side.counterparts = SimpleNamespace(runs=lambda case, runs=runs: runs)
@@ -310,21 +296,14 @@ def test_a_case_that_is_skipped_here_alone_is_incomparable():
         assert (verdict.outcome if verdict else None) is (Outcome.INCOMPARABLE if runs else None)
 
 
-ALLOW = "--tfbench-allow-changed-benchmarks"
-
-
 @pytest.mark.parametrize(
-    ("here", "there", "allowed", "said"),
-    [((), (), True, 0), ((ALLOW,), (ALLOW,), True, 0), ((ALLOW,), ("--x",), False, 1), (("--x",), (ALLOW,), True, 1), ((ALLOW,), (), True, 0)],
-)  # fmt: skip
-def test_a_change_cannot_allow_itself_changed_benchmarks(monkeypatch, tmp_path, here, there, allowed, said):
+    ("here", "there", "said"), [((), (), 0), (("--y",), ("--x",), 1), (("--y",), ("--y",), 0), (("--y",), (), 0)]
+)
+def test_a_change_that_alters_its_own_gate_is_named(monkeypatch, tmp_path, here, there, said):
     strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: Benchmark("1")}, gate=there))
-    strategy.request.gate, strategy.request.allow_changed = here, True
+    strategy.request.gate = here
     strategy.race(CODED, [CODED])
-    assert strategy.allows_changed is allowed
     assert sum("this change alters its own gate" in note for note in strategy.notes) == said
-    strategy.request.allow_changed = False
-    assert not strategy.allows_changed
 
 
 def test_a_side_that_cannot_be_collected_is_not_tried_again(monkeypatch, tmp_path):
@@ -350,7 +329,8 @@ def test_a_side_that_cannot_be_collected_is_not_tried_again(monkeypatch, tmp_pat
 )
 def test_the_source_of_a_baseline_is_the_working_tree_only_while_both_are_the_same(monkeypatch, here, saved, made):
     monkeypatch.setattr(strategies, "snapshot", lambda root: here)
-    monkeypatch.setattr(strategies, "materialise", lambda root, tree, cache: (Path("/made"), ("/", f"/{tree}")))
+    made_of = lambda root, tree, *more: JudgedTree(Path("/made"), ("/", f"/{tree}"), Path(), ("", ""), "", (), tree)  # noqa: E731
+    monkeypatch.setattr(strategies, "judged_tree", made_of)
     baseline = replace(SAVED, context=replace(SAVED.context, tree=saved))
     found = source_of(baseline, CONTENDER, Path("/cache"))
     assert (found.root, found.tree_redirect) == ((Path("/made"), ("/", f"/{saved}")) if made else (Path("/"), None))

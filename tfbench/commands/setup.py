@@ -73,10 +73,11 @@ class CommandSetup:
         self.environments = Environments(kept(), lambda text: self.tell(text))
         self.gpu_session = GpuSession(kind, gpus, policy)
         env = self.gpu_session.environment
-        self.contender = Side("contender", sys.executable, self.collected.root, env=env)
+        suite = self.collected.suite
+        self.contender = Side("contender", sys.executable, self.collected.root, env=env, yardstick=suite.yardstick)
         # Several sides race at once.
         room = replace(policy, zygotes_alive=ZYGOTES_TOGETHER, zygotes_variants=ZYGOTES_TOGETHER)
-        self.launcher = ProcessLauncher(self.collected.suite, room, where, self.gpu_session.gpu_monitor)
+        self.launcher = ProcessLauncher(suite, room, where, self.gpu_session.gpu_monitor)
 
     @property
     def cases(self) -> list[Case]:

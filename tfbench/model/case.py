@@ -94,9 +94,9 @@ class Case:
     cpus: int = 1
     """Processors that it may use, 0 for every one of the run."""
     source: str = ""
-    """Digest of the benchmark's own code, ``""`` if unknown."""
-    scope: str = ""
-    """Digest of that code and of what it uses in its modules, ``""`` if unknown. By it a renamed case is known."""
+    """Digest of its function's code, ``""`` if unknown."""
+    file: str = ""
+    """Digest of the code of its file, ``""`` if unknown."""
     claims: tuple[Claim, ...] = ()
     shared: bool = False
     """Whether the benchmark uses a shared set-up, built once for all launches."""

@@ -396,10 +396,6 @@ class ReasonCode(_Code):
         "loaded packages and settings",
     )
     """Not raced, because both sides run the same code, graphs and packages (``--changed-only``)."""
-    OTHER_BENCHMARK = (
-        "other-benchmark",
-        "the benchmark itself has changed, so this counts under --allow-changed-benchmarks only: ",
-    )
     OTHER_NATIVE_CODE = "other-native-code"
     """A side has not run the native code of its own source tree, or only one of the sides has run any."""
     OTHER_ENVIRONMENT = (
@@ -471,12 +467,12 @@ class Note(_Code):
             f"its own thresholds ({thresholds(values)}) are looser than the baseline's, so the stricter ones count"
         ),
     )
-    RENAMED = "renamed", "it is called {name} there"
-    BENCHMARK_DIFFERS = (
-        "benchmark-differs",
-        "the benchmark itself differs between the sides, in its function or in what that uses in the benchmark files",
+    OTHER_MARK = "other-mark", "its {mark} are {before} in the other side's own benchmark, and {now} on both sides here"
+    OWN_FILE = (
+        "own-file",
+        "raced with the other side's own benchmark file, because that side cannot run the working tree's: ",
     )
-    OTHER_WORK = "other-work", "a {unit} needs {now:.4g} FLOPs, and {before:.4g} on the other side"
+    BREAKS_THERE = "breaks-there", "the other side cannot run it either: "
     BENCHMARK_CHANGED = "benchmark-changed", "the benchmark's own code has changed since the baseline was saved"
     SHARED_LIBRARY = "shared-library", _shared_library
     COMPILED_LIBRARY = "compiled-library", _compiled_library
@@ -518,7 +514,6 @@ class Note(_Code):
         "outside",
         "{file} is still there, and this run collects nothing in {folder}; if it has the case, name {folder} in tfbench_paths as well",
     )
-    MOVED = "moved", "its file is gone, and {file} has cases of the same names"
     GONE_SINCE = "gone-since", "in the baseline {name!r} but no longer collected; was it deleted or renamed?"
     IN_NO_JOB = (
         "in-no-job",
@@ -580,7 +575,7 @@ class Note(_Code):
     SIZE = "size", _size
 
 
-_BEFORE = (Note.BENCHMARK_DIFFERS, Note.BENCHMARK_CHANGED, Note.OTHER_WORK)
+_BEFORE = (Note.BENCHMARK_CHANGED,)
 """Notes that a reader must know before the sentence itself."""
 
 

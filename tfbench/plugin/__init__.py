@@ -105,7 +105,6 @@ OPTIONS = (
     Option("gate-suite", "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%", "F", None),
     Option("gate-device", "fail on a GPU if device time or energy of a step grows by more than F, such as 5%%", "F", None),
     Option("changed-only", "do not race cases whose code, graphs and packages are the same on both sides, but for a sample"),
-    Option("allow-changed-benchmarks", "judge changes of cases whose benchmark itself differs between the sides"),
     Option("report-json", "write the report as JSON", "PATH"),
     Option("report-html", "write the report as a page: one file with charts, for a browser", "PATH"),
     Option("report-markdown", "write the report as Markdown, for a pull request", "PATH"),

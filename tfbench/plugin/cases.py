@@ -5,14 +5,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
-import os
 import re
-import sys
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from functools import cache, partial
 from pathlib import Path
 from typing import TypeGuard
@@ -21,20 +16,18 @@ from unittest import TestCase
 import pytest
 from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
-from tfbench.errors import DeclarationError, SideError, UsageError
-from tfbench.fs import file_digest
+from tfbench.errors import DeclarationError, UsageError
 from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import STATISTICS, THRESHOLDS, Case
 from tfbench.model.formats import Name, convert
 from tfbench.plugin import only_lists, setting, takes_bench
-from tfbench.plugin.collect import ListedFile, collected_tree
+from tfbench.plugin.collect import ListedFile
 from tfbench.plugin.options import read_number
 from tfbench.policy import Policy
-from tfbench.sides.source_tree import ignored_files, top_level
 from tfbench.stats.alpha_spending import completed
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
-from tfbench.suite.functions import DIGEST, digest, dump
+from tfbench.suite.functions import digest, dump
 from tfbench.suite.shards import Shard
 from tfbench.untrusted import brief
 
@@ -150,7 +143,7 @@ def case_of(
         env=tuple(sorted(variant.env.items())),
         cpus=_marked_cpus(item),
         source=digest(item.function),
-        scope=scope_of(item),
+        file=_file_digest(str(item.path)),
         claims=claims_of(item, variant),
         shared="shared" in item.fixturenames,
         place=place,
@@ -158,6 +151,13 @@ def case_of(
         statistic=statistic,
         alone=isinstance(item.parent, ListedFile),
     )
+
+
+_HOOKS = (
+    "pytest_fixture_setup", "pytest_pyfunc_call",
+    *(f"pytest_runtest_{step}" for step in ("protocol", "setup", "call")),
+)  # fmt: skip
+"""Hooks of pytest around a benchmark, which can do what its fixtures can. The others select, configure and report."""
 
 
 def _unloaded_plugin(item: pytest.Function) -> str:
@@ -204,6 +204,15 @@ def _marked_cpus(item: pytest.Function) -> int:
             f"{item.nodeid}: @pytest.mark.tfbench(cpus={cpus!r}): write a number of processors such as 2, or 'all'"
         )
     return cpus
+
+
+@cache
+def _file_digest(file: str) -> str:
+    """Return a digest of the code of a file without layout, comments and docstrings; ``""`` if it cannot be read."""
+    try:
+        return hashlib.sha256(dump(ast.parse(Path(file).read_bytes())).encode()).hexdigest()[:16]
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return ""
 
 
 def wanted_by_device(case: Case, device: str) -> bool:
@@ -313,386 +322,3 @@ def _fraction(name: str, value: object) -> float:
         shown = value.strip() if isinstance(value, str) else value
         raise ValueError(f"{name}={shown}: write a fraction between 0 and 1, such as 0.05 for 5%")
     return fraction
-
-
-# Identify a benchmark by its code and all that the code uses in its modules, so that a renamed one is known again
-
-
-_DYNAMIC = {"globals", "locals", "vars", "eval", "exec", "__import__", "importlib", "import_module"}
-"""Names by which code may use any definition of its module."""
-_ALWAYS = {"pytestmark", "pytest_plugins"}
-"""Names that pytest reads."""
-_HOOKS = (
-    "pytest_fixture_setup", "pytest_pyfunc_call",
-    *(f"pytest_runtest_{step}" for step in ("protocol", "setup", "call")),
-)  # fmt: skip
-"""Hooks of pytest around a benchmark, which can do what its fixtures can. The others select, configure and report."""
-_LONGEST = 1024
-"""A longer text is no name of a file."""
-_Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_Import = (ast.Import, ast.ImportFrom)
-
-
-@dataclass(frozen=True)
-class _Suite:
-    """The files of a suite, whose definitions are part of the benchmarks that use them."""
-
-    root: str
-    folders: tuple[str, ...]
-    """Benchmark folders below the root."""
-    patterns: tuple[str, ...]
-    """Names of files with tests."""
-    getini: Callable[[str], object]
-    """Return the value of an option of the ini file. Raises `ValueError` if it is unknown or no such value."""
-
-    def has(self, file: str) -> bool:
-        """Tell whether a file belongs to the suite and not to the code that the suite measures."""
-        file = _within(file, self.root)
-        if is_installed(file, self.root) or not is_below(file, self.root):
-            return False
-        named = any(fnmatch(os.path.basename(file), pattern) for pattern in self.patterns)
-        return named or any(is_below(file, folder) for folder in self.folders)
-
-
-def scope_of(item: pytest.Function) -> str:
-    """Return a digest of a benchmark's function, fixtures and hooks, with what they use in the suite; ``""`` if unknown.
-
-    It follows names to definitions, assignments and imports in the files of the suite, and counts all other statements
-    of these files, of the suite's files that they import and of each conftest.py. So do assignments to attributes and items
-    of what a file imports, such as ``os.environ``. An import of another file counts by its text and the file's place. The
-    content of a data file in the benchmark folders counts where these statements name it, and so does the value of an option
-    of the ini file. The names of the function and its class do not count.
-    """
-    place = f"{item.cls.__qualname__}." if item.cls else ""
-    fixtures = {
-        definition.func for definitions in item._fixtureinfo.name2fixturedefs.values() for definition in definitions
-    }
-    config, root = item.config, str(item.config.rootpath)
-    paths = (os.path.normpath(os.path.join(root, path)) for path in config.getini("tfbench_paths"))
-    folders = tuple(path for path in paths if path != root and is_below(path, root))
-    suite = _Suite(root, folders, ("conftest.py", *config.getini("python_files")), config.getini)
-    try:
-        plain = inspect.unwrap(item.function)
-        own = os.path.samefile(inspect.getsourcefile(plain) or "", item.path)
-        if getattr(item.function, DIGEST, "") or not own or plain.__qualname__ != f"{place}{item.originalname}":
-            return ""  # it stands for code elsewhere
-        parts = [
-            _used(plain, suite, renamed=True),
-            *sorted(_used(inspect.unwrap(function), suite) for function in {*fixtures, *_hooks(item)}),
-            *sorted(filter(None, (_done_by(file, suite) for _, file in _conftests(item)))),
-        ]
-    except (OSError, TypeError, AttributeError, SyntaxError, RecursionError):
-        return ""
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
-
-
-def _hooks(item: pytest.Function) -> Iterator[Callable[..., object]]:
-    """Yield the functions of the item's conftest.py files that pytest calls before or around its benchmark."""
-    for plugin, _ in _conftests(item):
-        found = (getattr(plugin, name, None) for name in _HOOKS)
-        yield from (function for function in found if inspect.isfunction(function))
-
-
-def _conftests(item: pytest.Function) -> Iterator[tuple[object, str]]:
-    """Yield each conftest.py of the item as a plugin, and its file."""
-    for plugin in item.config.pluginmanager.get_plugins():
-        file = getattr(plugin, "__file__", None) or ""
-        if os.path.basename(file) == "conftest.py" and is_below(str(item.path), os.path.dirname(file)):
-            yield plugin, file
-
-
-@cache
-def _used(function: Callable[..., object], suite: _Suite, renamed: bool = False) -> str:
-    """Return a digest of a function and of what it uses in the suite; its name if that is installed.
-
-    Raises `OSError`, `TypeError`, `AttributeError` or `SyntaxError` if there is no source, or another function has made
-    it.
-    """
-    file = inspect.getsourcefile(function) or ""
-    names = function.__qualname__
-    if not renamed and (is_installed(file, suite.root) or is_below(os.path.realpath(file), PACKAGE)):
-        return f"{function.__module__}.{names}"
-    if "<" in names:
-        raise TypeError(f"{names} depends on the arguments of the function that has made it")
-    return _used_from(file, names, suite, renamed)
-
-
-@cache
-def _done_by(file: str, suite: _Suite) -> str:
-    """Return a digest of what the import of a conftest.py runs, ``""`` if nothing."""
-    return _used_from(file, "", suite, False)
-
-
-def _used_from(file: str, names: str, suite: _Suite, renamed: bool) -> str:
-    """Do the same for a definition in a file; without ``names``, for what the import of the file runs."""
-    chosen: dict[str, set[int]] = {}
-    """File -> numbers of the statements that count."""
-    modules: dict[str, _Module] = {}
-    named: set[str] = set()
-    todo, seen = [(file, name) for name in {*names.split(".")[:1], *_ALWAYS}], set[tuple[str, str]]()
-    while todo:
-        if (wanted := todo.pop()) in seen:
-            continue
-        seen.add(wanted)
-        place, name = wanted
-        fresh = place not in modules
-        if fresh:
-            modules[place], chosen[place] = _module(place, os.stat(place).st_mtime_ns, suite), set()
-        module = modules[place]
-        first = name.partition(".")[0]
-        added = set(range(len(module.body))) if first in _DYNAMIC else set(module.bound.get(first, ()))
-        if fresh:
-            added |= module.always
-            todo += ((other, "") for other in module.executed)
-        named |= {place} if name else set()
-        for number in added - chosen[place]:
-            todo += ((place, used) for used in _names(module.body[number]))
-        chosen[place] |= added
-        todo += module.imported(name)
-    if not names and not any(chosen.values()):
-        return ""
-    own = names if renamed else ""
-    texts = []
-    for place, numbers in sorted(chosen.items(), key=lambda pair: (pair[0] != file, pair[0])):
-        if not numbers and place not in named:  # imported, but nothing in it counts
-            continue
-        body = modules[place].body
-        texts += ["" if place == file else os.path.relpath(_within(place, suite.root), suite.root)]
-        texts += [_text(body[number], own if place == file else "", place, suite.root) for number in sorted(numbers)]
-    used = [modules[place].body[number] for place, numbers in chosen.items() for number in numbers]
-    texts += [*_data_files(used, suite), *_ini_values(used, suite)]
-    text = "\n".join(dict.fromkeys(texts))  # an import that is repeated counts once
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _ini_values(used: Sequence[ast.stmt], suite: _Suite) -> Iterator[str]:
-    """Yield each option of the ini file that these statements read by ``getini("NAME")``, with its value."""
-    for node in (node for statement in used for node in ast.walk(statement)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "getini":
-            for name in (str(part.value) for part in node.args if isinstance(part, ast.Constant)):
-                with suppress(ValueError, TypeError):
-                    yield f"{name} = {suite.getini(name)}".replace(suite.root, "")
-
-
-def _data_files(used: Sequence[ast.stmt], suite: _Suite) -> Iterator[str]:
-    """Yield the name and a digest of each data file in the benchmark folders that these statements name.
-
-    They name it by a text that ends in the file's name, or by a pattern such as ``*.csv``.
-    """
-    texts = {
-        os.path.basename(node.value)
-        for statement in used
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < _LONGEST
-    }
-    patterns = [text for text in texts if "*" in text and any(map(str.isalnum, text))]
-    for path in _all_data_files(suite):
-        name = os.path.basename(path)
-        if name in texts or any(fnmatch(name, pattern) for pattern in patterns):
-            yield f"{os.path.relpath(path, suite.root)} {_content(path)}"
-
-
-@cache
-def _all_data_files(suite: _Suite) -> tuple[str, ...]:
-    """Return the files in the benchmark folders that are no code and that git keeps; none without git.
-
-    A file that git ignores may be a result of a run, which only one side has.
-    """
-    if not _top(suite.root):
-        return ()
-    found = []
-    for top in suite.folders:
-        for folder, folders, names in os.walk(top):
-            folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
-            found += [os.path.join(folder, name) for name in names if not name.endswith((".py", ".pyc"))]
-    ignored = set[str]()
-    if not collected_tree():  # it has the files that git keeps
-        try:
-            ignored.update(*(ignored_files(Path(top)) for top in suite.folders if os.path.isdir(top)))
-        except SideError:
-            return ()
-    return tuple(sorted(path for path in found if os.path.realpath(path) not in ignored))
-
-
-_content = cache(file_digest)
-
-
-@dataclass(frozen=True)
-class _Module:
-    """A file of the suite."""
-
-    body: Sequence[ast.stmt]
-    bound: Mapping[str, set[int]]
-    """Name -> numbers of the statements that bind it."""
-    always: set[int]
-    """Numbers of the statements that count in any event."""
-    imports: Mapping[str, tuple[str, str]]
-    """Name as the module uses it -> file of the suite, and the name there; ``""`` for the file itself."""
-    stars: Sequence[str]
-    """Files of the suite of which it imports all names."""
-    executed: Sequence[str]
-    """Files of the suite that its import imports."""
-
-    def imported(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yield the file and the name of each definition of other files that a name stands for, dots included."""
-        for local, (file, there) in self.imports.items():
-            if (wanted := there or name[len(local) + 1 :]) and f"{name}.".startswith(f"{local}."):
-                yield file, wanted
-        if name.partition(".")[0] not in self.bound:
-            yield from ((file, name) for file in self.stars)
-
-
-@cache
-def _module(file: str, changed: int, suite: _Suite) -> _Module:
-    with open(file, "rb") as source:
-        tree = ast.parse(source.read())
-    bound: dict[str, set[int]] = defaultdict(set)
-    always = set()
-    imported = {name for node in tree.body if isinstance(node, _Import) for name in _bound(node)}
-    for number, node in enumerate(tree.body):
-        names = set(_bound(node))
-        for name in names:
-            bound[name].add(number)
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if "*" in names or not (names or is_text) or imported.intersection(_changed(node)):
-            always.add(number)
-    imports: dict[str, tuple[str, str]] = {}
-    stars, executed = [], []
-    at_import = {id(part) for node in tree.body if not isinstance(node, _Definition) for part in ast.walk(node)}
-    for part in ast.walk(tree):
-        files = []
-        if isinstance(part, ast.Import):
-            for alias in part.names:
-                if place := _file_of(alias.name, file, 0, suite):
-                    imports[alias.asname or alias.name] = place, ""
-                    files.append(place)
-        elif isinstance(part, ast.ImportFrom):
-            whole = _file_of(part.module or "", file, part.level, suite)
-            files += [whole] if whole else []
-            for alias in part.names:
-                if alias.name == "*":
-                    stars += [whole] if whole else []
-                elif place := _file_of(f"{part.module or ''}.{alias.name}".strip("."), file, part.level, suite):
-                    imports[alias.asname or alias.name] = place, ""
-                    files.append(place)
-                elif whole:
-                    imports[alias.asname or alias.name] = whole, alias.name
-        executed += files if id(part) in at_import else []
-    return _Module(tree.body, bound, always, imports, stars, executed)
-
-
-def _file_of(module: str, file: str, level: int, suite: _Suite) -> str:
-    """Return the file of the suite that an import in ``file`` reads, ``""`` if another file or none.
-
-    A relative import has ``level`` dots.
-    """
-    folder = os.path.dirname(file)
-    for _ in range(level - 1):
-        folder = os.path.dirname(folder)
-    for entry in [folder] if level else map(os.path.abspath, sys.path):
-        path = os.path.join(entry, *module.split("."))
-        for candidate in (f"{path}.py", os.path.join(path, "__init__.py")):
-            if os.path.isfile(candidate):
-                return candidate if suite.has(candidate) else ""
-    return ""
-
-
-def _bound(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a definition, an assignment or an import binds; none for other statements."""
-    if isinstance(node, _Definition):
-        yield node.name
-    elif isinstance(node, _Import):
-        yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-    elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
-
-
-def _changed(node: ast.stmt) -> Iterator[str]:
-    """Yield the names of the objects of which an assignment sets an attribute or an item, such as ``os`` of ``os.environ``."""
-    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for inner in (inner for target in targets for inner in ast.walk(target)):
-            if isinstance(inner, (ast.Attribute, ast.Subscript)):
-                yield from (part.id for part in ast.walk(inner.value) if isinstance(part, ast.Name))
-
-
-def _names(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement uses, the arguments of functions included: they may be fixtures."""
-    for inner_node in ast.walk(node):
-        if isinstance(inner_node, ast.Name):
-            yield inner_node.id
-        elif isinstance(inner_node, ast.Attribute):
-            yield inner_node.attr if inner_node.attr in _DYNAMIC else _dotted(inner_node)
-        elif isinstance(inner_node, ast.arg):
-            yield inner_node.arg
-
-
-def _dotted(node: ast.expr) -> str:
-    """Return a name with the attributes that follow it, such as ``sizes.LARGE``."""
-    if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
-    """Return a statement without layout, comments and docstrings, and where the own files that it imports lie.
-
-    ``own`` is the qualified name of the function whose name does not count.
-    """
-    text = dump(_Unnamed(own.split(".")).visit(node) if own else node)
-    if isinstance(node, ast.ImportFrom) and node.level:
-        return f"{text} from {os.path.relpath(os.path.dirname(_within(file, root)), root)}"
-    if isinstance(node, _Import):
-        named = [alias.name for alias in node.names]
-        base = getattr(node, "module", "") or ""
-        names = {base, *(f"{base}.{name}" if base else name for name in named)}
-        files = (vars(sys.modules[name]).get("__file__") for name in names if name in sys.modules)
-        others = (file for file in files if isinstance(file, str) and not is_below(os.path.realpath(file), PACKAGE))
-        imported = (file for file in others if not is_installed(file, root))
-        places = sorted(_place(file, root) for file in imported)
-        return f"{text} from {places}"
-    return text
-
-
-def _place(file: str, root: str) -> str:
-    """Return the path of a file of the source tree from the root, and the content of a file from elsewhere.
-
-    The root may be a folder of the tree. The content of a file beside it is measured code, which may change.
-    """
-    if is_below(file := _within(file, root), root):
-        return os.path.relpath(file, root)
-    if (top := _top(root)) and is_below(real := os.path.realpath(file), top):
-        return os.path.relpath(real, os.path.realpath(root))
-    return file_digest(file)
-
-
-@cache
-def _top(root: str) -> str:
-    """Return the top folder of the source tree, ``""`` without git."""
-    top = collected_tree() or top_level(Path(root))
-    return os.path.realpath(top) if top else ""
-
-
-def _within(file: str, root: str) -> str:
-    """Return the path of a file through the root, also where one of both is written through a link and the other is not."""
-    if is_below(file, root):
-        return file
-    real, folder = os.path.realpath(file), os.path.realpath(root)
-    return os.path.join(root, os.path.relpath(real, folder)) if is_below(real, folder) else file
-
-
-class _Unnamed(ast.NodeTransformer):
-    """Copies a definition without the name of one function in it and those of its classes, which lead to it."""
-
-    def __init__(self, path: list[str]) -> None:
-        self._path = path
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if not (isinstance(node, _Definition) and self._path and node.name == self._path[0]):
-            return node
-        last = len(self._path) == 1
-        inner = _Unnamed(self._path[1:])
-        fields = {key: getattr(node, key) for key in node._fields if hasattr(node, key)}
-        fields |= {"name": "", "body": node.body if last else [inner.visit(statement) for statement in node.body]}
-        return type(node)(**fields)

@@ -26,7 +26,7 @@ from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.facts import interpreter_options
 from tfbench.fs import scratch_dir, write_whole
 from tfbench.gpus.selection import parse_device
-from tfbench.imports import FolderByFolder, enter, ini_file, redirect_imports
+from tfbench.imports import FolderByFolder, enter, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case
 from tfbench.model.formats import convert
 from tfbench.plugin import OPTIONS, RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
@@ -36,6 +36,7 @@ from tfbench.race.workers import Suite
 from tfbench.report.screen import say
 from tfbench.sides.counterparts import Selection
 from tfbench.sides.counterparts import collect as run_collection
+from tfbench.sides.yardstick import ini_file
 from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.suite import tensorflow_stub
 from tfbench.suite.functions import TF_TEST_ERROR, function_of, listed
@@ -110,12 +111,6 @@ _LEFT_OUT = {"parametrize", "usefixtures", "skip", "skipif", "xfail"}
 """Marks that the other process has applied already."""
 
 
-def collected_tree() -> str:
-    """Return the top folder of the other source tree that this process collects, ``""`` if it collects the working tree."""
-    redirect = _ELSEWHERE.get("tree_redirect")
-    return str(redirect[1]) if redirect else ""
-
-
 class RealModule(pytest.File):
     """Stands for a module that was collected with the real TensorFlow."""
 
@@ -162,7 +157,7 @@ def with_real_tensorflow(module: pytest.Module, policy: Policy) -> list[pytest.F
         "root": str(config.rootpath),
         "arguments": [*options, *(["-c", inifile] if inifile else []), str(module.path)],
         "tree_redirect": None,
-        **{name: value for name, value in _ELSEWHERE.items() if name in ("tree_redirect", "inifile")},
+        **{name: value for name, value in _ELSEWHERE.items() if name in ("tree_redirect", "inifile", "above")},
         "values": own_options(config)[0],
         "real": True,
     }
@@ -263,7 +258,10 @@ def selection_of(config: pytest.Config, options: argparse.Namespace, policy: str
     reruns = bool(failed or getattr(options, "stepwise", False) or getattr(options, "stepwise_skip", False))
     values, _ = own_options(config)
     variables = worker_variables(STARTED_WITH, os.environ, other_tree=True)
-    return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile, values, reruns, variables)
+    above = below_root(str(config.pluginmanager._confcutdir or root))
+    return Selection(
+        tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile, values, reruns, above, variables
+    )
 
 
 def _place_of_module(name: str) -> str:
@@ -450,6 +448,8 @@ def _collect_elsewhere(text: str) -> int:
         redirect_imports(*order["tree_redirect"])
     # Warnings of the other tree must not fail the listing, as they do not fail its race.
     arguments = ["--rootdir=.", "-W", "ignore", *_without_unknown_plugins(order["arguments"])]
+    if "above" in order:  # otherwise a configuration file elsewhere lets -k match the folders that the tree lies in
+        arguments += [f"--confcutdir={order['above']}"]
     if order["tree_redirect"]:
         named = os.path.exists(order["inifile"])
         top = Path(order["tree_redirect"][1])
@@ -467,11 +467,12 @@ def _collect_elsewhere(text: str) -> int:
     facts = {
         name: {
             "source": case.source,
-            "scope": case.scope,
             "skipped": name in collected.skipped,
             "selected": name in collected.cases,
             "thresholds": dict(case.thresholds or usual),
             "statistic": case.statistic or policy.statistic,
+            "cpus": case.cpus,
+            "env": [f"{name}={value}" for name, value in case.env],
         }
         for name, case in {**collected.deselected, **collected.cases}.items()
     }

@@ -18,16 +18,16 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import library_variables
 from tfbench.fs import require_linux
 from tfbench.model import STATISTICS
-from tfbench.plugin import DEFAULTS, HISTORY_PLACES, OPTIONS, OWN, PREFIX, setting
+from tfbench.plugin import DEFAULTS, HISTORY_PLACES, OPTIONS, OWN, PREFIX, present_folders, setting
 from tfbench.policy import Policy
 from tfbench.race.lanes import Processors, processors
 from tfbench.race.workers import Suite
 from tfbench.sides.source_tree import ignored_modules, top_level
+from tfbench.sides.yardstick import Yardstick
 from tfbench.storage.baselines import HISTORY, JOURNAL, Layout
 from tfbench.storage.history import is_url
 
-_GATE = ("policy", "scale", "statistic", "gate_suite", "gate_device", "strict_gate", "require_gpu", "changed_only",
-         "allow_changed_benchmarks")  # fmt: skip
+_GATE = ("policy", "scale", "statistic", "gate_suite", "gate_device", "strict_gate", "require_gpu", "changed_only")
 """Options that decide what passes."""
 
 
@@ -37,7 +37,7 @@ def gate_options(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(name if value is True else f"{name}={value}" for name, value in values.items() if value)
 
 
-_KEPT = {"statistic", "device", "scale", "cpus", "require-gpu", "allow-changed-benchmarks"}
+_KEPT = {"statistic", "device", "scale", "cpus", "require-gpu"}
 _OF_TFBENCH = [(f"{start}{one.name}", one.metavar) for one in OPTIONS if one.name in _KEPT for start in ("--", PREFIX)]
 _WITH_VALUE = {
     "-c", "-n", "-o", "-p", "--config-file", "--override-ini", "--rootdir", "--import-mode", "--numprocesses", "--dist",
@@ -82,6 +82,7 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 def suite_of(
     config: pytest.Config,
     names: Iterable[str],
+    every: Iterable[str],
     variables: Mapping[str, str],
     imports_tensorflow: bool,
     other_tree: bool = False,
@@ -89,15 +90,20 @@ def suite_of(
     """Return the benchmark files of the named cases, and how workers import them.
 
     Args:
+        every: The cases of all shards.
         variables: The environment of the workers, without what their sides add.
         imports_tensorflow: Whether one of them does.
         other_tree: Whether a side has a source tree of its own.
     """
     root, inifile = config.rootpath, config.inipath
     top = top_level(root)
+    configured = Path(os.path.relpath(inifile, root)).as_posix() if inifile else ""
     return Suite(
         files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)),
-        inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
+        inifile=configured,
+        yardstick=Yardstick(
+            (*present_folders(config), *dict.fromkeys(name.partition("::")[0] for name in every)), configured
+        ),
         import_mode=config.getoption("importmode"),
         made=str(Layout.of(root).shared_set_ups),
         cpus=available_cpus(),

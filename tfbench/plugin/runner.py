@@ -541,7 +541,8 @@ class Runner:
         option, commands = partial(setting, self._config), only_lists(self._config)  # commands may race commits
         other_tree = commands or bool(option("baseline")) or "git:" in option("against")
         variables = worker_variables(STARTED_WITH, os.environ, other_tree)
-        return suite_of(self._config, self.cases, variables, bool(self.imported), other_tree)
+        every = [case.name for case in self._suite] or self.cases
+        return suite_of(self._config, self.cases, every, variables, bool(self.imported), other_tree)
 
     def _request(self) -> RunRequest:
         config, option = self._config, partial(setting, self._config)
@@ -568,7 +569,6 @@ class Runner:
             gpus=self._gpus,
             require_gpu=option("require_gpu"),
             changed_only=option("changed_only"),
-            allow_changed=option("allow_changed_benchmarks"),
             gate=gate_options(config.option),
             selection=selection_of(config, options, self.policy.name),
             shard=self._shard,

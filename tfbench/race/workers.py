@@ -25,6 +25,7 @@ from tfbench.gpus.selection import GROWTH, has_driver
 from tfbench.model import JSON
 from tfbench.protocol import TRACED_WORKERS
 from tfbench.sides.spec import Side
+from tfbench.sides.yardstick import Yardstick
 from tfbench.storage.baselines import HISTORY_VARIABLE
 
 # The temporary folder of a run's workers, and the processes that were started below it
@@ -121,7 +122,7 @@ class Suite:
     files: tuple[str, ...]
     """Relative to the side's root."""
     inifile: str
-    """Relative to the side's root, ``""`` if there is none."""
+    """Relative to the side's root, above which it may lie; ``""`` if there is none."""
     import_mode: str
     made: str
     """Folder of shared set-ups."""
@@ -139,6 +140,8 @@ class Suite:
     """Modules and folders of the working tree that git ignores, if a side has another source tree."""
     python: tuple[str, ...] = field(default_factory=interpreter_options)
     """Options of the interpreter of every process, such as ``-O``: those of the program that the user has started."""
+    yardstick: Yardstick = field(default_factory=Yardstick)
+    """What judges another source tree as well."""
 
 
 def worker_environment(

@@ -364,10 +364,12 @@ class Zygote(_Forker):
         self._counting, self._ending = threading.Lock(), threading.Lock()
         self.used = False
         """Whether it has become the process of a launch, see `Ready.spawns`."""
+        tree = side.judged
         start = protocol.StartZygote(
             root=str(side.root),
-            files=(only,) if only else tuple(dict.fromkeys((*suite.files, *side.files))),
-            inifile=str(side.root / suite.inifile) if suite.inifile else "",
+            files=(only,) if only else side.files or suite.files,
+            inifile=tree.inifile if tree else os.path.normpath(side.root / suite.inifile) if suite.inifile else "",
+            pythonpath=tree.pythonpath if tree else (),
             import_mode=suite.import_mode,
             made=suite.made,
             python_path=worker_environment(suite.variables, side, env)["PYTHONPATH"],

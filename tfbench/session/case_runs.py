@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
+from tfbench.model import TIME, Case, ReasonCode
 from tfbench.race.lanes import Lanes, Processors
 from tfbench.race.launch import Clock, Entrant
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.timer import timer
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
-from tfbench.session.results import MetricChecker, broken, not_measured, other_work, with_failure, with_model
+from tfbench.session.results import MetricChecker, broken, not_measured, with_failure, with_model
 from tfbench.session.resume import Resumption
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
@@ -70,27 +70,6 @@ class OtherMetrics:
         named = [claim.levels for claim in claims]
         others = [other for other in self.cases if other.group == case.group and other.variant in named]
         return replace(result, metrics=(*result.metrics, *self.races.claims(case, others)))
-
-    def set_aside(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
-        """Make changes incomparable if the benchmark itself differs, in its code or its FLOPs per item.
-
-        They may come from the benchmark. Equal values stay, and so do contracts, which compare nothing with a baseline.
-        """
-        work = other_work(result)
-        if self.strategy.allows_changed or result.verdict is None or not (work or self.strategy.differs(result.case)):
-            return result
-        rows = [_incomparable(row, work) for row in (result.verdict, *result.metrics)]
-        return replace(result, verdict=rows[0], metrics=tuple(rows[1:]))
-
-
-def _incomparable(row: Verdict, work: Reason | None) -> Verdict:
-    if row.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED) or row.reason.code is ReasonCode.CONTRACT_BROKEN:
-        return row
-    reason = because(ReasonCode.OTHER_BENCHMARK, row.reason.noted(work))
-    return Verdict(
-        row.case, Outcome.INCOMPARABLE, reason, row.metric,
-        launches=row.launches, rounds=row.rounds, wall_seconds=row.wall_seconds, values=row.values, unit=row.unit,
-    )  # fmt: skip
 
 
 # Take each case of a run from pending to finished, whatever fails on the way

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.model import TIME, Case, Outcome, Ratio, Reason, Verdict
@@ -59,10 +59,19 @@ class Races:
             results.append(result)
         return RaceResults(results, interrupt=interrupt)
 
-    def sides(self, case: Case, baseline: Side, there: Case | None = None, *notes: Reason | None) -> RaceResults:
+    def sides(
+        self,
+        case: Case,
+        baseline: Side,
+        there: Case | None = None,
+        *notes: Reason | None,
+        repair: Callable[[CaseResult], RaceResults | None] = lambda broken: None,
+    ) -> RaceResults:
         """Race two sides of a case, and confirm a regression. The reason of the verdict gets the notes.
 
-        ``there`` is the case on the baseline side, if its name or thresholds differ there.
+        Args:
+            there: The case on the baseline side, if its thresholds differ there.
+            repair: Returns other results for a case that breaks on the baseline side alone, or ``None``.
         """
         entrants = [Entrant(there or case, baseline), Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
@@ -71,7 +80,7 @@ class Races:
         undecided = interrupt is not None and race.decision is None
         results = [] if undecided else [of_sides(case, race, *notes)]
         if not interrupt and race.only_baseline_breaks:
-            return self._repaired(results[0])
+            return repair(results[0]) or self._repaired(results[0])
         return RaceResults(results, interrupt=interrupt)
 
     def _repaired(self, broken: CaseResult) -> RaceResults:

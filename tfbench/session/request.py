@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tfbench.race.lanes import Processors
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.ruling import fails
-from tfbench.sides.counterparts import Selection, moved_files
+from tfbench.sides.counterparts import Selection
 from tfbench.suite.shards import Shard, SuitePart
 
 # Define what a session is asked for, how it reports progress, and what it answers
@@ -49,8 +49,6 @@ class RunRequest:
     """Slowdown of the mean of all cases to find, as a fraction; 0 to judge no mean."""
     changed_only: bool = False
     """Whether cases with the same code on both sides are spared, but for a random sample."""
-    allow_changed: bool = False
-    """Whether changes count of cases whose benchmark itself differs between the sides."""
     gate: tuple[str, ...] = ()
     """Words of the options that decide what passes, those of the configuration file included."""
     seed: int = 0
@@ -174,47 +172,28 @@ class CaseResult:
 # Report the cases that the other side has and the run lacks
 
 
-def asked_for(request: RunRequest, before: Collection[str]) -> dict[str, str]:
-    """Map each case of another side that a run was asked for to its name here, which differs if its file moved.
-
-    ``before`` has the names of all known cases of that side.
-    """
-    moved = moved_files(before, [case.name for case in request.suite_cases], request.root)
-    parts = {name: name.partition("::") for name in before}
-    here = {name: "".join([moved.get(file, file), *rest]) for name, (file, *rest) in parts.items()}
-    return {name: place for name, place in here.items() if request.selection.has(place)}
-
-
-def missing(
-    request: RunRequest, gone: Sequence[Case], before: Collection[str], deleted: Reason, deselected: Reason
-) -> list[Verdict]:
+def missing(request: RunRequest, gone: Sequence[Case], deleted: Reason, deselected: Reason) -> list[Verdict]:
     """Return a verdict for each missing case that this run was expected to have, sorted by name.
 
     Args:
         gone: Cases of the other side that this run does not measure.
-        before: Names of all cases of that side that are known.
         deleted: The reason if pytest does not collect a case here.
         deselected: The reason if pytest collects it, and then deselects it.
     """
     shard = request.shard
     if request.selection.reruns:
         return []
-    asked = asked_for(request, before)
-    ours = [case for case in gone if case.name in asked and (shard is None or shard.has(case))]
+    ours = [case for case in gone if request.selection.has(case.name) and (shard is None or shard.has(case))]
     return [
-        Verdict(
-            case,
-            Outcome.MISSING,
-            deselected if case.name in request.collected else _gone(case, asked, deleted, request),
-        )
+        Verdict(case, Outcome.MISSING, deselected if case.name in request.collected else _gone(case, deleted, request))
         for case in sorted(ours, key=lambda known: known.name)
     ]
 
 
-def _gone(case: Case, asked: Mapping[str, str], deleted: Reason, request: RunRequest) -> Reason:
-    """Return the reason with the file that may have the case now, if its own is gone or in no folder that pytest collects."""
-    here, file = asked[case.name], case.name.partition("::")[0]
+def _gone(case: Case, deleted: Reason, request: RunRequest) -> Reason:
+    """Return the reason with the file that may have the case, if it lies in no folder that pytest collects."""
+    file = case.name.partition("::")[0]
     folder = file[: file.find("/") + 1]
     if folder and (request.root / file).is_file() and not any(name.startswith(folder) for name in request.collected):
         return deleted.noted(because(Note.OUTSIDE, file=file, folder=folder))
-    return deleted if here == case.name else deleted.noted(because(Note.MOVED, file=here.partition("::")[0]))
+    return deleted

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import isclose
 from statistics import median, quantiles
 from traceback import format_exception
 from typing import Any
@@ -246,16 +245,6 @@ def cache_note(sample: Sample) -> Reason | None:
     """Note how the calls found the cache, ``None`` where no one asked on a CPU."""
     state = cache_of(sample.runs)
     return because(Note.CACHE, state=state) if state else None
-
-
-def other_work(result: CaseResult) -> Reason | None:
-    """Note that the FLOPs of an item, or of a call without items, differ between the sides; ``None`` if they do not."""
-    facts = [sample.runs[0].facts for sample in (result.baseline, result.sample) if sample is not None and sample.runs]
-    if len(facts) < 2 or not all(values.get("flops") for values in facts):
-        return None
-    before, now = (values["flops"] / (values.get("items") or 1) for values in facts)
-    unit = "item" if facts[0].get("items") else "call"
-    return None if isclose(before, now) else because(Note.OTHER_WORK, unit=unit, before=before, now=now)
 
 
 def _per_item(baseline: Sample, contender: Sample) -> Reason | None:
@@ -564,8 +553,6 @@ class MetricChecker:
             if isinstance(probed, Exception):
                 return [_not_probed(case, "the baseline side", probed)], []
             values = probed.metric_values
-            if probed.executed.source and probed.executed.source != mine.executed.source:
-                differences.append(Note.BENCHMARK_CHANGED)
         if values is None:
             values = MetricValues()
         context = exact.ComparisonContext(differences, baseline.machines)

@@ -193,7 +193,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     Raises `SideError` if the code is in no git checkout, so that a change of it would go unnoticed.
     """
     places = [[side.name, side.executable, str(side.root), dict(side.env), list(side.unset)] for side in sides]
-    asked = [request.slowdown, request.changed_only, request.allow_changed, request.replay, request.device]
+    asked = [request.slowdown, request.changed_only, request.replay, request.device]
     devices = [list(request.gpus), list(request.processors.one)]
     suite = [request.suite.options, request.suite.inifile, request.suite.import_mode]
     profiles = [str(request.profile or ""), str(request.profile_regressed or "")]

@@ -196,7 +196,10 @@ class Session:
             held.callback(launcher.close)
             files = code_files(request.root)
             env, code = gpus.environment, working_code(request.root)
-            contender = Side("contender", request.executable, request.root, "", env, request.slowdown, code=code)
+            yardstick = request.suite.yardstick
+            contender = Side(
+                "contender", request.executable, request.root, "", env, request.slowdown, code=code, yardstick=yardstick
+            )
             saved = recorder.baselines.fetch(request.baseline) if request.baseline else None
             if saved is not None and not request.resume:
                 recorder.drop_candidate(request.baseline)
@@ -223,7 +226,7 @@ class Session:
                 strategy = SavedBaselineStrategy(request, contender, starter, races, saved, baseline, source)
             elif isinstance(baseline, Side):
                 spared = ChangedOnly.of(request, cases, contender, checker.executed) if request.changed_only else None
-                strategy = LiveSideStrategy(request, contender, starter, races, baseline, cases, report, spared)
+                strategy = LiveSideStrategy(request, contender, starter, races, baseline, report, spared)
             else:
                 strategy = VariantStrategy(request, contender, starter, races)
 
@@ -233,7 +236,6 @@ class Session:
             steps = {
                 PROBES: stopwatch.phase(Phase.PROBING)(others.probe),
                 "contracts": others.race_claims,
-                "benchmark": others.set_aside,
                 "device": stopwatch.phase(Phase.PROFILING)(profiles.with_device),
                 "profile": stopwatch.phase(Phase.PROFILING)(profiles.with_profiles),
             }

@@ -6,8 +6,10 @@ import platform
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, SideError, UsageError
@@ -28,13 +30,14 @@ from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.races import RaceResults, Races
-from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, asked_for, missing
-from tfbench.session.results import BaselineValues, MetricChecker, untimed
+from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, missing
+from tfbench.session.results import NO_BASELINE, BaselineValues, MetricChecker, untimed
 from tfbench.session.resume import ChangedOnly
-from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of, removed_files
+from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of
 from tfbench.sides.environments import Environments, installed, minor, other_requirements
-from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
-from tfbench.sides.spec import UNPINNED, Side, parse, parts_of
+from tfbench.sides.source_tree import Snapshot, is_pinned, snapshot
+from tfbench.sides.spec import UNPINNED, Side, as_committed, of_tree, parse, parts_of
+from tfbench.sides.yardstick import JudgedTree, judged_tree, own_files, same_but_imports
 from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.history import Anchor, json_digest
 
@@ -66,7 +69,7 @@ def anchor_of(side: Side, environment: EnvironmentInfo, saved: Baseline | None) 
     """
     if saved is not None:
         environment = saved.environment
-    tree = saved.tree if saved is not None else Path(side.tree_redirect[1]).name if side.tree_redirect else ""
+    tree = saved.tree if saved is not None else side.judged.tree if side.judged else ""
     content = [tree, minor(environment.python), dict(environment.packages), dict(environment.settings)]
     return Anchor(describe(saved) if saved is not None else side.spec, json_digest(content))
 
@@ -76,7 +79,6 @@ def anchor_of(side: Side, environment: EnvironmentInfo, saved: Baseline | None) 
 
 ALL, NEVER = CHOICES = ("all", "never")
 """Cases of a saved baseline to race again live."""
-ALLOW_CHANGED = "--tfbench-allow-changed-benchmarks"
 VARIANTS, SIDES = "variants", "sides"
 """What raced each other while times were taken."""
 
@@ -135,10 +137,10 @@ def source_of(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
     if not saved.tree:
         return because(ReasonCode.NO_SOURCE, because(Note.UNVERSIONED, spec=spec))
     try:
-        root, tree_redirect = materialise(contender.root, saved.tree, cache)
+        tree = judged_tree(contender.root, saved.tree, contender.yardstick, cache)
     except SideError as error:
         return because(ReasonCode.NO_SOURCE, spec=spec, error=str(error))
-    return Side("baseline", contender.executable, root, spec, tree_redirect=tree_redirect)
+    return of_tree(Side("baseline", contender.executable, contender.root, spec), tree)
 
 
 def _executable(saved: EnvironmentInfo, contender: Side, environments: Environments) -> str:
@@ -187,13 +189,12 @@ def _differences(there: Mapping[str, str], here: Mapping[str, str], absent: str)
 
 
 def changed_since(saved: Baseline, case: Case) -> bool:
-    """Tell whether the benchmark's own code, or what it uses in the suite, is not as saved; false if unknown."""
+    """Tell whether the benchmark's function or its file is other code than when it was saved; false if unknown."""
     known = saved.samples[case.name].case
     pairs = [(known.source, case.source)]
     if minor(saved.environment.python) == minor(platform.python_version()):  # digests of another Python may differ
-        pairs.insert(0, (known.scope, case.scope))
-    before, now = next((pair for pair in pairs if all(pair)), ("", ""))
-    return before != now
+        pairs.append((known.file, case.file))
+    return any(before and now and before != now for before, now in pairs)
 
 
 def not_raced(saved: Baseline, result: CaseResult, differences: Sequence[str], unmade: Reason | None) -> CaseResult:
@@ -305,6 +306,51 @@ class SideStarter:
         )
 
 
+# Race cases with the other side's own benchmark files, where it cannot run those of the working tree
+
+
+@dataclass
+class OwnFiles:
+    """The other side's source tree with its own benchmark files, as far as these differ from ours in their imports alone."""
+
+    request: RunRequest
+    contender: Side
+    lock: threading.RLock
+    _side: Side | Reason | None = field(default=None, init=False)
+    """The side once it is made, or why there is none."""
+
+    def side_for(self, case: Case, side: Side) -> Side | None:
+        """Return the side that runs its own file of a case; ``None`` if that may not stand for the working tree's.
+
+        It may if the two files are the same apart from imports and other test functions. Raises `SideError` if the tree cannot
+        be written.
+        """
+        tree, root = side.judged, self.request.root
+        if tree is None or not same_but_imports(*_files(tree, root, case), _function(case)):
+            return None
+        with self.lock:
+            if self._side is None:
+                functions = defaultdict[str, set[str]](set)
+                for known in self.request.suite_cases:
+                    functions[known.name.partition("::")[0]].add(_function(known))
+                self._side = NO_BASELINE
+                if kept := own_files(tree.own_root, root, self.contender.yardstick, functions):
+                    cache = Layout(self.request.folder).trees
+                    judged = judged_tree(root, tree.tree, self.contender.yardstick, cache, kept)
+                    self._side = replace(of_tree(side, judged), name=f"{side.name} with its own files")
+            return self._side if isinstance(self._side, Side) else None
+
+
+def _files(tree: JudgedTree, root: Path, case: Case) -> tuple[Path, Path]:
+    file = case.name.partition("::")[0]
+    return tree.own_root / file, root / file
+
+
+def _function(case: Case) -> str:
+    """Return the name of the function or method of a case."""
+    return case.name.partition("[")[0].rpartition("::")[2].rpartition(".")[2]
+
+
 # Decide what each case races against: the other variants, a live side, or the side of a saved baseline
 
 
@@ -317,6 +363,11 @@ class Strategy(ABC):
     starter: SideStarter
     races: Races
     notes: list[str] = field(default_factory=list, init=False)
+
+    @cached_property
+    def own_files(self) -> OwnFiles:
+        """The other side with benchmark files of its own."""
+        return OwnFiles(self.request, self.contender, self.starter.lock)
 
     @property
     def way(self) -> str:
@@ -342,15 +393,6 @@ class Strategy(ABC):
     def baseline_entrant(self, case: Case) -> Entrant | None:
         """Return the case's counterpart on the baseline side, if there is a baseline."""
         return Entrant(case, self.baseline) if self.baseline else None
-
-    def differs(self, case: Case) -> bool:
-        """Return whether the benchmark itself is other code than the baseline's; false if unknown."""
-        return False
-
-    @property
-    def allows_changed(self) -> bool:
-        """Whether changes count of cases whose benchmark itself differs."""
-        return self.request.allow_changed
 
     def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         """Return what the other metrics of a case are compared with, ``None`` without a counterpart."""
@@ -390,18 +432,17 @@ class VariantStrategy(Strategy):
 class LiveSideStrategy(Strategy):
     """Race each case against its counterpart on a live side.
 
-    All ``cases`` of the run are matched with the cases of another source tree.
+    The benchmarks of the working tree race on both. The side's own ones tell which cases it has, and with which marks.
     """
 
     side: Side
-    cases: Sequence[Case]
     report: ProgressReporter
     changed_only: ChangedOnly | None = None
     """What spares races of cases with the same code, if the user asks for it."""
     counterparts: Counterparts | None = field(default=None, init=False)
     """The cases of the live side's source tree, if it has its own."""
-    _gate: tuple[str, ...] = field(default=(), init=False)
-    """Options that decide what passes by the configuration of that tree."""
+    _raced_on: dict[str, Side] = field(default_factory=dict, init=False)
+    """Name of a case -> its baseline side, where that has benchmark files of its own."""
     _failed: SideError | None = field(default=None, init=False)
     """Why they cannot be collected, for all cases after the first one."""
 
@@ -417,19 +458,42 @@ class LiveSideStrategy(Strategy):
         self._collect_side()
         self.starter.start(group, self.contender, self.side)
         there = self._counterpart(case)
-        if there is None:
-            return self.races.alone(case, because(ReasonCode.ADDED, spec=self.side.spec))
         if (rule := self.changed_only) is not None:
             spared = rule.spares(case, self.side, there, self._differences())
             self.notes[:] = sorted(rule.notes)
             if spared:
                 return RaceResults([untimed(case, Outcome.NEW, spared)])
-        renamed = because(Note.RENAMED, name=there.name) if there.name != case.name else None
-        differs = because(Note.BENCHMARK_DIFFERS) if self.differs(case) else None
-        return self.races.sides(case, self.side, there, renamed, differs)
+        return self.races.sides(case, self.side, there, *self._marks(case), repair=partial(self._repaired, case, there))
+
+    def _marks(self, case: Case) -> Iterator[Reason]:
+        """Yield a note on each mark of the case that counts on both sides, although the other side's own differs."""
+        there = self.counterparts.known(case) if self.counterparts else None
+        if there is not None and there.cpus != case.cpus:
+            yield because(Note.OTHER_MARK, mark="cpus", before=there.cpus or "all", now=case.cpus or "all")
+        settings = tuple(f"{name}={value}" for name, value in case.env)
+        if there is not None and there.env != settings:
+            before, now = (" ".join(values) or "none" for values in (there.env, settings))
+            yield because(Note.OTHER_MARK, mark="variables", before=before, now=now)
+
+    def _repaired(self, case: Case, there: Case, broken: CaseResult) -> RaceResults | None:
+        """Race a case that breaks on the other side alone with the benchmark files of that side, if they may stand for ours.
+
+        ``None`` if they may not, and the other side has the case.
+        """
+        assert broken.verdict is not None
+        error = broken.verdict.reason
+        if (side := self.own_files.side_for(case, self.side)) is not None:
+            self.starter.start([case], side)
+            self._raced_on[case.name] = side
+            return self.races.sides(case, side, there, *self._marks(case), because(Note.OWN_FILE, error))
+        if self.counterparts is not None and not self.counterparts.has(case):
+            return self.races.alone(
+                case, because(ReasonCode.ADDED, because(Note.BREAKS_THERE, error), spec=self.side.spec)
+            )
+        return None
 
     def _collect_side(self) -> None:
-        """Collect the benchmarks of the live side's source tree, if it has one, whose files its zygotes must import."""
+        """Collect the benchmarks of the live side's own source tree, if it has one."""
         with self.starter.lock:
             if self._failed is not None:
                 raise self._failed
@@ -440,32 +504,17 @@ class LiveSideStrategy(Strategy):
             with self.starter.launcher.stopwatch.phase(Phase.STARTING):
                 before = self._benchmarks(request.selection)
                 self.counterparts = Counterparts(before, request.suite_cases, request.collected)
-                unknown = [case for case in request.suite_cases if self.counterparts.of(case) is None]
-                files = [case.name.partition("::")[0] for case in unknown]
-                # A new case may come from a file that lay elsewhere, which the paths do not name. No case is new because
-                # pytest has not looked into its file.
-                gone = removed_files(self.side.root, request.root) if request.selection.paths and unknown else []
-                if more := (*gone, *before.unseen(files, self.side.root)):
-                    before = before.joined(self._benchmarks(replace(request.selection, paths=more)))
-                    before = replace(before, broken=(*before.broken, *before.unseen(files, self.side.root)))
-                    self.counterparts = Counterparts(before, request.suite_cases, request.collected)
-            self._gate = before.gate
             if before.gate not in ((), request.gate):  # without a file of this run, the tree has not been collected
                 mine, theirs = map(" ".join, (request.gate, before.gate))
                 self.notes.append(
                     f"this change alters its own gate: its configuration has {mine}, and that of {self.side.spec} has {theirs}; "
                     "review it, or give the options on the command line"
                 )
-            if changed := other_requirements(self.side.root, request.root):
+            if changed := other_requirements(as_committed(self.side).root, request.root):
                 self.notes.append(
                     f"{', '.join(changed)}: not as in {self.side.spec}, but both sides run with the packages that are "
                     "installed here; race the packages with --against NAME==VERSION"
                 )
-            names = [known.name for case in self.cases if (known := self.counterparts.of(case))]
-            # Its zygotes may import a file that is broken in the listing, see `conclude`.
-            broken = [place for place in before.broken if place.endswith(".py")]
-            there = (*(name.partition("::")[0] for name in names), *broken)
-            self.side = replace(self.side, files=tuple(dict.fromkeys(there)))
 
     def _benchmarks(self, selection: Selection) -> Listing:
         try:
@@ -480,24 +529,18 @@ class LiveSideStrategy(Strategy):
             return self.skipped(case, reason)
         return _skipped_here(case, because(Note.SKIPPED_HERE, spec=self.side.spec, why=reason))
 
-    @property
-    def allows_changed(self) -> bool:
-        return super().allows_changed and (not self._gate or ALLOW_CHANGED in self._gate)
-
-    def differs(self, case: Case) -> bool:
-        return self.counterparts is not None and self.counterparts.differs(case)
-
-    def _counterpart(self, case: Case) -> Case | None:
+    def _counterpart(self, case: Case) -> Case:
         return self.counterparts.of(case) if self.counterparts else case
 
-    def baseline_entrant(self, case: Case) -> Entrant | None:
-        there = self._counterpart(case)
-        return Entrant(there, self.side) if there else None
+    def baseline_entrant(self, case: Case) -> Entrant:
+        return Entrant(self._counterpart(case), self._raced_on.get(case.name, self.side))
 
     def baseline_values(self, result: CaseResult) -> BaselineValues | None:
-        if (there := self._counterpart(result.case)) is None:
+        verdict = result.verdict
+        if verdict is not None and verdict.reason.code is ReasonCode.ADDED:
             return None
-        return BaselineValues(side=self.side, case=there, differences=self._differences())
+        there = self.baseline_entrant(result.case)
+        return BaselineValues(side=there.side, case=there.case, differences=self._differences())
 
     def _differences(self) -> list[str]:
         baseline, here = (self.starter.environment_info(side) for side in (self.side, self.contender))
@@ -507,8 +550,13 @@ class LiveSideStrategy(Strategy):
         self._collect_side()
         if self.counterparts is None:
             return
-        collected = self.starter.launcher.environment(self.side).get("cases", ())
-        if files := self.counterparts.unlisted(collected):
+        listing, launcher = self.counterparts.listing, self.starter.launcher
+        if broken := tuple(place for place in listing.broken if place not in listing.seen and place.endswith(".py")):
+            own = replace(as_committed(self.side), name="the other side as committed", files=broken)
+            launcher.ready([(own, ())], [0])
+            broken = tuple(listing.unlisted(launcher.environment(own).get("cases", ())))
+            launcher.release(own)
+        if files := broken:
             fix = "let pytest find its imports in the same way, such as by the option pythonpath of the configuration file"
             text = f"{files[0]} is imported by its measuring processes, and not by the pytest that lists its cases"
             raise SideError(f"{self.side.spec}: {text}; {fix}")
@@ -520,7 +568,6 @@ class LiveSideStrategy(Strategy):
         return missing(
             self.request,
             self.counterparts.gone(self.request.known),
-            self.counterparts.names,
             because(ReasonCode.NOT_COLLECTED, because(Note.GONE, spec=against)),
             because(ReasonCode.DESELECTED_HERE, because(Note.RUNS_THERE, spec=against)),
         )
@@ -572,18 +619,27 @@ class SavedBaselineStrategy(Strategy):
         known = self.saved.samples[case.name].case
         statistic = (not case.statistic and self.request.statistic) or known.statistic
         there = replace(case, thresholds=known.thresholds, statistic=statistic)
-        changed = because(Note.BENCHMARK_CHANGED) if self.differs(case) else None
-        return self.races.sides(case, baseline, there, changed)
+        return self.races.sides(case, baseline, there, repair=partial(self._repaired, case, there, baseline))
 
-    def differs(self, case: Case) -> bool:
-        return case.name in self.saved.samples and changed_since(self.saved, case)
+    def _repaired(self, case: Case, there: Case, baseline: Side, broken: CaseResult) -> RaceResults | None:
+        """Race a case that breaks on the baseline's side alone with the benchmark files of that side, if they may stand for ours."""
+        assert broken.verdict is not None
+        if (side := self.own_files.side_for(case, baseline)) is None:
+            return None
+        self.starter.start([case], side)
+        return self.races.sides(case, side, there, because(Note.OWN_FILE, broken.verdict.reason))
 
     def baseline_values(self, result: CaseResult) -> BaselineValues:
         """Compare with the saved metrics, and with the saved memory unless a race has judged it."""
         saved, case = self.saved, result.case
         sample = saved.samples.get(case.name)
         here = self.starter.environment_info(self.contender)
-        changed = [Note.BENCHMARK_CHANGED] if self.differs(case) else []
+        if sample is not None and changed_since(saved, case):
+            if self.baseline is not None:  # the saved values are those of another benchmark
+                return BaselineValues(side=self.baseline, case=case)
+            changed = [Note.BENCHMARK_CHANGED]
+        else:
+            changed = []
         return BaselineValues(
             metric_values=saved.metric_values.get(case.name, MetricValues()),
             facts=[run.facts for run in sample.runs] if sample else [],
@@ -613,7 +669,7 @@ class SavedBaselineStrategy(Strategy):
     @property
     def _absent(self) -> set[str]:
         """Names of the saved cases that this run does not measure."""
-        return asked_for(self.request, self.saved.samples).keys() - self.request.known
+        return {name for name in self.saved.samples if self.request.selection.has(name)} - self.request.known
 
     def missing(self) -> list[Verdict]:
         selected, collected = self._selected or (lambda name: False), self.request.collected
@@ -622,7 +678,6 @@ class SavedBaselineStrategy(Strategy):
         return missing(
             self.request,
             [self.saved.samples[name].case for name in gone],
-            self.saved.samples,
             because(ReasonCode.NOT_COLLECTED, because(Note.GONE_SINCE, name=self.saved.name)),
             because(ReasonCode.DESELECTED_HERE, because(expected, self._unknown, name=self.saved.name)),
         )

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tfbench.errors import ReportError, SideError
 from tfbench.fs import isolated_package_dir, python_path, read_text, scratch_dir, without_repository
-from tfbench.model import JSON, Case, own_thresholds, short_name
-from tfbench.sides.spec import Side
-from tfbench.untrusted import a_flag, a_list, a_text, an_object, described, parse_json
+from tfbench.model import JSON, Case, own_thresholds
+from tfbench.sides.spec import Side, as_committed
+from tfbench.untrusted import a_flag, a_list, a_number, a_text, an_object, described, parse_json
 
 # Start a program that imports a source tree and writes down what it found there
 
@@ -77,9 +77,7 @@ class Benchmark:
     """A case of another source tree."""
 
     source: str
-    """Digest of its code."""
-    scope: str = ""
-    """Digest of its code and of what that uses in its modules, ``""`` if unknown."""
+    """Digest of its function's code."""
     skipped: bool = False
     """Whether a mark of pytest skips it there."""
     selected: bool = True
@@ -88,6 +86,10 @@ class Benchmark:
     """Its own thresholds there."""
     statistic: str = ""
     """Its own statistic there."""
+    cpus: int = 1
+    """Processors that its mark asks for there, see `Case.cpus`."""
+    env: tuple[str, ...] = ()
+    """Environment variables that its variant sets there, as ``NAME=value``."""
 
     @property
     def runs(self) -> bool:
@@ -113,6 +115,8 @@ class Selection:
     """Values of options that the project's conftest.py files define, by their names in Python."""
     reruns: bool = False
     """Whether pytest leaves out cases because of its earlier runs (``--lf``, ``--stepwise``). None of them is missing."""
+    above: str = "."
+    """Folder relative to pytest's root, above which pytest looks for no conftest.py file."""
     variables: Mapping[str, str] | None = None
     """The environment without what this tree's conftest.py and benchmarks have set; ``None`` for that of this process."""
 
@@ -143,19 +147,18 @@ class Listing:
     gate: tuple[str, ...] = ()
     """Words of the options that decide what passes there: those of the command line, and of its own configuration file."""
 
-    def joined(self, other: Listing) -> Listing:
-        """Return both, of which this one counts where they differ."""
-        broken = dict.fromkeys((*self.broken, *other.broken))
-        return Listing({**other.cases, **self.cases}, tuple(broken), self.seen | other.seen, self.gate or other.gate)
+    def has(self, case: str) -> bool:
+        """Tell whether the tree has the case of this name, or may have it in a file that cannot be imported there."""
+        return case in self.cases or _below(case, self.broken)
 
-    def unseen(self, files: Iterable[str], root: Path) -> tuple[str, ...]:
-        """Return those of the files that the tree at ``root`` has, and of which this listing says nothing."""
-        doubtful = (file for file in dict.fromkeys(files) if file not in self.seen and not _below(file, self.broken))
-        return tuple(file for file in doubtful if (root / file).exists())
+    def unlisted(self, collected: Iterable[str]) -> list[str]:
+        """Return the files of these cases that pytest could not list, although a process of that tree has collected the cases."""
+        unknown = tuple(set(self.broken) - self.seen)
+        return sorted({name.partition("::")[0] for name in collected if _below(name, unknown)})
 
 
 def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seconds: float) -> Listing:
-    """Collect the cases of a side: all cases in the files and folders of the selection.
+    """Collect the cases that a side's own source tree has in the files and folders of the selection.
 
     Paths that the side does not have are ignored. ``command`` collects a source tree and writes the result to a file.
     Its last argument is the request as JSON.
@@ -164,9 +167,10 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
     if outside := [path for path in selection.paths if path.partition("/")[0] == ".."]:
         fix = "name a --rootdir that contains it"
         raise SideError(f"{side.spec}: {outside[0]} is outside of pytest's root, so this tree cannot have it; {fix}")
+    side = as_committed(side)
     files = dict.fromkeys(path.partition("::")[0] for path in selection.paths)
     present = [file for file in files if Path(side.root, file).exists()]
-    if files and not present:
+    if not (present if files else side.root.is_dir()):
         return Listing()
     request = {
         "root": str(side.root),
@@ -174,6 +178,7 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
         "tree_redirect": side.tree_redirect,
         "policy": selection.policy,
         "inifile": selection.inifile,
+        "above": selection.above,
         "values": selection.values,
     }
     variables = os.environ if selection.variables is None else selection.variables
@@ -195,39 +200,20 @@ def _benchmark(content: object) -> Benchmark:
     mapping = an_object(content, "a benchmark")
     return Benchmark(
         a_text(mapping["source"], "source"),
-        a_text(mapping["scope"], "scope"),
         a_flag(mapping["skipped"], "skipped"),
         a_flag(mapping["selected"], "selected"),
         own_thresholds(mapping["thresholds"]),
         a_text(mapping["statistic"], "statistic"),
+        int(a_number(mapping["cpus"], "cpus")),
+        tuple(a_text(setting, "env") for setting in a_list(mapping["env"], "env")),
     )
 
 
-def removed_files(before: Path, now: Path) -> list[str]:
-    """Return the files of the tree ``before`` that may have benchmarks and that the tree ``now`` lacks, from their roots."""
-    names = [path.relative_to(before).as_posix() for path in before.rglob("*.py") if path.name != "conftest.py"]
-    gone = [name for name in sorted(names) if not (now / name).exists()]
-    return [name for name in gone if b"bench" in (before / name).read_bytes().lower()]
-
-
-def moved_files(before: Collection[str], now: Collection[str], root: Path) -> dict[str, str]:
-    """Map each file of the cases ``before`` that ``root`` lacks to a file that has new cases of the same names ``now``."""
-    places = {name.partition("::")[2]: name.partition("::")[0] for name in set(now).difference(before)}
-    names: dict[str, str] = {}
-    for name in sorted(before):
-        file, _, rest = name.partition("::")
-        if rest in places and file not in names and not (root / file).exists():
-            names[file] = places[rest]
-    return names
-
-
 class Counterparts:
-    """Find the case of another source tree for a case of this run, renamed ones included.
+    """What another source tree itself says about the cases of this run, and which of its cases this run lacks.
 
-    Benchmarks with the same code and variant under another name match, if that code uses the same definitions, imports
-    and fixtures. A benchmark that only moved to another file is preferred. Ambiguous and doubtful matches are left out:
-    the old case is then missing and the new one new. The cases of a file that cannot be imported there are their own
-    counterparts, and their races say so.
+    A case of this run that the tree does not have stands for one that only the tree has, if both have the code of the
+    function and the variant in common: the benchmark was renamed or moved. It races by its name of today.
 
     Args:
         listing: What pytest collects of that tree, from `benchmarks_of`.
@@ -236,53 +222,39 @@ class Counterparts:
     """
 
     def __init__(self, listing: Listing, now: Sequence[Case], collected: Collection[str] = ()) -> None:
-        self._broken = listing.broken
-        self._unlisted = tuple(set(listing.broken) - listing.seen)
-        self._before = before = listing.cases
-        gone = set(before) - {case.name for case in now} - set(collected)
-        counterparts = {}
+        self.listing = listing
+        before = listing.cases
+        here = {*collected, *(case.name for case in now)}
+        added, removed = defaultdict[tuple[str, str], list[str]](list), defaultdict[tuple[str, str], list[str]](list)
         for case in now:
-            if case.name not in before and case.scope:
-                variant = case.name.partition("[")[2]
-                same = [old for old in gone if before[old].scope == case.scope and old.partition("[")[2] == variant]
-                moved = [old for old in same if short_name(old) == case.short_name]
-                if len(matches := moved or same) == 1:
-                    counterparts[case.name] = matches[0]
-        uses = Counter(counterparts.values())
-        self._renamed = {new: old for new, old in counterparts.items() if uses[old] == 1}
+            if case.name not in before and case.source:
+                added[case.source, case.name.partition("[")[2]].append(case.name)
+        for name in sorted(before.keys() - here):
+            removed[before[name].source, name.partition("[")[2]].append(name)
+        pairs = ((added[key], names) for key, names in removed.items() if len(names) <= len(added[key]))
+        self.renamed = {new: old for ours, theirs in pairs for new, old in zip(sorted(ours), theirs, strict=False)}
+        """Name of a case of this run -> its name there."""
 
-    def of(self, case: Case) -> Case | None:
-        """Return the case with its name and thresholds in that tree, or ``None`` if the tree does not have it."""
-        name = case.name if case.name in self._before else self._renamed.get(case.name)
-        if not name:
-            return case if _below(case.name, self._broken) else None
-        there = self._before[name]
-        return replace(case, name=name, thresholds=there.thresholds, statistic=there.statistic)
+    def known(self, case: Case) -> Benchmark | None:
+        """Return the case as that tree has it."""
+        return self.listing.cases.get(self.renamed.get(case.name, case.name))
 
-    def unlisted(self, collected: Iterable[str]) -> list[str]:
-        """Return the files of these cases that pytest could not list there, although a process has collected the cases."""
-        return sorted({name.partition("::")[0] for name in collected if _below(name, self._unlisted)})
+    def of(self, case: Case) -> Case:
+        """Return the case with its thresholds in that tree, if the tree has it."""
+        there = self.known(case)
+        return case if there is None else replace(case, thresholds=there.thresholds, statistic=there.statistic)
 
-    def differs(self, case: Case) -> bool:
-        """Return whether the benchmark's function there, or what it uses in the suite, is other code; false if unknown."""
-        there = self.of(case)
-        if there is None or (known := self._before.get(there.name)) is None:
-            return False
-        pairs = (known.scope, case.scope), (known.source, case.source)
-        before, now = next((pair for pair in pairs if all(pair)), ("", ""))
-        return before != now
-
-    @property
-    def names(self) -> Collection[str]:
-        """Names of the cases of that tree."""
-        return self._before
+    def has(self, case: Case) -> bool:
+        """Tell whether that tree has the case, or may have it in a file that cannot be imported there."""
+        return case.name in self.renamed or self.listing.has(case.name)
 
     def runs(self, case: Case) -> bool:
-        """Return whether that tree has the case and would run it."""
-        there = self.of(case)
-        return there is not None and (there.name not in self._before or self._before[there.name].runs)
+        """Tell whether that tree would run the case, as far as is known."""
+        there = self.known(case)
+        return self.has(case) if there is None else there.runs
 
     def gone(self, known: Collection[str]) -> list[Case]:
         """Return the cases that that tree would run, and that are neither ``known`` nor renamed."""
-        there = {*known, *self._renamed.values()}
-        return [Case.named(name) for name, benchmark in self._before.items() if benchmark.runs and name not in there]
+        there = {*known, *self.renamed.values()}
+        cases = self.listing.cases.items()
+        return [Case.named(name) for name, benchmark in cases if benchmark.runs and name not in there]

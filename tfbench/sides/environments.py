@@ -97,7 +97,8 @@ REQUIREMENTS = (
 
 def other_requirements(there: Path, here: Path) -> list[str]:
     """Return the files directly in two folders that name packages and differ, or that only one of them has."""
-    names = {file.name for root in (there, here) for file in root.iterdir() if re.fullmatch(REQUIREMENTS, file.name)}
+    trees = [root for root in (there, here) if root.is_dir()]
+    names = {file.name for root in trees for file in root.iterdir() if re.fullmatch(REQUIREMENTS, file.name)}
     return sorted(name for name in names if file_digest(there / name) != file_digest(here / name))
 
 

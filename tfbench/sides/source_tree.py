@@ -10,9 +10,11 @@ import ast
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,11 +47,13 @@ class NoCheckout(SideError):
     """A folder is in no git checkout, or git is not installed."""
 
 
-def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-    """Return what git prints. Names of files are bytes to git, so the text has names as `os.fsdecode` writes them."""
+def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None, given: str = "") -> str:
+    """Return what git prints, with ``given`` as its input. Names of files are bytes to git, as `os.fsdecode` writes them."""
     variables = {**without_repository(os.environ), **(env or {})}
     try:
-        done = subprocess.run(["git", *arguments], cwd=root, env=variables, capture_output=True, check=True)
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, env=variables, input=os.fsencode(given), capture_output=True, check=True
+        )
     except (FileNotFoundError, PermissionError):  # PermissionError if a file of this name is not executable
         raise NoCheckout("git is not installed, which comparing source trees needs; install git") from None
     except subprocess.CalledProcessError as error:
@@ -263,16 +267,6 @@ def _lend_versions(top: Path, tree: str, place: Path) -> None:
                     write_whole(there, content)
 
 
-def ignored_files(folder: Path) -> frozenset[str]:
-    """Return the real paths of the files in a folder that git ignores.
-
-    Raises `SideError` if the folder is in no checkout that git reads.
-    """
-    top = checkout(folder)
-    listed = _git(top, *_IGNORED, "--", str(folder.resolve()))
-    return frozenset(os.path.realpath(top / name) for name in listed.split("\0") if name)
-
-
 def may_miss(there: Path, here: Path, name: str) -> bool:
     """Tell whether another tree may run a substitute for a module of the working tree that git ignores.
 
@@ -465,11 +459,22 @@ def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
     return [(commit, printable(subject)) for commit, _, subject in pairs if commit in {first, *descendants}]
 
 
-def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, str]]:
+@dataclass(frozen=True)
+class Grafts:
+    """Files of the working tree that replace those of another tree: committed, changed and new ones, no ignored ones."""
+
+    has: Callable[[str], bool]
+    """Tell whether a file belongs to them, by its path from the top of the checkout."""
+    copies: Mapping[str, str] = field(default_factory=dict)
+    """Path in the other tree -> the file of the working tree that is copied to it."""
+
+
+def materialise(root: Path, tree: str, cache: Path, grafts: Grafts | None = None) -> tuple[Path, tuple[str, str]]:
     """Check out a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
 
     The folder is created atomically, and later runs use it again, unless one of its files has changed. It is a checkout
-    of its own, and gets those modules of the working tree that state a version and that git ignores.
+    of its own, and gets those modules of the working tree that state a version and that git ignores. With ``grafts`` it is a
+    tree of its own as well: the other one with these files of the working tree.
     Raises `SideError` if the repository or a submodule does not have the tree, or the folder cannot be written.
 
     Returns:
@@ -479,23 +484,71 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
         top = checkout(root)
     except SideError as error:
         raise SideError(f"older source trees are unavailable: {error}") from None
-    target = cache / tree
-    known = _has_tree(top, tree)
-    edited = known and target.is_dir() and not _is_as_extracted(top, tree, target)
-    if edited or not target.is_dir():
-        if not known:
-            raise SideError(f"this repository does not have the tree {tree[:12]} any more")
-        try:
-            with atomic_dir(target, replace=edited) as half:
-                _check_out(top, tree, half)
-        except OSError as error:
-            if edited or not target.is_dir():  # another run has created it by now
-                raise SideError(
-                    f"cannot extract the tree {tree[:12]} into {cache}: {error.strerror or error}; "
-                    "run in a copy of the checkout that you can write"
-                ) from error
+    with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
+        objects: Mapping[str, str] = {}
+        if grafts is not None and _has_tree(top, tree):
+            objects = _scratch_repository(top, Path(scratch))
+            tree = _grafted(top, tree, grafts, objects)
+        target = cache / tree
+        known = _has_tree(top, tree, objects)
+        edited = known and target.is_dir() and not _is_as_extracted(top, tree, target, objects)
+        if edited or not target.is_dir():
+            if not known:
+                raise SideError(f"this repository does not have the tree {tree[:12]} any more")
+            try:
+                _remove_unused(cache)
+                with atomic_dir(target, replace=edited) as half:
+                    _check_out(top, tree, half, objects)
+            except OSError as error:
+                if edited or not target.is_dir():  # another run has created it by now
+                    raise SideError(
+                        f"cannot extract the tree {tree[:12]} into {cache}: {error.strerror or error}; "
+                        "run in a copy of the checkout that you can write"
+                    ) from error
+    with suppress(OSError):
+        os.utime(target)
     _lend_versions(top, tree, target)
     return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
+
+
+_UNUSED_DAYS = 14
+"""Days after which a run removes an extracted tree that no run has used. No race takes nearly as long."""
+
+
+def _remove_unused(cache: Path) -> None:
+    for folder in cache.glob("[0-9a-f]*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _UNUSED_DAYS * 86400:
+                shutil.rmtree(folder)
+
+
+def _grafted(top: Path, tree: str, grafts: Grafts, env: Mapping[str, str]) -> str:
+    """Write the tree with the files of the working tree in it, and return its hash. ``env`` is of a scratch repository."""
+    if _has_commit(top):
+        _git(top, "read-tree", "HEAD", env=env)
+    listed = _git(top, "ls-files", "-z", "--cached", env=env).split("\0") + _new(top, ".")
+    names = [name for name in dict.fromkeys(listed) if name and (grafts.has(name) or name in grafts.copies.values())]
+    if names:
+        given = "--pathspec-from-file=-", "--pathspec-file-nul"
+        _git(top, "--literal-pathspecs", "add", "--all", *given, env=env, given="\0".join(names))
+    if edited := [name for name in _edited_submodules(top, env) if grafts.has(name)]:
+        raise SideError(f"{edited[0]} has edits, which the other side would not have; commit them in {edited[0]}")
+    staged = dict(_entries(_git(top, "ls-files", "--stage", "-z", env=env)))
+    entries = {name: facts for name, facts in staged.items() if grafts.has(name)}
+    entries |= {name: staged[source] for name, source in grafts.copies.items() if source in staged}
+    before = _entries(_git(top, "ls-tree", "-r", "-z", "--full-tree", tree))
+    entries |= {name: facts for name, facts in before if not grafts.has(name)}
+    own_index = {**env, "GIT_INDEX_FILE": f"{env['GIT_INDEX_FILE']}-grafted"}
+    listing = "".join(f"{facts}\t{name}\0" for name, facts in entries.items())
+    _git(top, "update-index", "-z", "--add", "--replace", "--index-info", env=own_index, given=listing)
+    return _git(top, "write-tree", env=own_index)
+
+
+def _entries(listing: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the facts of each entry that git lists."""
+    for entry in filter(None, listing.split("\0")):
+        facts, _, name = entry.partition("\t")
+        yield name, facts
 
 
 def _has_commit(top: Path) -> bool:
@@ -504,25 +557,25 @@ def _has_commit(top: Path) -> bool:
     return False
 
 
-def _has_tree(top: Path, tree: str) -> bool:
+def _has_tree(top: Path, tree: str, objects: Mapping[str, str] | None = None) -> bool:
     with suppress(SideError):
-        _git(top, "cat-file", "-e", f"{tree}^{{tree}}")
+        _git(top, "cat-file", "-e", f"{tree}^{{tree}}", env=objects)
         return True
     return False
 
 
-def _work_tree(top: Path, place: Path, scratch: Path) -> dict[str, str]:
+def _work_tree(top: Path, place: Path, scratch: Path, objects: Mapping[str, str]) -> dict[str, str]:
     """Return variables with which git takes a folder for the working tree, and its ``.gitattributes`` for the valid ones."""
     folder = _git(top, "rev-parse", "--absolute-git-dir")
-    return {"GIT_INDEX_FILE": str(scratch / "index"), "GIT_DIR": folder, "GIT_WORK_TREE": str(place)}
+    return {**objects, "GIT_INDEX_FILE": str(scratch / "index"), "GIT_DIR": folder, "GIT_WORK_TREE": str(place)}
 
 
-def _is_as_extracted(top: Path, tree: str, place: Path) -> bool:
+def _is_as_extracted(top: Path, tree: str, place: Path, objects: Mapping[str, str]) -> bool:
     """Whether every file of a tree is in a folder as git has it, submodules and new files aside, and it is a checkout."""
     if not Path(place, ".git", "HEAD").is_file():
         return False
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch, suppress(SideError):
-        env = _work_tree(top, place, Path(scratch))
+        env = _work_tree(top, place, Path(scratch), objects)
         _git(top, "read-tree", tree, env=env)
         _git(top, "update-index", "-q", "--ignore-submodules", "--refresh", env=env)
         _git(top, "diff-files", "--quiet", "--ignore-submodules", env=env)
@@ -530,19 +583,18 @@ def _is_as_extracted(top: Path, tree: str, place: Path) -> bool:
     return False
 
 
-def _check_out(top: Path, tree: str, place: Path) -> None:
+def _check_out(top: Path, tree: str, place: Path, objects: Mapping[str, str]) -> None:
     """Write the files of a tree, and of its submodules, as a checkout has them.
 
-    Unlike ``git archive``, this leaves out and substitutes nothing that ``.gitattributes`` marks for exports.
+    ``objects`` are variables by which git finds those that the repository does not have. Unlike ``git archive``, this leaves out and substitutes nothing that ``.gitattributes`` marks for exports.
     """
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
-        env = _work_tree(top, place, Path(scratch))
+        env = _work_tree(top, place, Path(scratch), objects)
         _git(top, "read-tree", tree, env=env)
         _git(top, "checkout-index", "--all", env=env)
-        _make_checkout(top, tree, place)
+        _make_checkout(top, tree, place, objects)
         listed = _git(top, "ls-files", "--stage", "-z", env=env)
-    for entry in filter(None, listed.split("\0")):
-        facts, _, name = entry.partition("\t")
+    for name, facts in _entries(listed):
         mode, commit, _ = facts.split()
         if mode == _SUBMODULE:
             submodule = top / name
@@ -552,10 +604,10 @@ def _check_out(top: Path, tree: str, place: Path) -> None:
             if not _has_tree(submodule, commit):
                 fix = f"in the submodule, {_where_it_may_be(submodule, commit)}"
                 raise SideError(f"the submodule {name} does not have the commit {commit[:12]}; {fix}")
-            _check_out(submodule, commit, place / name)
+            _check_out(submodule, commit, place / name, {})
 
 
-def _make_checkout(top: Path, tree: str, place: Path) -> None:
+def _make_checkout(top: Path, tree: str, place: Path, own_objects: Mapping[str, str]) -> None:
     """Make a folder with the files of a tree a checkout of its own, with the objects of the repository.
 
     Code that asks git for the top of its checkout, or that looks for ``.git`` above itself, finds the working tree
@@ -566,6 +618,8 @@ def _make_checkout(top: Path, tree: str, place: Path) -> None:
     alternates = Path(place, ".git", "objects", "info", "alternates")
     alternates.parent.mkdir(exist_ok=True)
     alternates.write_bytes(os.fsencode(f"{_quoted(str(objects))}\n"))
+    if own_objects:
+        shutil.copytree(own_objects["GIT_OBJECT_DIRECTORY"], alternates.parents[1], dirs_exist_ok=True)
     commit = _git(place, "commit-tree", f"{tree}^{{tree}}", "-m", f"tree {tree}", env=_IDENTITY)
     _git(place, "update-ref", "--no-deref", "HEAD", commit)
     _git(place, "read-tree", "HEAD")

@@ -15,7 +15,8 @@ from packaging.utils import canonicalize_name
 from tfbench.errors import SideError, UsageError
 from tfbench.model import SlowCalls
 from tfbench.sides.environments import VERSIONS, Environments, minor, version_of
-from tfbench.sides.source_tree import Snapshot, code_of, commit_of, materialise
+from tfbench.sides.source_tree import Snapshot, code_of, commit_of
+from tfbench.sides.yardstick import JudgedTree, Yardstick, judged_tree
 
 # Describe a side: where a case runs
 
@@ -42,7 +43,11 @@ class Side:
     tree_redirect: tuple[str, str] | None = None
     """Top of the working tree, and top of the source tree that replaces it on this side."""
     files: tuple[str, ...] = ()
-    """Benchmark files that only this side has, relative to its root, because cases may have moved."""
+    """Benchmark files to collect instead of those of the run, relative to its root."""
+    yardstick: Yardstick = field(default_factory=Yardstick)
+    """The benchmarks of the working tree, which judge other source trees as well."""
+    judged: JudgedTree | None = None
+    """Where the source tree comes from that replaces the working tree on this side."""
     code: Snapshot | None = None
     """The code of its source tree; ``None`` where no report tells it."""
     named: tuple[str, ...] = ()
@@ -118,8 +123,7 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
         elif kind == "git" and value:
             take("the source tree")
             code = code_of(contender.root, value)
-            root, redirect = materialise(contender.root, code.tree, cache)
-            side = replace(side, root=root, tree_redirect=redirect, code=code)
+            side = replace(of_tree(side, judged_tree(contender.root, code.tree, contender.yardstick, cache)), code=code)
         else:
             fix = f"write {KINDS}{_NO_PLUS if '+' in spec else ''}"
             with suppress(SideError):
@@ -135,6 +139,17 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
         wrong = f"Python {found}, on which tfbench cannot measure" if found else "no Python that starts"
         raise UsageError(f"--against {spec}: {side.executable} is {wrong}; name a Python with TensorFlow")
     return side
+
+
+def of_tree(side: Side, tree: JudgedTree) -> Side:
+    """Return the side with another source tree."""
+    return replace(side, root=tree.root, tree_redirect=tree.tree_redirect, judged=tree)
+
+
+def as_committed(side: Side) -> Side:
+    """Return the side with its source tree as it was committed, without the yardstick of the working tree."""
+    tree = side.judged
+    return side if tree is None else replace(side, root=tree.own_root, tree_redirect=tree.own_redirect, judged=None)
 
 
 def of_version(text: str) -> str:

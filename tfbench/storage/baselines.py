@@ -173,7 +173,7 @@ class _SavedCase:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     statistic: Annotated[str, exactly("|".join(("", *STATISTICS)))] = ""
     metric_values: MetricValues | None = None
-    scope: Text = ""
+    file: Text = ""
     """``""`` in files of older versions."""
 
 
@@ -342,7 +342,7 @@ def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     case, seconds = sample.case, sample.seconds
     launches = tuple(map(SavedLaunch.of, sample.runs))
     thresholds = dict(case.thresholds)
-    own = _SavedCase(case.workload, case.source, launches, thresholds, case.statistic, values, case.scope)
+    own = _SavedCase(case.workload, case.source, launches, thresholds, case.statistic, values, case.file)
     return {
         "group": case.group,
         "name": case.short_name,
@@ -378,7 +378,7 @@ def parse(name: str, content: JSON) -> Baseline:
             group=benchmark.group,
             variant=tuple(sorted(benchmark.params.items())),
             source=own.source,
-            scope=own.scope,
+            file=own.file,
             thresholds=own_thresholds(own.thresholds),
             statistic=own.statistic,
         )

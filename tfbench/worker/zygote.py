@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import re
+import shlex
 import socket
 import sys
 import tempfile
@@ -31,7 +32,6 @@ from tfbench.imports import (
     FolderByFolder,
     enter,
     hidden_modules,
-    ini_file,
     installed_modules,
     leaked_packages,
     modules_in,
@@ -281,9 +281,11 @@ def _pytest_arguments(start: StartZygote) -> list[str]:
     cache = os.path.join(tempfile.gettempdir(), "pytest-cache")  # in the run's own folder of temporary files
     arguments = [*(files or [start.root]), "--capture=no", *collecting(start.root, start.import_mode, cache)]
     if start.inifile:
-        top = start.tree_redirect[1] if start.tree_redirect else start.root
-        own = os.path.exists(start.inifile)  # a tree of another commit may have another file
-        arguments += ["-c", start.inifile if own else ini_file(Path(start.root), Path(top))]
+        arguments += ["-c", start.inifile]
+    if start.inifile == os.devnull:  # otherwise pytest would look for conftest.py files above the root
+        arguments += ["--confcutdir", start.root]
+    if start.pythonpath:
+        arguments += ["-o", f"pythonpath={shlex.join(start.pythonpath)}"]
     if not files:
         arguments += ["--ignore-glob=*"]  # pytest must still start, so that the reasons are reported
     return arguments

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tfbench.imports import ini_file
+from tfbench.sides.yardstick import ini_file
 
 
 @pytest.mark.parametrize(
