@@ -55,7 +55,7 @@ def test_a_case_that_neighbours_leave_open_says_so_and_ends_soon():
     effects = [Effect(0.001, 0, doubt=(0.1, 0.2))] * 6
     decision = decide(effects, 300, POLICY, cases=1, shared_zygote=False, final=True)
     assert decision.outcome is Outcome.INCONCLUSIVE
-    assert "known to 22.1% only: race on other processors (--cpus)" in str(decision.reason)
+    assert "its time may be up to 22.1% slower than shown: race on other processors (--cpus)" in str(decision.reason)
     assert launches_needed(effects, POLICY.step_time, POLICY.clip) == math.inf
 
 

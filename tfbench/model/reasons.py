@@ -51,10 +51,16 @@ def _lopsided(differing: int, launches: int, mean: float) -> str:
     )
 
 
+def _launches_needed(launches: float, seconds: float) -> str:
+    if math.isinf(launches):
+        return "more launches do not help"
+    return f"a decision would take about {launches:.0f} launches, {seconds:.0f} s"
+
+
 def _neighbours(doubt: float) -> str:
     return (
-        "other programs ran on the processors of the blocks, and the waits of the step cannot be told from their time, so its "
-        f"times are known to {math.expm1(doubt):.1%} only: race on other processors (--cpus) or on a quieter machine"
+        "other programs ran on the processors of the race, and the waits of the step cannot be told from their time, so "
+        f"its time may be up to {change(math.exp(doubt))} than shown: race on other processors (--cpus) or on a quieter machine"
     )
 
 
@@ -443,7 +449,7 @@ class Note(_Code):
     NEIGHBOURS = "neighbours", _neighbours
     P90_ROUNDS = "p90-rounds", "not decided: p90 needs at least {needed} rounds, and the race has {rounds}"
     RARE_CALLS = "rare-calls", "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}"
-    LAUNCHES_NEEDED = "launches-needed", "a decision would take about {launches:.0f} launches, {seconds:.0f} s"
+    LAUNCHES_NEEDED = "launches-needed", _launches_needed
     SHORT_LAUNCHES = (
         "short-launches",
         lambda launches, seconds: f"{plural(launches, 'launch')} for it alone took {seconds:.1f} s",
