@@ -162,7 +162,7 @@ def use_inputs(path: Path) -> object:
 
 def use_history(path: Path) -> object:
     found = History(path.parent).content()
-    trends = Trends(path.parent, preset("quick"))
+    trends = Trends(path.parent)
     lines = [trend for case in trends.followed for trend in trends.of_case(case.series.case)]
     Console(file=io.StringIO(), width=100).print(render_overview(lines, 1, 100))
     for line in lines:

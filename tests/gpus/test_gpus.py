@@ -219,7 +219,7 @@ def observed(*clocks, ends=345, reasons=0, processes=OURS):
 
 class TestDisturbance:
     def cause(self, window, earlier=(), before=NOBODY, last=None):
-        return disturbance(window, OURS, before, earlier, POLICY, last)
+        return disturbance(window, OURS, before, earlier, last)
 
     def test_a_quiet_launch_counts(self):
         assert self.cause(observed(1980, 1980)) == ""

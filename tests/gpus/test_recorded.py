@@ -41,7 +41,7 @@ class TestPublished:
         nvml = Nvml(library(Device(**published["device"])))
         (gpu,) = nvml.identities()
         window = GpuObservationWindow(tuple(nvml.reading(gpu) for _ in range(FEW)))
-        cause = disturbance(window, NOBODY, NOBODY, [], POLICY)
+        cause = disturbance(window, NOBODY, NOBODY, [])
         assert cause == "" if not published["held"] else f"({published['held']})" in cause
 
     def test_the_clock_of_an_idle_gpu_is_none(self, published):
@@ -65,7 +65,7 @@ class TestPowerLimit:
         earlier: list[GpuObservationWindow] = []
         for start in range(len(busy) - FEW):
             window = GpuObservationWindow(tuple(busy[start : start + FEW]))
-            assert disturbance(window, NOBODY, NOBODY, earlier, POLICY) == ""
+            assert disturbance(window, NOBODY, NOBODY, earlier) == ""
             earlier.append(window)
         clocks = [window.sm_clock for window in earlier]
         assert (min(clocks), max(clocks)) == (1395, 1410)
@@ -94,7 +94,7 @@ def test_every_launch_of_a_recorded_check_of_an_h200_counts():
     assert len(windows) > 10
     for number, window in enumerate(windows):
         earlier = windows[:number]
-        assert disturbance(window, ours, NOBODY, earlier, POLICY, earlier[-1] if earlier else None) == ""
+        assert disturbance(window, ours, NOBODY, earlier, earlier[-1] if earlier else None) == ""
     assert min(reading.sm_clock for readings in launches for reading in readings) < 1700
 
 

@@ -217,7 +217,7 @@ def test_a_claim_about_a_model_needs_the_metric_of_both_variants(claim, mine, ot
     ],
 )
 def test_a_process_that_grows_with_its_calls_breaks_no_leak(numbers, outcome, text):
-    found, reason = leak_free(MetricValues(numbers=numbers), preset("standard"))
+    found, reason = leak_free(MetricValues(numbers=numbers))
     assert found is outcome
     assert text in reason.message
 
@@ -225,11 +225,11 @@ def test_a_process_that_grows_with_its_calls_breaks_no_leak(numbers, outcome, te
 def test_a_contract_on_leaks_can_be_about_some_kinds_and_names_the_lines_that_allocate_most():
     numbers = {"leaked_bytes": 4096.0, "leaked_threads": 0.0, "retraces_per_call": 1.0}
     sites = {"leak_sites": {"a.py:12": 1024, "outside of Python": 3072}, "leak_calls": {"calls": 200}}
-    values, policy = MetricValues(counts=sites, numbers=numbers), preset("standard")
-    assert leak_free(values, policy, ["threads"])[0] is Outcome.UNCHANGED
-    broken, reason = leak_free(values, policy, ["bytes", "threads"])
+    values = MetricValues(counts=sites, numbers=numbers)
+    assert leak_free(values, ["threads"])[0] is Outcome.UNCHANGED
+    broken, reason = leak_free(values, ["bytes", "threads"])
     assert broken is Outcome.REGRESSED
     assert reason.message.endswith(
         "the process grows with every call (measured over 200 calls): leaked_bytes 4.00 KiB; 3.00 KiB per call outside of Python, 1.00 KiB per call at a.py:12"
     )
-    assert leak_free(MetricValues(absent={"leaked_files": "gone"}), policy, ["files"])[0] is Outcome.ERROR
+    assert leak_free(MetricValues(absent={"leaked_files": "gone"}), ["files"])[0] is Outcome.ERROR

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tfbench.metrics.catalog import LEAK_BYTES
 from tfbench.metrics.exact import ComparisonContext, compare, differing
 from tfbench.model import Case, MetricValues, Outcome, OutputSketch, Reason, Verdict
 from tfbench.model.formats import convert, plain
@@ -102,8 +103,8 @@ def test_sizes_have_a_tolerance_and_counts_have_none():
     (0, 1, Outcome.UNCHANGED), (0, 1.1, Outcome.REGRESSED), (100, 1, Outcome.UNCHANGED), (100, 1.5, Outcome.REGRESSED),
 ])  # fmt: skip
 def test_growth_may_differ_by_its_slack_or_by_the_tolerance(before, slacks, outcome):
-    old = before * POLICY.leak_bytes
-    then, now = (MetricValues(numbers={"leaked_bytes": value}) for value in (old, old + slacks * POLICY.leak_bytes))
+    old = before * LEAK_BYTES
+    then, now = (MetricValues(numbers={"leaked_bytes": value}) for value in (old, old + slacks * LEAK_BYTES))
     assert judged(then, now)[0]["leaked_bytes"].outcome is outcome
 
 

@@ -296,9 +296,9 @@ def test_a_later_call_leaves_the_sketches_of_the_first_as_they_are():
 
 def test_rounding_may_grow_until_a_later_call_and_a_first_call_outweighs_it():
     first, later = Difference(5e-4, "[0]"), Difference(5e-4, "[0]", call=6)
-    assert first.error > first.floor(POLICY)
-    assert later.error < later.floor(POLICY)
-    assert Difference(1.0, exact=True, call=6).floor(POLICY) == 0
+    assert first.error > first.floor()
+    assert later.error < later.floor()
+    assert Difference(1.0, exact=True, call=6).floor() == 0
     larger = Difference(0.5, "[0]", call=6)
     assert largest([later, larger, first], {}, POLICY) == first
     assert largest([Difference(9e-5, "[0]"), larger], {}, POLICY) == larger

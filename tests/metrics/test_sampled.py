@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tfbench.metrics.exact import first_call, memory, on_device
+from tfbench.metrics.exact import MEMORY_ABS_TOLERANCE, first_call, memory, on_device
 from tfbench.model import Case, Effect, Outcome, Reason, Verdict
 from tfbench.model.words import evidence
 from tfbench.policy import preset
@@ -72,7 +72,7 @@ def test_peaks_that_cannot_be_decided_say_why(before, now, expected):
 
 
 def test_the_absolute_tolerance_of_a_peak_is_included():
-    slack = POLICY.memory_abs_tolerance / MIB
+    slack = MEMORY_ABS_TOLERANCE / MIB
     assert verdict_on(peaks(1, 1, 1), peaks(1 + slack, 1 + slack, 1 + slack)).reason.code == "within-tolerance"
     assert verdict_on(peaks(1, 1, 1), peaks(*[1 + slack + 1] * 3)).outcome is Outcome.REGRESSED
 

@@ -12,7 +12,17 @@ from tests.fakes.race import sides_of, variants_of
 from tfbench.model import Case
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
-from tfbench.race.launch import followers, make_plan, orders, settling_calls, starting_places, with_even_slices
+from tfbench.race.launch import (
+    BLOCK_LONGEST,
+    PRIME_SECONDS,
+    ROUNDS_LEAST,
+    followers,
+    make_plan,
+    orders,
+    settling_calls,
+    starting_places,
+    with_even_slices,
+)
 from tfbench.worker.block import Block
 
 POLICY = Policy()
@@ -58,7 +68,7 @@ def test_steps_whose_threads_work_ahead_have_long_blocks_that_are_not_sliced():
     assert not make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, sliceable=True, works_on=True).sliced
     waits = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, works_on=True, waits=True)
     assert waits.iterations == (8, 8)
-    assert waits.rounds == POLICY.rounds_least + 1
+    assert waits.rounds == ROUNDS_LEAST + 1
 
 
 @pytest.mark.parametrize(("seconds", "primes"), [(4e-4, 1), (6e-4, 0), (6e-3, 0)])
@@ -120,7 +130,7 @@ def test_both_sides_of_a_case_have_blocks_of_the_same_size():
 def test_a_side_that_returns_at_once_does_not_make_the_other_one_repeat_its_step_for_minutes(slow, iterations):
     plan = make_plan(sides_of(CASE), {0: slow, 1: 2e-6}, POLICY)
     assert plan.iterations == (iterations, iterations)
-    assert slow * plan.primes[0] <= POLICY.block_longest * POLICY.prime_seconds
+    assert slow * plan.primes[0] <= BLOCK_LONGEST * PRIME_SECONDS
 
 
 def test_sliced_rounds_of_sides_that_differ_much_are_short():
@@ -197,16 +207,14 @@ def test_a_case_with_other_thresholds_on_the_other_side_has_equal_blocks_there()
 
 def test_both_sides_have_made_equally_many_calls_before_the_rounds():
     prepared = {0: Prepared(1e-4, {}, calls=300), 1: Prepared(1.1e-4, {}, calls=420)}
-    usual = settling_calls(prepared, POLICY, equal=False)
+    usual = settling_calls(prepared, equal=False)
     assert usual == {0: 40, 1: 36}
-    calls = settling_calls(prepared, POLICY, equal=True)
+    calls = settling_calls(prepared, equal=True)
     assert 300 + calls[0] == 420 + calls[1] == 456
-    assert settling_calls({0: prepared[0]}, POLICY, equal=True) == {0: 40}
-    assert settling_calls({}, POLICY, equal=True) == {}
+    assert settling_calls({0: prepared[0]}, equal=True) == {0: 40}
+    assert settling_calls({}, equal=True) == {}
 
 
 def test_a_side_that_would_take_long_to_catch_up_need_not():
     prepared = {0: Prepared(1e-4, {}, calls=5000), 1: Prepared(2e-4, {}, untimed=1e-3, calls=10)}
-    assert (
-        settling_calls(prepared, POLICY, equal=True) == settling_calls(prepared, POLICY, equal=False) == {0: 40, 1: 3}
-    )
+    assert settling_calls(prepared, equal=True) == settling_calls(prepared, equal=False) == {0: 40, 1: 3}

@@ -8,7 +8,7 @@ from tests.fakes.suites import one_file
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.nvml import Nvml
 from tfbench.model import Case
-from tfbench.policy import preset
+from tfbench.policy import GPU_CASE_FACTOR, GPU_SETUP_SECONDS, preset
 from tfbench.protocol import ProbeCase
 from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant
@@ -85,8 +85,8 @@ def test_a_case_on_the_cpu_of_a_machine_with_a_gpu_is_as_on_any_other(launcher, 
 
 def test_launches_on_a_gpu_have_more_time(launcher):
     started, entrants = launcher(80)
-    assert opened(started, entrants).policy.setup_seconds == POLICY.gpu_setup_seconds > POLICY.setup_seconds
-    assert started.policy_of(POLICY, entrants).case_seconds == POLICY.gpu_case_factor * POLICY.case_seconds
+    assert opened(started, entrants).policy.setup_seconds == GPU_SETUP_SECONDS > POLICY.setup_seconds
+    assert started.policy_of(POLICY, entrants).case_seconds == GPU_CASE_FACTOR * POLICY.case_seconds
 
 
 @pytest.mark.parametrize(("gigabytes", "places"), [(24, {(0, 1, 2, 3)}), (80, {(0, 1), (2, 3)})])

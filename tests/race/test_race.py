@@ -13,7 +13,7 @@ from tfbench.model import Case, Launch, Outcome, Run, SlowCalls, Statistic
 from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
 from tfbench.race.launch import make_plan
-from tfbench.race.race import Race, RaceConfig
+from tfbench.race.race import TAIL_ALPHA, Race, RaceConfig
 from tfbench.stats.verdict import P90_ROUNDS, compare, pooled
 
 CASE = Case("w.py::w", "w", "w.py::w")
@@ -330,8 +330,8 @@ def test_median_and_tail_share_the_alpha_and_only_variants_of_one_environment_a_
 
     scripts = [steady(1e-4), steady(1.3e-4)]
     race, _ = raced(sides_of(CASE), scripts)
-    own = interval_of(race, shared_zygote=False, share=1 - POLICY.tail_alpha)
-    tail = interval_of(race, Statistic.TAIL, shared_zygote=False, share=POLICY.tail_alpha, thresholds=POLICY.tail_time)
+    own = interval_of(race, shared_zygote=False, share=1 - TAIL_ALPHA)
+    tail = interval_of(race, Statistic.TAIL, shared_zygote=False, share=TAIL_ALPHA, thresholds=POLICY.tail_time)
     assert (race.decisions[1].comparison.ratio, race.decisions[1].tail) == (own, tail)
     variants = variants_of("x", "y")
     race, _ = raced(variants, scripts)

@@ -6,7 +6,6 @@ import pytest
 
 from tests.fakes.histories import nightly, noise, step
 from tests.report.test_html_browser import browser, files, scroll_through, until, visit  # noqa: F401, their fixtures
-from tfbench.policy import preset
 from tfbench.report.trends import Trends, render_history
 
 pytestmark = pytest.mark.slow
@@ -16,7 +15,7 @@ SLOW, SAME = "b/test_x.py::test_slow[size=1]", "b/test_x.py::test_same[</script>
 @pytest.fixture
 def page_of_history(tmp_path):
     nightly(tmp_path, {SLOW: step(60, 50), SAME: noise(60, seed=1)}, release=40)
-    trends = Trends(tmp_path, preset("standard"))
+    trends = Trends(tmp_path)
     cases = map(trends.of_case, (SAME, SLOW))
     (tmp_path / "h.html").write_text(render_history(cases, 60, []))
     return tmp_path / "h.html"

@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 
 def opened(folder):
-    return Trends(folder, POLICY)
+    return Trends(folder)
 
 
 def test_steps_and_drift_are_found_and_fail(folder):

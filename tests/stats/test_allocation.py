@@ -7,7 +7,7 @@ import pytest
 
 from tests.stats.recorded import recorded
 from tfbench.model import Effect
-from tfbench.policy import Policy
+from tfbench.race.race import ROUNDS_ALLOCATED
 from tfbench.stats.interval import median_error
 from tfbench.stats.rounds import best_rounds, shifts
 
@@ -71,7 +71,7 @@ def test_no_other_estimator_scatters_much_less_than_the_median(kind):
 @pytest.mark.parametrize("kind", ["quiet", "busy"])
 def test_recorded_launches_get_more_evidence_per_second(kind):
     """Chosen from three launches of ten, against launches with 0.3 s of rounds. Prints the gain of each workload."""
-    rng, (least, most) = np.random.default_rng(4), Policy().rounds_allocated
+    rng, (least, most) = np.random.default_rng(4), ROUNDS_ALLOCATED
     gains = []
     for ratios, start, turn in recorded(kind):
         errors = np.array([median_error(one) for one in ratios])

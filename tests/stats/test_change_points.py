@@ -11,7 +11,7 @@ import ruptures
 
 from tests.length import WHOLE
 from tfbench.policy import Policy
-from tfbench.stats.change_points import change_points, drift, half_widths
+from tfbench.stats.change_points import HISTORY_DRIFT, change_points, drift, half_widths
 
 POLICY = Policy()
 RECORDED = Path(__file__).parents[1] / "data" / "recorded-races.jsonl"
@@ -66,7 +66,7 @@ def stepped(values, at, step=STEP):
 def test_a_step_is_found_where_it_is_and_after_at_most_five_runs():
     rng = np.random.default_rng(1)
     values = stepped(rng.normal(0, 0.005, 80), 60)
-    (found,) = change_points(values, POLICY)
+    (found,) = change_points(values)
     assert found.low <= 60 <= found.high
     assert abs(found.index - 60) <= 1
     assert 60 + 3 <= found.found <= 60 + 4
@@ -76,11 +76,11 @@ def test_a_step_is_found_where_it_is_and_after_at_most_five_runs():
 def test_earlier_runs_decide_alone_so_later_ones_add_and_remove_no_alarm():
     rng = np.random.default_rng(2)
     values = stepped(stepped(rng.normal(0, 0.004, 120), 40), 80, -STEP)
-    whole = change_points(values, POLICY)
+    whole = change_points(values)
     assert [round(one.effect, 2) for one in whole] == [0.03, -0.03]
     seen = {}
     for length in range(11, 121):
-        for number, one in enumerate(change_points(values[:length], POLICY)):
+        for number, one in enumerate(change_points(values[:length])):
             seen.setdefault(number, length - 1)
             assert seen[number] == one.found
     assert seen == {0: whole[0].found, 1: whole[1].found}
@@ -92,29 +92,29 @@ def test_a_few_outliers_in_succession_are_no_change(odd):
     values = rng.normal(0, 0.004, 100)
     values[50 : 50 + odd] += 0.3
     values[100 - odd :] -= 0.3
-    assert change_points(values, POLICY) == ()
+    assert change_points(values) == ()
 
 
 def test_a_change_below_the_smallest_effect_is_not_reported():
     values = stepped(np.random.default_rng(3).normal(0, 0.001, 100), 50, 0.008)
-    assert change_points(values, POLICY) == ()
+    assert change_points(values) == ()
     values = stepped(values, 50, 0.012)
-    assert len(change_points(values, POLICY)) == 1
-    assert change_points(values, POLICY, effect=0.03) == ()
+    assert len(change_points(values)) == 1
+    assert change_points(values, effect=0.03) == ()
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 5, 10, 11, 12])
 def test_short_and_constant_series_have_no_change(length):
-    assert change_points(np.zeros(length), POLICY) == ()
+    assert change_points(np.zeros(length)) == ()
 
 
 def test_a_slow_drift_is_measured_although_no_step_is_large():
     rng = np.random.default_rng(4)
     values = rng.normal(0, 0.003, 60) + np.linspace(0, 0.03, 60)
-    moved = drift(values, slice(0, 3), POLICY)
-    assert moved.exceeds(POLICY.history_drift)
+    moved = drift(values, slice(0, 3))
+    assert moved.exceeds(HISTORY_DRIFT)
     assert abs(moved.effect - 0.028) < moved.margin
-    assert not drift(rng.normal(0, 0.005, 60), slice(0, 3), POLICY).exceeds(POLICY.history_drift)
+    assert not drift(rng.normal(0, 0.005, 60), slice(0, 3)).exceeds(HISTORY_DRIFT)
 
 
 def test_the_widths_of_intervals_ignore_unbounded_ones():
@@ -129,7 +129,7 @@ def test_an_independent_library_finds_the_recorded_steps_in_the_same_places():
     for name, values in same.items():
         steps = rng.choice(slower[name] if slower[name] else [STEP], 15)
         series = np.concatenate([values, steps])
-        (found,) = change_points(series, POLICY)
+        (found,) = change_points(series)
         (theirs, _) = ruptures.Binseg(model="l2", jump=1).fit(series).predict(n_bkps=1)
         agreed += abs(found.index - theirs) <= 1
     assert agreed == len(same) == 13
@@ -137,11 +137,11 @@ def test_an_independent_library_finds_the_recorded_steps_in_the_same_places():
 
 def rates(noise, rng, series, steps):
     """Return false changes in 1,000 runs, and the share of 3% steps that are found within five runs."""
-    false = sum(len(change_points(noise(1000), POLICY)) for _ in range(series)) / series
+    false = sum(len(change_points(noise(1000))) for _ in range(series)) / series
     hits = 0
     for _ in range(steps):
         at = int(rng.integers(20, 150))
-        found = change_points(stepped(noise(at + 5), at), POLICY)
+        found = change_points(stepped(noise(at + 5), at))
         hits += any(abs(one.index - at) <= 2 and one.effect > 0 for one in found)
     return false, hits / steps
 
@@ -171,7 +171,7 @@ def test_agreement_with_an_independent_library():
             values = stepped(stepped(noise(220), at[0], rng.choice([-1, 1]) * 0.03), at[1], rng.choice([-1, 1]) * 0.04)
             scale = float(np.median(np.abs(np.diff(values)))) / 0.954
             theirs = ruptures.KernelCPD("linear", min_size=4).fit(values).predict(pen=25 * max(scale, 0.002) ** 2)
-            ours = [one.index for one in change_points(values, POLICY)]
+            ours = [one.index for one in change_points(values)]
             near = [one for one in ours if any(abs(one - other) <= 2 for other in theirs[:-1])]
             same, total, alone = same + len(near), total + len(ours), alone + len(theirs) - 1 - len(near)
     print(f"\n{same} of our {total} change points are PELT's within two runs; PELT has {alone} others")

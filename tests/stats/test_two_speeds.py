@@ -33,14 +33,14 @@ NOISE = {
 @pytest.mark.parametrize("rounds", [5, 10, 50])
 def test_noise_of_one_speed_is_hardly_ever_taken_for_two(noise, rounds):
     draw = NOISE[noise]
-    found = [two_speeds([launches(draw, rounds), launches(draw, rounds)], QUICK) for _ in range(300)]
+    found = [two_speeds([launches(draw, rounds), launches(draw, rounds)]) for _ in range(300)]
     assert sum(one is not None for one in found) <= 0.06 * len(found)
 
 
 @pytest.mark.parametrize("rounds", [8, 50])
 def test_two_speeds_are_found_with_the_share_of_each_side(rounds):
     for _ in range(50):
-        found = two_speeds([launches(bistable(0.2), rounds, 4), launches(bistable(0.6), rounds, 4)], QUICK)
+        found = two_speeds([launches(bistable(0.2), rounds, 4), launches(bistable(0.6), rounds, 4)])
         assert found is not None
         assert found.slow / found.fast == pytest.approx(2.3, rel=0.1)
         assert found.shares == pytest.approx((0.2, 0.6), abs=0.35)
@@ -49,13 +49,13 @@ def test_two_speeds_are_found_with_the_share_of_each_side(rounds):
 
 def test_launches_of_one_speed_each_are_no_matter_of_the_calls():
     sides = [[[1.0, 1.01, 0.99] * 5, [2.0, 2.01, 1.99] * 5], [[1.0, 1.02, 0.99] * 5]]
-    assert two_speeds(sides, QUICK) is None
+    assert two_speeds(sides) is None
 
 
 @pytest.mark.parametrize("sides", [[[], []], [[[]], [[1.0]]], [[[1.0, 2.0]], [[1.0, 2.0]]]])
 def test_a_few_times_tell_nothing(sides):
-    assert two_speeds(sides, QUICK) is None
+    assert two_speeds(sides) is None
 
 
 def test_equal_times_have_one_speed():
-    assert two_speeds([[[0.5] * 40], [[0.5] * 40]], QUICK) is None
+    assert two_speeds([[[0.5] * 40], [[0.5] * 40]]) is None

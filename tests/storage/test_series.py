@@ -8,7 +8,6 @@ from tests.storage.test_baselines import CONTEXT
 from tests.storage.test_history import ACCEPTED, CASE, FULL, LATER, RECORD
 from tfbench.cli import main
 from tfbench.model import FLOOR, RATIO, Ratio, SeriesPoint, SeriesRun
-from tfbench.policy import preset
 from tfbench.report.trends import Trends
 from tfbench.storage.history import Anchor, History, series_of
 
@@ -71,7 +70,7 @@ def test_an_accepted_change_that_is_there_twice_counts_once(tmp_path):
     history.record(FULL)
     path = history.accept(ACCEPTED)
     path.with_name("copy.jsonl").write_text(path.read_text())
-    trends = Trends(tmp_path, preset("standard"))
+    trends = Trends(tmp_path)
     assert list(trends._accepted[CASE]) == [ACCEPTED]
 
 

@@ -16,7 +16,6 @@ from tfbench.errors import UsageError
 from tfbench.fs import project_root, write_whole
 from tfbench.model import Report
 from tfbench.plugin.options import read_fraction
-from tfbench.policy import preset
 from tfbench.report import json_format, markdown, report_page, terminal
 from tfbench.report.page import check_library
 from tfbench.report.report_page import PageContext
@@ -133,7 +132,7 @@ def run_history(arguments: argparse.Namespace) -> int:
         raise UsageError(f"give one case, not {len(arguments.words)}; quote a name with blanks")
     if arguments.html:
         check_library()
-    trends = Trends(arguments.folder, preset("standard"), "" if arguments.html else action)
+    trends = Trends(arguments.folder, "" if arguments.html else action)
     for problem in trends.problems:
         say(problem, error=True)
     _show(trends, action)
@@ -156,6 +155,6 @@ def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
     if len(cases) != 1:
         raise UsageError("name one case: tfbench history accept CASE --reason TEXT")
     reason = asked_reason(arguments.reason, "a change is not accepted")
-    accepted = Trends(arguments.folder, preset("standard"), cases[0]).accept(cases[0], reason)
+    accepted = Trends(arguments.folder, cases[0]).accept(cases[0], reason)
     say(f"{accepted.case}: its history restarts with the run of {accepted.session[:16]}: {reason}")
     return 0

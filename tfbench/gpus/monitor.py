@@ -27,6 +27,20 @@ from tfbench.gpus.selection import (
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 
+GPU_LOOK_SECONDS = 0.1
+"""Interval of GPU readings during a launch of at least 0.3 s. A reading costs 1 ms of another processor, and a
+throttled clock stays low for longer."""
+GPU_CLOCK_DRIFT = 0.3
+"""A launch counts only if its mean clock is within this of the race's other launches. A software power cap moves the
+clock of large products on an H200 between 1335 and 1980 MHz, which both sides meet alike. Another power state is
+farther away."""
+GPU_HOT_SHARE = 0.02
+"""A launch counts only if heat limited the clock for less of it, by the driver's counter, which also covers the time
+between readings. A median ignores so few rounds."""
+GPU_PROCESS_MEMORY = 32 << 30
+"""Bytes of GPU memory for each process that prepares or is probed at the same time as others, see `gpus.monitor.room`.
+ResNet-50 with a batch of 128 takes 15 to 30 GB in float32, as its allocator grows."""
+
 # Monitor GPUs while a launch is timed: a thread reads them, and a rule decides whether the launch counts
 
 
@@ -76,7 +90,7 @@ class GpuMonitor:
     @property
     def room(self) -> int:
         """How many processes fit into the memory of each GPU at once, at least one; one if its size is unknown."""
-        return max(1, min(gpu.memory or 0 for gpu in self._counted) // self._policy.gpu_process_memory)
+        return max(1, min(gpu.memory or 0 for gpu in self._counted) // GPU_PROCESS_MEMORY)
 
     def as_json(self) -> list[JSON]:
         """Return each GPU with the readings of each launch that counted."""
@@ -100,7 +114,7 @@ class GpuMonitor:
                     lost[gpu] = str(error)
 
         def keep_looking() -> None:
-            while not self._wait(over, self._policy.gpu_look_seconds):
+            while not self._wait(over, GPU_LOOK_SECONDS):
                 look()
 
         self._ours.update(self._family(), mps_servers())
@@ -132,7 +146,7 @@ class GpuMonitor:
     def _cause(self, gpu: Identity, race: Hashable, window: GpuObservationWindow) -> str:
         earlier = [counted for of, counted in self._counted[gpu] if of == race]  # the clock depends on the computation
         last = self._last.get((gpu, race))
-        return disturbance(window, frozenset(self._ours), self._before[gpu], earlier, self._policy, last)
+        return disturbance(window, frozenset(self._ours), self._before[gpu], earlier, last)
 
 
 def disturbance(
@@ -140,7 +154,6 @@ def disturbance(
     ours: frozenset[int],
     before: frozenset[int],
     earlier: Sequence[GpuObservationWindow],
-    policy: Policy,
     last: GpuObservationWindow | None = None,
 ) -> str:
     """Return why a launch does not count, ``""`` if it does.
@@ -157,7 +170,7 @@ def disturbance(
         return f"the driver reported XID {', '.join(map(str, window.xids))} during the launch: see dmesg"
     if held := dict.fromkeys(words for reading in window.readings for words in hardware_reasons(reading.reasons)):
         return f"the GPU lowered its clock ({', '.join(held)}): cool it, check its power supply, or lock a lower clock"
-    if (share := window.too_hot) is not None and share > policy.gpu_hot_share:
+    if (share := window.too_hot) is not None and share > GPU_HOT_SHARE:
         return f"heat lowered the GPU's clock for {share:.0%} of the launch: cool it, or lock a lower clock"
     if strangers := sorted(foreign(window, ours, before)):
         pids = ", ".join(map(str, strangers))
@@ -170,7 +183,7 @@ def disturbance(
         return ""
     usual = median(clocks)
     known = [usual, last.sm_clock] if last is not None and last.sm_clock else [usual]
-    if any(abs(clock / clock_before - 1) <= policy.gpu_clock_drift for clock_before in known):
+    if any(abs(clock / clock_before - 1) <= GPU_CLOCK_DRIFT for clock_before in known):
         return ""
     return (
         f"the GPU ran at {clock:.0f} MHz, and at {usual:.0f} MHz in other launches: "

@@ -42,8 +42,8 @@ class Metric:
     unit: str = ""
     exact: bool = True
     """Whether any difference is a change; otherwise ``policy.memory_tolerance`` applies."""
-    slack: str = ""
-    """Field of the policy with the difference that is none."""
+    slack: float = 0.0
+    """The difference that is none."""
     absent: str = "the benchmark does not report it"
     """Why a launch whose probe succeeded does not have it."""
     timed: bool = False
@@ -57,6 +57,15 @@ def _size(name: str, probe: str, extract: Extract, *, compiled: bool = False) ->
 
 
 _UNKNOWN = "the system does not report it"
+LEAK_BYTES = 256.0
+"""Bytes per call that are none: caches of allocators and of Python grow by some bytes in every window."""
+LEAK_RESIDENT_BYTES = 16384.0
+"""The same for resident memory, which grows in pages and in arenas of up to 1 MiB."""
+LEAK_OBJECTS = 1.5
+"""Python objects per call that are none. `Model.fit` keeps about one of its own per call (TensorFlow 2.21)."""
+LEAK_EVENTS = 0.01
+"""Threads, open files and traces per call that are none: one in a hundred calls."""
+
 LEAK_SITES = "leak_sites"
 """The count with the lines of code whose memory grows most -> bytes per call."""
 
@@ -64,7 +73,7 @@ LEAK_CALLS = "leak_calls"
 """The count of the calls over which the growth was measured."""
 
 
-def _leak(kind: str, slack: str, unit: str = "") -> Metric:
+def _leak(kind: str, slack: float, unit: str = "") -> Metric:
     """Growth per call, which is slightly more or less in each launch."""
     name, key = f"leaked_{kind}", kind.removesuffix("_bytes")
     extract: Extract = lambda launch: launch.found[LEAKS].get(key)  # noqa: E731
@@ -100,12 +109,12 @@ PROBED: tuple[Metric, ...] = (
     Metric("traces", Worse.MORE, "traces", lambda launch: Counter(launch.found["traces"]["first"])),
     Metric("retraces", Worse.MORE, "traces", lambda launch: Counter(launch.found["traces"]["later"])),
     Metric("live_tensors", Worse.MORE, "live", lambda launch: launch.found["live"]["tensors"]),
-    _leak("bytes", "leak_bytes", BYTES),
-    _leak("resident_bytes", "leak_resident_bytes", BYTES),
-    _leak("objects", "leak_objects"),
-    _leak("threads", "leak_events"),
-    _leak("files", "leak_events"),
-    replace(_leak("traces", "leak_events"), name="retraces_per_call"),
+    _leak("bytes", LEAK_BYTES, BYTES),
+    _leak("resident_bytes", LEAK_RESIDENT_BYTES, BYTES),
+    _leak("objects", LEAK_OBJECTS),
+    _leak("threads", LEAK_EVENTS),
+    _leak("files", LEAK_EVENTS),
+    replace(_leak("traces", LEAK_EVENTS), name="retraces_per_call"),
     Metric("flops", Worse.MORE, "flops", lambda launch: launch.found["flops"]["flops"]),
     Metric("nonfinite", Worse.MORE, "outputs", lambda launch: parity.nonfinite(launch.results)),
     _size("xla_temporary_bytes", "xla", lambda launch: graphs.temporary_bytes(launch.assignments), compiled=True),

@@ -32,7 +32,6 @@ from tfbench.model import (
     because,
 )
 from tfbench.model.words import BYTES
-from tfbench.policy import Policy
 
 ContractResult = tuple[Outcome, Reason]
 
@@ -114,16 +113,14 @@ def _unread(metric_values: MetricValues, metric: str) -> ContractResult:
     return unreadable(Note.UNREAD, metric=metric, why=why)
 
 
-def leak_free(metric_values: MetricValues, policy: Policy, kinds: Collection[str] = LEAK_KINDS) -> ContractResult:
+def leak_free(metric_values: MetricValues, kinds: Collection[str] = LEAK_KINDS) -> ContractResult:
     """Check that a process gains nothing of these kinds with every call."""
     chosen = [metric for kind, metric in zip(LEAK_KINDS, LEAK_METRICS, strict=True) if kind in kinds]
     values = {metric: value for metric in chosen if (value := metric_values.value(metric.name)) is not None}
     memory = [metric for metric in chosen if metric.unit == BYTES]
     if values.keys().isdisjoint(memory or chosen):
         return _unread(metric_values, chosen[0].name)
-    growth = {
-        metric.name: (value, metric.unit) for metric, value in values.items() if value > getattr(policy, metric.slack)
-    }
+    growth = {metric.name: (value, metric.unit) for metric, value in values.items() if value > metric.slack}
     if not growth:
         return _held(Note.NO_LEAK)
     sites = sorted(metric_values.counts.get(LEAK_SITES, {}).items(), key=lambda site: -site[1])

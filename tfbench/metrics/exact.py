@@ -25,6 +25,12 @@ from tfbench.model.words import BYTES, amount, exchanged
 from tfbench.policy import Policy, Thresholds
 from tfbench.stats.verdict import CODES, Decision, decide
 
+MEMORY_ABS_TOLERANCE = 1 << 20
+"""Bytes by which peaks of host memory may differ: one of Python's arenas, which take 1 MiB. Launches reuse space that
+their zygote left free in it, and zygotes of different sides leave different amounts."""
+MEMORY_LAUNCHES = 3
+"""Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
+
 # Compare metrics without noise: from two sets of values to verdicts, and to a description of the difference
 
 
@@ -97,7 +103,7 @@ def same(metric: Metric, before: MetricValues, now: MetricValues, policy: Policy
         return dict(before.counts[metric.name]) == dict(now.counts[metric.name])
     old, new = before.value(metric.name), now.value(metric.name)
     if not metric.exact and old is not None and new is not None:
-        slack = getattr(policy, metric.slack) if metric.slack else 0.0
+        slack = metric.slack
         return abs(new - old) <= max(slack, policy.memory_tolerance * old)
     return old == new
 
@@ -178,7 +184,7 @@ def memory(
     A difference of the medians within the policy's bytes is none. For the arguments, see `sampled`.
     """
     facts = peaks(before), peaks(now)
-    limits = Limits(policy.memory, policy.memory_launches, policy.memory_abs_tolerance)
+    limits = Limits(policy.memory, MEMORY_LAUNCHES, MEMORY_ABS_TOLERANCE)
     return sampled(case, (PEAK_HOST_MEMORY, BYTES), *facts, limits, policy, cases, pairs)
 
 

@@ -23,6 +23,14 @@ from tfbench.model.words import LARGEST
 from tfbench.policy import Policy
 from tfbench.untrusted import plural, some
 
+PARITY_FLOOR = 1e-4
+"""Smaller errors of results are rounding: sums of float32 in another order differ by 1e-7 to 1e-5."""
+PARITY_LATER_FLOOR = 1e-3
+"""The same for the result of a later call, after updates through which rounding grows."""
+PARITY_GROWTH = 2.0
+"""An error against the reference variant above the floor may grow by this factor, because rounding errors depend on the
+order of a sum."""
+
 # The raw evidence of a probing launch, from which the metrics of `tfbench.metrics.catalog` are extracted
 
 
@@ -114,9 +122,9 @@ class Difference:
     call: int = 1
     """The call that returned the output, counted from 1."""
 
-    def floor(self, policy: Policy) -> float:
+    def floor(self) -> float:
         """Return the largest error that is rounding."""
-        return 0.0 if self.exact else policy.parity_floor if self.call == 1 else policy.parity_later_floor
+        return 0.0 if self.exact else PARITY_FLOOR if self.call == 1 else PARITY_LATER_FLOOR
 
     def note(self, note: Note = Note.RESULT, **facts: Any) -> Reason:
         """Return a note that a result differs in this."""
@@ -306,7 +314,7 @@ def largest(differences: Sequence[Difference], scattered: Scatter, policy: Polic
 
     def rank(difference: Difference) -> tuple[bool, int, float]:
         noise = policy.parity_scatter * scattered_by(difference, scattered)
-        counts = difference.error > max(difference.floor(policy), noise)
+        counts = difference.error > max(difference.floor(), noise)
         return counts, -difference.call, difference.error
 
     return max(differences, key=rank, default=Difference(0.0))
@@ -325,10 +333,10 @@ def evaluate(case: Case, old: float | None, new: Difference, whose: str, policy:
 
     if old is None:
         return verdict(Outcome.NEW, ReasonCode.NOT_IN_BASELINE, new.note(whose=whose), because(Note.NO_VALUE))
-    note, floor = new.note(whose=whose, before=old), new.floor(policy)
-    if new.error > max(floor, policy.parity_growth * old):
+    note, floor = new.note(whose=whose, before=old), new.floor()
+    if new.error > max(floor, PARITY_GROWTH * old):
         return verdict(Outcome.REGRESSED, ReasonCode.MORE, note)
-    if old > max(floor, policy.parity_growth * new.error):
+    if old > max(floor, PARITY_GROWTH * new.error):
         return verdict(Outcome.IMPROVED, ReasonCode.FEWER, note)
     rounding = not new.exact and max(old, new.error) <= floor
     return verdict(Outcome.UNCHANGED, ReasonCode.SAME, new.note(whose=whose, rounding=True) if rounding else note)

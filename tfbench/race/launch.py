@@ -18,6 +18,50 @@ from tfbench.protocol import Prepared
 from tfbench.sides.spec import Side
 from tfbench.stats.rounds import without_neighbours
 
+BLOCK_SECONDS = 3e-4
+"""Length of a timed block. Faster turns cancel more of a noise burst."""
+BLOCK_LONGEST = 4.0
+"""The block of the slowest side takes at most this many times the planned length, unless a single iteration does. A
+step that returns at once on one side would otherwise make the other one repeat its own thousands of times."""
+DEVICE_BLOCK_SECONDS = 0.003
+"""The same for devices, whose blocks start with an empty queue and end with a synchronization. That takes 30 µs on an
+H200: 1% of a block, by which a slowdown is measured too small. Successive blocks of small steps there differ by 8 to
+20% at 10 ms, and by 14 to 15% at 3 ms, of which a launch has three times as many."""
+DEVICE_LAUNCH_SECONDS = 1.0
+"""Rounds of a launch of such steps take about this long, as long as CUDA's start and the first calls. Pairs of their
+rounds differ by 15% on an H200, and launches of one processor by no more than that explains."""
+AHEAD_BLOCK_SECONDS = 0.02
+"""The same for steps whose threads work ahead, such as prefetching pipelines. A shorter block takes what is ready."""
+AHEAD_DRAINED = 0.5
+"""Before the rounds, such a step is called until a call takes this share of its time in succession, so that no block
+takes what was made before. With a buffer of 16 elements of 20 ms, all calls of a launch would find theirs ready."""
+AHEAD_CALLS = 8
+"""Calls of a block at least, if their waits go on in the turn of the other side. In a block of one call, the call of
+one side always waits and that of the other one never, so that one of them seems twenty times as fast."""
+PRIME_SECONDS = 4e-4
+"""Untimed work before each block, which starts with cold caches. At least one iteration."""
+PRIME_BELOW_SECONDS = 5e-4
+"""Longer steps are not primed. They refill the caches in 2 to 7% of their time, and priming halves the number of rounds
+and moves their blocks apart: without it, launches of steps of 1 to 10 ms differ half as much."""
+DEVICE_PRIME_BELOW_SECONDS = 0.02
+"""The same for devices, where this has not been measured."""
+ROUNDS_LONG = 20
+"""Of a long step, up to this many rounds may take as long as the preparation took. More launches instead would each
+prepare anew."""
+ROUNDS_MIN_SECONDS = 4.0
+"""Rounds of long steps scatter little, because a second averages the bursts of other programs. So `rounds_min` rounds
+may take so long, and steps above 0.3 s have fewer, at least `ROUNDS_LEAST`."""
+ROUNDS_LEAST = 4
+"""The range of four rounds still tells the error of their median, and that of three a third too little."""
+SLICED_ABOVE_SECONDS = 0.02
+"""Both sides of longer steps run on one processor at once, whose scheduler alternates them every few milliseconds. A
+burst of noise then hits both. Their processor times are compared."""
+SETTLE_SECONDS = 0.004
+"""Time that a process which was warmed up on another processor runs the step where it races, to fill the caches there.
+A longer step hides the misses of its first turn."""
+EQUAL_CALLS_SECONDS = 0.3
+"""Not if one side takes longer than this to catch up."""
+
 Clock = Callable[[], float]
 """Seconds, monotonic."""
 Failure = BenchmarkError | BenchmarkSkipped
@@ -79,13 +123,11 @@ def make_plan(
         single: Whether the time of each call counts, so that a block has one.
     """
     untimed = untimed or {}
-    sliced = (
-        sliceable and not works_on and len(iteration) > 1 and min(iteration.values()) >= policy.sliced_above_seconds
-    )
-    block = policy.device_block_seconds if on_device else policy.block_seconds
-    prime_below = policy.device_prime_below_seconds if on_device else policy.prime_below_seconds
+    sliced = sliceable and not works_on and len(iteration) > 1 and min(iteration.values()) >= SLICED_ABOVE_SECONDS
+    block = DEVICE_BLOCK_SECONDS if on_device else BLOCK_SECONDS
+    prime_below = DEVICE_PRIME_BELOW_SECONDS if on_device else PRIME_BELOW_SECONDS
     if works_on:
-        block = policy.ahead_block_seconds
+        block = AHEAD_BLOCK_SECONDS
     if sliced:
         block = max(iteration.values())  # equal shares of the processor then bring all through a round together
     whole = {index: time + untimed.get(index, 0) for index, time in iteration.items()}
@@ -96,45 +138,45 @@ def make_plan(
         alone = single or any(index in untimed for index in alike)
         times = [max(1e-9, whole[index]) for index in alike] or [block]
         primed = not sliced and max((iteration[index] for index in alike), default=0.0) < prime_below
-        iterations.append(1 if alone else max(_count(block, times, policy), policy.ahead_calls if waits else 1))
-        primes.append(_count(policy.prime_seconds, times, policy) if primed else 0)
+        iterations.append(1 if alone else max(_count(block, times), AHEAD_CALLS if waits else 1))
+        primes.append(_count(PRIME_SECONDS, times) if primed else 0)
         extra.append(entrant.side.slowdown)
     turn = _turn(whole, iterations, primes, extra)
-    launch_seconds = policy.device_launch_seconds if on_device else policy.launch_seconds
+    launch_seconds = DEVICE_LAUNCH_SECONDS if on_device else policy.launch_seconds
     if works_on:
         launch_seconds = policy.ahead_launch_seconds
     budget = launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
     rounds, more = (math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
-    long = math.floor(policy.rounds_min_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS) / max(turn, 1e-9))
-    least = max(policy.rounds_least, min(policy.rounds_min, long))
+    long = math.floor(ROUNDS_MIN_SECONDS * max(1.0, len(iteration) / REFERENCE_ENTRANTS) / max(turn, 1e-9))
+    least = max(ROUNDS_LEAST, min(policy.rounds_min, long))
     return Plan(
-        rounds=min(policy.rounds_max, max(least, rounds, min(more, policy.rounds_long))),
+        rounds=min(policy.rounds_max, max(least, rounds, min(more, ROUNDS_LONG))),
         iterations=tuple(iterations),
         primes=tuple(primes),
         extra=tuple(extra),
         sliced=sliced,
         slow=tuple(entrant.side.slow_calls for entrant in entrants),
-        drain=tuple(policy.ahead_drained * iteration.get(i, 0.0) for i in range(len(entrants))) if works_on else (),
+        drain=tuple(AHEAD_DRAINED * iteration.get(i, 0.0) for i in range(len(entrants))) if works_on else (),
     )
 
 
-def _count(length: float, times: Sequence[float], policy: Policy) -> int:
+def _count(length: float, times: Sequence[float]) -> int:
     """Return the iterations that take about ``length`` on the fastest side, and no more than a few times that on any."""
-    return max(1, min(round(length / min(times)), math.floor(policy.block_longest * length / max(times))))
+    return max(1, min(round(length / min(times)), math.floor(BLOCK_LONGEST * length / max(times))))
 
 
-def settling_calls(prepared: Mapping[int, Prepared], policy: Policy, equal: bool) -> dict[int, int]:
+def settling_calls(prepared: Mapping[int, Prepared], equal: bool) -> dict[int, int]:
     """Return how often each entrant calls its step on the processors of the rounds, before these.
 
     If ``equal``, every entrant has to reach the same number of calls, unless that would take one of them too long.
     Where batches differ in size, both sides then have the same ones in the same round.
     """
     costs = {entrant: max(1e-9, result.whole) for entrant, result in prepared.items()}
-    usual = {entrant: round(policy.settle_seconds / cost) for entrant, cost in costs.items()}
+    usual = {entrant: round(SETTLE_SECONDS / cost) for entrant, cost in costs.items()}
     most = max((result.calls + usual[entrant] for entrant, result in prepared.items()), default=0)
     calls = {entrant: most - result.calls for entrant, result in prepared.items()}
     catching_up = max((costs[entrant] * count for entrant, count in calls.items()), default=0.0)
-    return calls if equal and catching_up <= policy.equal_calls_seconds else usual
+    return calls if equal and catching_up <= EQUAL_CALLS_SECONDS else usual
 
 
 def one_sample(entrants: Sequence[Entrant]) -> Plan:

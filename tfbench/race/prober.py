@@ -17,6 +17,7 @@ from tfbench import protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.fs import atomic_dir
 from tfbench.gpus.monitor import GpuMonitor
+from tfbench.metrics.catalog import LEAK_BYTES, LEAK_OBJECTS
 from tfbench.metrics.graphs import of_module
 from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import JSON, LEAKS, Case
@@ -27,6 +28,20 @@ from tfbench.protocol import XLA_FOLDER, Done
 from tfbench.race.launch import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
+
+ENERGY_SECONDS = 2.0
+"""Duration of the repetition in which such a launch reads the energy. Devices update the counter at least every tenth
+of a second, an error of 5% at most."""
+PROBES_AT_ONCE = 8
+"""Most probing launches at the same time, besides the limit of one per processor. Each has its own TensorFlow, which
+takes memory of the host. On a GPU, its memory limits them as well, see `GPU_PROCESS_MEMORY`."""
+LEAK_SECONDS = (0.4, 10.0, 30.0)
+"""Seconds of all windows. With `@no_leak` the first is for more calls than the usual most, the second for ten calls in
+each window of steps of 0.25 s, and the third for one call in each, of steps of 7 s."""
+LEAK_NOISE = (65536.0, 262144.0, 100.0)
+"""Growth of a short window that is none: bytes of the allocator if it has fewer than ten calls, resident bytes of two
+windows together, and objects if it has fewer than 50 calls. Four windows of one `Model.fit` each (TensorFlow 2.21) grow
+by at least 2 kB, 8 kB and 9 objects."""
 
 # Sampling launches: the Python functions that a step runs in, and what it leaves in memory
 
@@ -117,7 +132,7 @@ class Profiler:
             seconds=PROFILE_SECONDS,
             warmup=policy.warmup(),
             cold=policy.cold,
-            energy=policy.energy_seconds if gpu_monitor else 0.0,
+            energy=ENERGY_SECONDS if gpu_monitor else 0.0,
         )
         with self.launcher.start(entrant, pair, request) as process:
             joules = _joules(process, entrant, gpu_monitor, policy.setup_seconds) if gpu_monitor else None
@@ -186,7 +201,7 @@ class Prober:
         waiting = deque(enumerate(zip(entrants, pairs or [0] * len(entrants), strict=True)))
         running: dict[int, _Launch] = {}
         results: dict[int, ProbeOutput | Failure] = {}
-        every, each, most = self.launcher.processors.every, 1, self.policy.probes_at_once
+        every, each, most = self.launcher.processors.every, 1, PROBES_AT_ONCE
         if self.launcher.on_gpu(entrants):
             most = min(self.launcher.gpu_room, most)
             each = max(1, len(every) // most)
@@ -261,11 +276,11 @@ def _leak_search(
 ) -> tuple[tuple[int, int, int], tuple[float, float, float], tuple[float, float, float], tuple[float, ...]]:
     """Return how leaks are searched for: a contract takes more calls, longer, and names allocation sites."""
     if case.claims_on(LEAKS):
-        limits = policy.leak_bytes, policy.leak_objects
-        return policy.leak_windows, policy.leak_seconds, policy.leak_noise, limits
+        limits = LEAK_BYTES, LEAK_OBJECTS
+        return policy.leak_windows, LEAK_SECONDS, LEAK_NOISE, limits
     windows, most, _ = policy.leak_windows
-    seconds = policy.leak_seconds[0]
-    return (windows, most, most), (seconds, seconds, seconds), policy.leak_noise, ()
+    seconds = LEAK_SECONDS[0]
+    return (windows, most, most), (seconds, seconds, seconds), LEAK_NOISE, ()
 
 
 def _read(answer: protocol.Probed, folder: Path) -> ProbeOutput:

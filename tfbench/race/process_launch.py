@@ -32,6 +32,10 @@ from tfbench.race.timer import Load, timer
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
 from tfbench.stats.rounds import without_neighbours
 
+OVERRUN = 3.0
+"""The rounds of a launch may take this many times their planned time, besides `answer_seconds`. Neighbours that use the
+processor slow a launch down, rarely by more."""
+
 Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
 """Forks the process of an entrant from the zygote of a pair, with these open files."""
 _NO_CLOCK = "the clock of the GPU is not read in each block ({}), so no verdict has a second opinion in its cycles"
@@ -115,7 +119,7 @@ class ProcessLaunch:
                     _call_first(self, *filter(None, [ahead]))
             results |= self._prepared(apart=two and not together)
         if (len(self.places) > 1 or equal) and not brief:
-            calls = settling_calls(self._ready, self.policy, equal)
+            calls = settling_calls(self._ready, equal)
             elsewhere = tuple(cpu for place in self.places for cpu in place if cpu not in self.cpus)
             for entrant, process in list(self._running.items()):
                 process.ask(protocol.Settle(self.cpus, calls.get(entrant, 0), elsewhere))
@@ -338,7 +342,7 @@ class ProcessLaunch:
         """Return the time limit of the rounds in seconds."""
         whole = {entrant: prepared.whole for entrant, prepared in self._ready.items() if entrant in self._running}
         seconds = planned_seconds(plan, whole)
-        return self.policy.overrun * seconds + self.policy.answer_seconds
+        return OVERRUN * seconds + self.policy.answer_seconds
 
     def _all_rounds(self, turns: int, limit: float) -> dict[int, protocol.Rounds]:
         """Receive the times of all entrants. The first one that sends anything else ends the wait for the others."""

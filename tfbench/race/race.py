@@ -62,6 +62,39 @@ from tfbench.stats.verdict import (
     with_work_beside,
 )
 
+MISJUDGED = 8.0
+"""If a call takes longer than this many calls of the launches so far, by what the warm-up of the first one found, later
+launches are planned by those. A warm-up that ends in slow first calls, such as compilation, finds a step of 1 ms to
+take 0.5 s. A busy machine alone lengthens its calls by less."""
+ROUNDS_ALLOCATED = (0.5, 2.0)
+"""Fewest and most rounds of later launches, as factors of the usual number. Within them, a launch has the number that
+lowers the error most per second by what the launches so far show. More only after the first look, which decides most
+cases. On recorded rounds this gains 13% of the time, 10% on a busy machine. Three launches often misjudge the best
+number by a factor of two, and factors of 4 gain less."""
+SLICED_WAITING = 0.25
+"""Not if a step waits longer than this fraction of the tolerance, since processor time lacks what it waits. Threads
+that hand over to each other take up to 0.5% of a step for that, on both sides alike."""
+SLICED_MEAN_WAITING = 0.01
+"""Nor if its calls wait longer than this fraction of their processor time on average. The limit above is for the median
+call, which does not see that few calls wait. The first launch takes turns to see that."""
+EQUAL_CALLS_SCATTER = 2.0
+"""If launches differ by more than this factor of what is usual and what their rounds explain, both sides make equally
+many calls before the rounds of later launches. Both then have the same batches in the same rounds, where batches differ
+in size. Not from the first launch on, because on a busy machine one side catches up with 27 ms of calls in the
+median."""
+EQUAL_CALLS_ERROR = 0.5
+"""Or if the rounds of a launch leave an error of more than this share of the tolerance, as where every tenth call takes
+longer: out of step, the sides then differ in most rounds."""
+TAIL_ROUNDS = 150
+"""Rounds of each side that the launches up to the first look have together, if `TAIL_LAUNCH_SECONDS` allows them. Of
+two calls in a hundred that are slow, so many rounds contain at least one in 95% of the races, and 60 rounds in 70%."""
+TAIL_LAUNCH_SECONDS = 0.75
+"""The rounds of a launch may take this long to reach `TAIL_ROUNDS`. Steps above 5 ms have fewer, and their reason says
+how rare slow calls can be without being seen."""
+TAIL_ALPHA = 0.25
+"""Share of the alpha of a first race that is spent on the tail, the rest on the median. A second race asks only what
+the first one found, at the whole alpha: the products of both stages add up to the square of the alpha at most."""
+
 if TYPE_CHECKING:
     from tfbench.race.process_launch import ProcessLaunch
     from tfbench.race.process_launcher import ProcessLauncher
@@ -398,7 +431,7 @@ class Race:
         if launch is None:
             return None
         # The times of a sliced launch lack what it has waited.
-        lacking = sliced and max(_waits(launch), default=0.0) > self.policy.sliced_mean_waiting
+        lacking = sliced and max(_waits(launch), default=0.0) > SLICED_MEAN_WAITING
         self.add(launch, times=not (brief or lacking))
         return None if lacking else launch
 
@@ -480,7 +513,7 @@ class Race:
             if lasting and (runs := self.runs(index)):
                 typical = fmean if works_on else median  # most calls may find their results ready
                 found = median(typical(run.seconds) for run in runs)
-                if iteration[index] > self.policy.misjudged * found:
+                if iteration[index] > MISJUDGED * found:
                     iteration[index] = found
         seen_so_far = before.seen_working_on | seen
         return replace(known, iteration=iteration, untimed=untimed, works_on=works_on, seen_working_on=seen_so_far)
@@ -493,7 +526,7 @@ class Race:
         iteration = {index: known.get(index, prepared[index].iteration) for index in sorted(prepared)}
         on_device = any(ready.on_device for ready in prepared.values())
         waiting = [ready.waiting for ready in prepared.values()]
-        most = self.policy.sliced_waiting * self.policy.tolerance
+        most = SLICED_WAITING * self.policy.tolerance
         sliceable = all(share is not None and share <= most for share in waiting) and self._rarely_waits
         each = self.steps.preparing / self._opened  # a launch may have prepared for the next one as well
         waits = any(ready.waits for ready in prepared.values())
@@ -513,14 +546,14 @@ class Race:
 
     def _with_rare_calls(self, plan: Plan, round_seconds: float) -> Plan:
         """Return the plan with enough rounds, if they take no more than `tail_launch_seconds`, to see calls that are rarely slow."""
-        seconds = self.policy.tail_launch_seconds * max(1.0, len(self.working) / 2)
+        seconds = TAIL_LAUNCH_SECONDS * max(1.0, len(self.working) / 2)
         affordable = math.floor(seconds / max(round_seconds, 1e-9))
         return replace(plan, rounds=max(plan.rounds, min(self._rounds_wanted, affordable)))
 
     @property
     def _rounds_wanted(self) -> int:
         """Rounds of a launch of which the launches up to the first look have `tail_rounds` together."""
-        return math.ceil(self.policy.tail_rounds / self.policy.looks[0])
+        return math.ceil(TAIL_ROUNDS / self.policy.looks[0])
 
     @property
     def _rarely_waits(self) -> bool:
@@ -530,7 +563,7 @@ class Race:
         waits. So the first launch of a long step takes turns, and all of them do once it has waited.
         """
         known = [share for launch in self.all_launches for share in _waits(launch)]
-        return bool(known) and max(known) <= self.policy.sliced_mean_waiting
+        return bool(known) and max(known) <= SLICED_MEAN_WAITING
 
     def _allocated(self, plan: Plan, round_seconds: float) -> Plan:
         """Return the plan with the rounds that lower the error of an open comparison most per second."""
@@ -544,7 +577,7 @@ class Race:
             for entrant in self.undecided
             if len(effects := self.effects(entrant, statistic=self._open_statistic(entrant))) == len(rounds)
         ]
-        least, most = self.policy.rounds_allocated
+        least, most = ROUNDS_ALLOCATED
         if len(self.launches) < self.policy.looks[0]:
             least, most = max(least, min(1.0, self._rounds_wanted / plan.rounds)), 1.0
         if any(map(self._shifts, self.undecided)):
@@ -559,9 +592,9 @@ class Race:
         if len({entrant.case.variant for entrant in self.entrants}) > 1:
             return False
         effects = [self.effects(entrant) for entrant in self.undecided]
-        usual, most = self.usual.launch_deviation, self.policy.equal_calls_error * self.usual.tolerance
+        usual, most = self.usual.launch_deviation, EQUAL_CALLS_ERROR * self.usual.tolerance
         return any(
-            len(some) > 1 and (scatter(some, usual) > self.policy.equal_calls_scatter or pooled(some)[0].error > most)
+            len(some) > 1 and (scatter(some, usual) > EQUAL_CALLS_SCATTER or pooled(some)[0].error > most)
             for some in effects
         )
 
@@ -618,7 +651,7 @@ class Race:
         if first.statistic is Statistic.MEDIAN and cycles is not None:
             first = with_cycles(first, cycles.ratio, self._thresholds(entrant, Statistic.MEDIAN))
         if others:
-            rounds = self.policy.tail_rounds
+            rounds = TAIL_ROUNDS
             return with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final, rounds)
         return of_tail(first) if first.statistic is Statistic.TAIL else first
 
@@ -647,7 +680,7 @@ class Race:
         effects = self.effects(entrant, statistic=statistic)
         share = 1.0
         if len(self._judged(entrant)) > 1:
-            share = self.policy.tail_alpha if statistic is Statistic.TAIL else 1 - self.policy.tail_alpha
+            share = TAIL_ALPHA if statistic is Statistic.TAIL else 1 - TAIL_ALPHA
         decision = decide(
             effects if statistic is Statistic.MEDIAN else pooled(effects),
             self.rounds(entrant),

@@ -34,6 +34,9 @@ from tfbench.race.workers import TEMPORARY, Suite, tail, worker_environment
 from tfbench.sides.spec import Side, names_of
 from tfbench.suite.tensorflow_stub import fix_of
 
+FILE_BYTES = 1 << 32
+"""Largest file that a launch may write. Data sets and models of benchmarks stay far below."""
+
 # The process of a launch, as the controller sees it: forked from a zygote, asked over a channel, and ended
 
 
@@ -167,7 +170,7 @@ class Process:
         if status >= 0:
             return f"died (exit code {status})"
         if -status == signal.SIGXFSZ:
-            return f"died (SIGXFSZ): it wrote a file of more than {self.zygote.policy.file_bytes >> 20} MiB"
+            return f"died (SIGXFSZ): it wrote a file of more than {FILE_BYTES >> 20} MiB"
         if -status == signal.SIGKILL:
             return "died (SIGKILL, as by the kernel where memory is short)"
         try:
@@ -274,9 +277,7 @@ class Ancestor(_Forker):
     ) -> None:
         super().__init__(side, policy, scratch)
         self.imports_tensorflow = imports_tensorflow
-        start = protocol.StartAncestor(
-            self._theirs.fileno(), os.getpid(), suite.cpus, policy.file_bytes, imports_tensorflow
-        )
+        start = protocol.StartAncestor(self._theirs.fileno(), os.getpid(), suite.cpus, FILE_BYTES, imports_tensorflow)
         variables = {**env, TEMPORARY: str(scratch)}
         try:
             with self._theirs:

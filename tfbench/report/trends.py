@@ -18,7 +18,6 @@ from tfbench.errors import HistoryError
 from tfbench.model import JSON, RATIO, AcceptedChange, Series, SeriesPoint, short_name
 from tfbench.model.formats import uncollected
 from tfbench.model.words import counted, duration
-from tfbench.policy import Policy
 from tfbench.report.page import DataGrid, case_data, render_page
 from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.stats.change_points import Trend, TrendState, judge
@@ -302,9 +301,8 @@ class Trends:
         about: A part of the names of the cases that matter, so that others need not be read; empty for all.
     """
 
-    def __init__(self, place: str | Path, policy: Policy, about: str = "") -> None:
+    def __init__(self, place: str | Path, about: str = "") -> None:
         self.history = opened(place)
-        self._policy = policy
         with uncollected():
             content = self.history.content(about)
             runs = content.once()
@@ -323,7 +321,7 @@ class Trends:
     def _judge(self, series: Series) -> Trend:
         if id(series) not in self._judged:
             accepted = tuple(self._accepted[series.case])
-            self._judged[id(series)] = judge(series, accepted, self._policy)
+            self._judged[id(series)] = judge(series, accepted)
         return self._judged[id(series)]
 
     @property

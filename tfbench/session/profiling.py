@@ -51,6 +51,9 @@ from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
 from tfbench.untrusted import plural
 
+DEVICE_BOUND = 0.5
+"""A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
+
 # Explain what changed in a case between two entrants, from probes without timing
 
 
@@ -371,7 +374,7 @@ class Profiles:
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
         share = facts.get(DEVICE_SHARE)
-        bound = share is not None and share < policy.device_bound
+        bound = share is not None and share < DEVICE_BOUND
         note = f"host-bound: the device works in {share or 0:.0%} of a step"
         if len(entrants) == 1 and not self.strategy.baseline:
             rows = [replace(row, reason=NO_BASELINE) for row in rows]

@@ -215,7 +215,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
         because(Note.OWN_TIMES) if taken else None,
         cache_note(contender),
         _per_item(baseline, contender),
-        _two_speeds(baseline, contender, confirmed_race.policy),
+        _two_speeds(baseline, contender),
         because(Note.OWN_THRESHOLDS, **dict(shown.thresholds)) if shown.thresholds else None,
         ignored(case, used),
         *notes,
@@ -255,8 +255,8 @@ def _per_item(baseline: Sample, contender: Sample) -> Reason | None:
     return because(Note.PER_ITEM, before=before, now=now)
 
 
-def _two_speeds(baseline: Sample, contender: Sample, policy: Policy) -> Reason | None:
-    speeds = two_speeds([[run.seconds for run in sample.runs] for sample in (baseline, contender)], policy)
+def _two_speeds(baseline: Sample, contender: Sample) -> Reason | None:
+    speeds = two_speeds([[run.seconds for run in sample.runs] for sample in (baseline, contender)])
     return because(Note.TWO_SPEEDS, fast=speeds.fast, slow=speeds.slow, shares=list(speeds.shares)) if speeds else None
 
 
@@ -498,7 +498,7 @@ class MetricChecker:
         rows += contracts.of_case(case, mine.contracts, mine.metric_values, exact.peaks(facts))
         rows += [self._claimed(case, side, claim, mine.metric_values) for claim in self._readable(case)]
         for claim in case.claims_on(LEAKS):
-            held = contracts.leak_free(mine.metric_values, self._policy, claim.kinds)
+            held = contracts.leak_free(mine.metric_values, claim.kinds)
             rows.append(contracts.claim_row(case, claim, held))
         if PARITY in mine.contracts:
             rows.append(contracts.row(case, PARITY, contracts.parity(mine.contracts[PARITY], self._error(case, mine))))
@@ -624,7 +624,7 @@ class MetricChecker:
         row = parity.evaluate(case, 0.0, worst, "the baseline's result", policy)
         later = (difference for difference in differences if difference.call > 1)
         noise = max(later, key=lambda difference: difference.error, default=worst)
-        if row.outcome is Outcome.UNCHANGED and noise.error > noise.floor(policy):
+        if row.outcome is Outcome.UNCHANGED and noise.error > noise.floor():
             scatter = parity.scattered_by(noise, scattered)
             note = noise.note(whose="the baseline's result", before=0.0, scatter=scatter)
             row = replace(row, reason=row.reason.noted(note))

@@ -19,8 +19,31 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
 from tfbench.model import RATIO, AcceptedChange, Series, SeriesPoint, Word
-from tfbench.policy import HistoryThresholds
 from tfbench.stats.interval import Array, Floats
+
+HISTORY_EFFECT = 0.01
+"""Smallest change of level that a history reports: the minimum effect of a single run."""
+HISTORY_ALPHA = 3e-6
+"""Level of the test of each position of a change after each run. Positions and runs are many: simulated with the noise
+of recorded races, it leads to fewer than one false change in 1,000 runs of a series."""
+HISTORY_PRIOR = 10.0
+"""Weight of `HISTORY_DEVIATION`, in runs. The series' own scatter outweighs it from then on."""
+HISTORY_DEVIATION = 0.005
+"""Deviation between runs of the same code to expect, as a log-ratio: thirteen workloads in forty races each moved by
+0.2 to 0.6%."""
+HISTORY_CLIP = 2.0
+"""A run further from the runs around it than this many deviations counts as if it were there. A race has hundreds of
+rounds and clips later, at `clip`; the newest level of a history has four runs."""
+HISTORY_WINDOW = 200
+"""Newest runs that a new level is compared with. Older ones were measured in another environment."""
+HISTORY_BEFORE = 8
+"""Fewest runs before a change. With fewer, their deviation is unknown."""
+HISTORY_AFTER = 4
+"""Fewest runs of a new level. Two outliers in succession are then no change."""
+HISTORY_LAG = 50
+"""Most runs of a new level before it is found. Steps of the minimum effect need ten."""
+HISTORY_DRIFT = 0.02
+"""Change since the last release that is reported although no step was: the tolerance of a single run."""
 
 # Find the runs of a history in which the level of a series changed
 
@@ -56,42 +79,42 @@ class ChangePoint:
     """Half-width of the effect's 95% interval."""
 
 
-def change_points(values: Floats, policy: HistoryThresholds, effect: float = 0.0) -> tuple[ChangePoint, ...]:
+def change_points(values: Floats, effect: float = 0.0) -> tuple[ChangePoint, ...]:
     """Return the change points of a series of log-ratios or log-seconds, oldest first.
 
     ``effect`` is the smallest difference of levels that counts, if larger than the policy's `history_effect`.
     """
     x = np.asarray(values, float)
-    least = max(effect, policy.history_effect)
+    least = max(effect, HISTORY_EFFECT)
     alarms, start = list[tuple[int, int]](), 0
-    while (alarm := _first_alarm(x[start:], policy, least)) is not None:
+    while (alarm := _first_alarm(x[start:], least)) is not None:
         split, look = alarm
         alarms.append((start + split, start + look))
         start += split
     starts = [0, *(split for split, _ in alarms), len(x)]
     points = [
-        _located(x[before:after], before, look, policy)
+        _located(x[before:after], before, look)
         for (_, look), before, after in zip(alarms, starts, starts[2:], strict=False)
     ]
     return tuple(points)
 
 
 @cache
-def _limits(policy: HistoryThresholds) -> Array:
+def _limits() -> Array:
     """Return the critical value of Student's t by the number of runs before the change."""
-    before = np.arange(policy.history_window + 1)
-    return np.asarray(special.stdtrit(policy.history_prior + np.maximum(0, before - 1), 1 - policy.history_alpha / 2))
+    before = np.arange(HISTORY_WINDOW + 1)
+    return np.asarray(special.stdtrit(HISTORY_PRIOR + np.maximum(0, before - 1), 1 - HISTORY_ALPHA / 2))
 
 
-def _first_alarm(x: Array, policy: HistoryThresholds, least: float) -> tuple[int, int] | None:
+def _first_alarm(x: Array, least: float) -> tuple[int, int] | None:
     """Return the split and the run of the first alarm; ``None`` without one."""
-    fewest, shortest = policy.history_before, policy.history_after
+    fewest, shortest = HISTORY_BEFORE, HISTORY_AFTER
     if len(x) < fewest + shortest:
         return None
     looks = np.arange(fewest + shortest - 1, len(x))
-    after = np.arange(shortest, policy.history_lag + 1)
-    shift, spread, before = _statistics(x, policy, looks, after)
-    beyond = np.abs(shift) / spread / _limits(policy)[before]
+    after = np.arange(shortest, HISTORY_LAG + 1)
+    shift, spread, before = _statistics(x, looks, after)
+    beyond = np.abs(shift) / spread / _limits()[before]
     beyond[np.abs(shift) < least] = 0.0
     (alarms,) = np.nonzero(np.nanmax(beyond, axis=1, initial=0.0) > 1)
     if not len(alarms):
@@ -101,37 +124,37 @@ def _first_alarm(x: Array, policy: HistoryThresholds, least: float) -> tuple[int
     return look + 1 - int(after[np.nanargmax(beyond[first])]), look
 
 
-def _statistics(x: Array, policy: HistoryThresholds, looks: Array, after: Array) -> tuple[Array, Array, Array]:
+def _statistics(x: Array, looks: Array, after: Array) -> tuple[Array, Array, Array]:
     """Compare the newest ``after`` runs with the runs before them, at each look.
 
     Returns:
         Difference of means, NaN where too few runs come before; its standard error; and the number of runs before. All
         have the shape (looks, after).
     """
-    scale, centre = _scales(x, policy), _centres(x)
-    clean = _clipped(x, centre, scale, policy)
+    scale, centre = _scales(x), _centres(x)
+    clean = _clipped(x, centre, scale)
     total, squares = (np.concatenate([[0.0], np.cumsum(power)]) for power in (clean, clean**2))
     # At a look, no later run is known: the newest ones have the centre of the one before them.
-    ends = [_clipped(x[looks - back], centre[looks - _SIDE], scale[looks], policy) for back in range(_SIDE)]
+    ends = [_clipped(x[looks - back], centre[looks - _SIDE], scale[looks]) for back in range(_SIDE)]
     newest = np.sum(ends, axis=0)[:, None] + total[looks - _SIDE + 1][:, None]
     split = looks[:, None] + 1 - after
-    first = np.maximum(0, looks + 1 - policy.history_window)[:, None]
-    enough = split - first >= policy.history_before
+    first = np.maximum(0, looks + 1 - HISTORY_WINDOW)[:, None]
+    enough = split - first >= HISTORY_BEFORE
     split = np.where(enough, split, first + 1)
     before = split - first
     earlier = (total[split] - total[first]) / before
     shift = np.where(enough, (newest - total[split]) / after - earlier, np.nan)
     scatter = np.maximum(0.0, squares[split] - squares[first] - before * earlier**2)
-    freedom = policy.history_prior + before - 1
-    variance = (policy.history_prior * policy.history_deviation**2 + scatter) / freedom
+    freedom = HISTORY_PRIOR + before - 1
+    variance = (HISTORY_PRIOR * HISTORY_DEVIATION**2 + scatter) / freedom
     return shift, np.sqrt(variance * (1 / after + 1 / before)), before
 
 
-def _scales(x: Array, policy: HistoryThresholds) -> Array:
+def _scales(x: Array) -> Array:
     """Return the deviation of a run from the differences up to it, at first with the policy's as prior."""
-    known = np.full(_NEAR, policy.history_deviation / _MEDIAN_DIFFERENCE)
+    known = np.full(_NEAR, HISTORY_DEVIATION / _MEDIAN_DIFFERENCE)
     near = sliding_window_view(np.concatenate([known, np.abs(np.diff(x))]), _NEAR)
-    return np.asarray(np.maximum(np.median(near, axis=1) * _MEDIAN_DIFFERENCE, policy.history_deviation))
+    return np.asarray(np.maximum(np.median(near, axis=1) * _MEDIAN_DIFFERENCE, HISTORY_DEVIATION))
 
 
 def _centres(x: Array) -> Array:
@@ -141,23 +164,23 @@ def _centres(x: Array) -> Array:
     return np.pad(np.median(sliding_window_view(x, 2 * _SIDE + 1), axis=1), _SIDE, mode="edge")
 
 
-def _clipped(x: Array, centre: Array, scale: Array, policy: HistoryThresholds) -> Array:
+def _clipped(x: Array, centre: Array, scale: Array) -> Array:
     """Limit outliers (Hampel 1974, J. Am. Statist. Assoc. 69): a single odd run must not decide."""
-    return np.asarray(np.clip(x, centre - policy.history_clip * scale, centre + policy.history_clip * scale))
+    return np.asarray(np.clip(x, centre - HISTORY_CLIP * scale, centre + HISTORY_CLIP * scale))
 
 
-def _located(x: Array, offset: int, look: int, policy: HistoryThresholds) -> ChangePoint:
+def _located(x: Array, offset: int, look: int) -> ChangePoint:
     """Locate the one change of a segment, given that there is one."""
-    clean = _clipped(x, _centres(x), _scales(x, policy), policy)
+    clean = _clipped(x, _centres(x), _scales(x))
     splits = np.arange(1, len(x))
     total, squares = np.cumsum(clean), float(np.sum(clean**2))
     left, right = total[splits - 1] / splits, (total[-1] - total[splits - 1]) / (len(x) - splits)
     weight = splits * (len(x) - splits) / len(x)
     explained = weight * (right - left) ** 2
     best = int(np.argmax(explained))
-    freedom = policy.history_prior + len(x) - 2
+    freedom = HISTORY_PRIOR + len(x) - 2
     scatter = max(0.0, squares - total[-1] ** 2 / len(x) - float(explained[best]))
-    variance = (policy.history_prior * policy.history_deviation**2 + scatter) / freedom
+    variance = (HISTORY_PRIOR * HISTORY_DEVIATION**2 + scatter) / freedom
     inside = splits[explained >= explained[best] - _SET * variance]
     margin = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance / weight[best])
     low, at, high = (offset + int(index) for index in (inside[0], splits[best], inside[-1]))
@@ -178,18 +201,18 @@ class Drift:
         return abs(self.effect) >= least and abs(self.effect) > self.margin
 
 
-def drift(values: Floats, reference: slice, policy: HistoryThresholds) -> Drift:
+def drift(values: Floats, reference: slice) -> Drift:
     """Compare the newest runs of a series with some earlier ones, at least one, by the scatter of successive runs."""
     x = np.asarray(values, float)
-    clean = _clipped(x, _centres(x), _scales(x, policy), policy)
-    before, now = clean[reference], clean[-policy.history_after :]
+    clean = _clipped(x, _centres(x), _scales(x))
+    before, now = clean[reference], clean[-HISTORY_AFTER:]
     # A drift does not widen the differences of successive runs. Their mean is 2 / sqrt(pi) deviations.
     differences = np.abs(np.diff(clean)) * math.sqrt(math.pi) / 2
     known = _EFFICIENCY * len(differences)
-    freedom = policy.history_prior + known
+    freedom = HISTORY_PRIOR + known
     scatter = known * float(np.mean(differences)) ** 2 if len(differences) else 0.0
-    variance = (policy.history_prior * policy.history_deviation**2 + scatter) / freedom
-    critical = float(special.stdtrit(freedom, 1 - policy.history_alpha / 2))
+    variance = (HISTORY_PRIOR * HISTORY_DEVIATION**2 + scatter) / freedom
+    critical = float(special.stdtrit(freedom, 1 - HISTORY_ALPHA / 2))
     margin = critical * math.sqrt(variance * (1 / len(before) + 1 / len(now)))
     return Drift(float(now.mean() - before.mean()), margin)
 
@@ -240,7 +263,7 @@ class Trend:
         return self.series.points
 
 
-def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThresholds) -> Trend:
+def judge(series: Series, accepted: Sequence[AcceptedChange]) -> Trend:
     """Find the changes of a series since its last accepted one."""
     points = series.points
     restart = max((acceptance.session for acceptance in accepted), default="")
@@ -249,24 +272,24 @@ def judge(series: Series, accepted: Sequence[AcceptedChange], policy: HistoryThr
     values = np.log([point.value for point in window])
     least = half_widths([(point.low, point.high) for point in window]) / 2 if series.metric == RATIO else 0.0
     # Later runs may show that the level hardly changed.
-    fence = max(least, policy.history_effect) / 2
-    kept = [point for point in change_points(values, policy, least) if abs(point.effect) >= fence]
+    fence = max(least, HISTORY_EFFECT) / 2
+    kept = [point for point in change_points(values, least) if abs(point.effect) >= fence]
     changes = tuple(
         replace(point, **{name: getattr(point, name) + start for name in ("index", "low", "high", "found")})
         for point in kept
     )
     empty = Trend(series, start, changes, None, "", None, TrendState.SHORT)
-    if len(window) < policy.history_before + policy.history_after:
+    if len(window) < HISTORY_BEFORE + HISTORY_AFTER:
         return empty
-    marked = [index for index, point in enumerate(window[: -policy.history_after]) if point.run.releases]
+    marked = [index for index, point in enumerate(window[:-HISTORY_AFTER]) if point.run.releases]
     since = marked[-1] if marked else 0
     # The release's level is that of the runs around it, between the changes on either side.
     first = max((point.index for point in kept if point.index <= since), default=0)
-    last = min((point.index for point in kept if point.index > since), default=len(window) - policy.history_after)
+    last = min((point.index for point in kept if point.index > since), default=len(window) - HISTORY_AFTER)
     around = slice(max(first, since - _AROUND), max(since + 1, min(last, since + _AROUND + 1)))
-    moved = drift(values, around, policy)
+    moved = drift(values, around)
     steepest = max((point.effect for point in kept if point.index > since), default=0.0)
-    drifted = moved.effect > 0 and moved.exceeds(policy.history_drift)
+    drifted = moved.effect > 0 and moved.exceeds(HISTORY_DRIFT)
     if drifted and (steepest < _STEP * moved.effect or kept[-1].effect < 0):
         state = TrendState.DRIFT
     elif kept:

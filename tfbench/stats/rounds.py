@@ -24,8 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfbench.model import Effect, Ratio, Run
-from tfbench.policy import Policy
 from tfbench.stats.interval import Floats, median_error
+
+SPEED_DISTANCE = 5.0
+"""Two groups of calls are two speeds if their medians lie so many standard deviations of a group apart. Halves of a
+normal distribution lie 2.6 apart, and halves of a uniform one 3.5."""
+SPEED_GAP = 0.2
+"""And if the slow ones take so much longer: less is no other way of working, but a colder cache."""
+SPEED_SHARE = 0.1
+"""And if each group has this share of the calls: fewer are disturbances."""
+SPEED_CALLS = 5
+"""And this many: three that agree by chance are a group of their own."""
 
 # Take the programs that shared the processor out of the times of blocks
 
@@ -111,7 +120,7 @@ class TwoSpeeds(NamedTuple):
     shares: tuple[float, ...]
 
 
-def two_speeds(sides: Sequence[Sequence[Sequence[float]]], policy: Policy) -> TwoSpeeds | None:
+def two_speeds(sides: Sequence[Sequence[Sequence[float]]]) -> TwoSpeeds | None:
     """Return the two speeds of a step, ``None`` if its calls have one.
 
     ``sides`` has for each side the times of its rounds in seconds, launch by launch.
@@ -119,13 +128,13 @@ def two_speeds(sides: Sequence[Sequence[Sequence[float]]], policy: Policy) -> Tw
     logs = [[np.log(np.asarray(launch, float)) for launch in side if len(launch)] for side in sides]
     launches = [launch for side in logs for launch in side]
     times = np.sort(np.concatenate(launches or [np.empty(0)]))
-    least = max(policy.speed_calls, policy.speed_share * len(times))
+    least = max(SPEED_CALLS, SPEED_SHARE * len(times))
     if len(times) < 2 * least or not least <= (split := _split(times)) <= len(times) - least:
         return None
     fast, slow = times[:split], times[split:]
     apart = float(np.median(slow) - np.median(fast))
     scatter = math.sqrt((float(np.var(fast)) + float(np.var(slow))) / 2)
-    if apart < math.log1p(policy.speed_gap) or apart < policy.speed_distance * scatter:
+    if apart < math.log1p(SPEED_GAP) or apart < SPEED_DISTANCE * scatter:
         return None
     border = (fast[-1] + slow[0]) / 2
     if not any(launch.min() < border < launch.max() for launch in launches):
