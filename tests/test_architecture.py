@@ -31,7 +31,8 @@ LAYERS = (
     ("metrics",),
     ("worker", "profiles", "gpus", "stats"),
     ("sides", "storage", "suite", "policy", "protocol", "facts", "imports"),
-    ("model", "fs"),
+    ("model",),
+    ("fs",),
     ("errors", "untrusted"),
 )
 """A package imports only from lower lines, and from no other package of its own line."""
@@ -186,6 +187,19 @@ def test_the_plugin_costs_no_tensorflow():
     loaded = set(done.stdout.split())
     assert "tfbench" in loaded
     assert not loaded & TENSORFLOW
+
+
+def test_workers_need_no_library_of_the_controller():
+    """They run beside old TensorFlows with numpy and pytest. What they import of `tfbench.model` has no file format."""
+    program = (
+        "import importlib, pkgutil, sys, tfbench.worker as worker\n"
+        "for module in pkgutil.iter_modules(worker.__path__, 'tfbench.worker.'): importlib.import_module(module.name)\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "tfbench" in loaded
+    assert not loaded & {"msgspec", "rich", "psutil", "platformdirs", "pytest_benchmark", "scipy", *TENSORFLOW}
 
 
 def test_the_public_names_need_pytest_alone():

@@ -51,7 +51,7 @@ def test_the_most_severe_outcome_counts(outcomes, gate):
 def with_same_code(compared, same):
     case = Case("f.py::same", "same", "same")
     spared = [
-        Verdict(replace(case, name=f"{case.name}{number}"), Outcome.NEW, Reason(ReasonCode.SAME_CODE, "why"))
+        Verdict.of(replace(case, name=f"{case.name}{number}"), Outcome.NEW, Reason(ReasonCode.SAME_CODE, "why"))
         for number in range(same)
     ]
     return complete((*report(*compared).verdicts, *spared))
@@ -127,7 +127,7 @@ def test_what_prevents_a_pass_is_counted_and_kept():
 
 
 def test_skipped_cases_are_counted():
-    skips = [Skip(Case(name, "s", name), "no GPU") for name in ("f.py::s0", "f.py::s1")]
+    skips = [Skip.of(Case(name, "s", name), "no GPU") for name in ("f.py::s0", "f.py::s1")]
     rows = report("unchanged", "unchanged").verdicts
     assert rule(complete(rows, skips)).because == "2 unchanged, 2 skipped"
     assert rule(complete([], skips)).because.startswith("no case was measured, 2 skipped: run with")
@@ -144,15 +144,15 @@ def test_an_open_metric_other_than_time_does_not_fail_the_gate():
     good = report("unchanged")
     found = {
         metric: rule(
-            replace(good, verdicts=(*good.verdicts, replace(row, metric=metric, outcome=Outcome.INCONCLUSIVE)))
+            replace(good, verdicts=(*good.verdicts, row.changed(metric=metric, outcome=Outcome.INCONCLUSIVE)))
         ).result
         for row in good.verdicts
         for metric in ("graph_ops", "peak_host_memory")
     }
     assert found == {metric: Result.INCONCLUSIVE if metric in DECISIVE else Result.PASS for metric in found}
-    open_row = replace(good.verdicts[0], metric="graph_ops", outcome=Outcome.INCONCLUSIVE)
+    open_row = good.verdicts[0].changed(metric="graph_ops", outcome=Outcome.INCONCLUSIVE)
     assert rule(replace(good, verdicts=(*good.verdicts, open_row)), strict=True).result is Result.INCONCLUSIVE
-    ungated = replace(open_row, metric="device_time", reason=Reason(ReasonCode.NOT_GATED, "why"))
+    ungated = open_row.changed(metric="device_time", reason=Reason(ReasonCode.NOT_GATED, "why"))
     assert rule(replace(good, verdicts=(*good.verdicts, ungated)), strict=True).result is Result.PASS
 
 
@@ -167,7 +167,7 @@ def test_an_acceptance_applies_to_its_case_and_metric_only():
     first, second = report("regressed", "unchanged"), report("regressed", "unchanged")
     accepted = [first.verdicts[0]]
     assert rule(second, accepted).result is Result.PASS  # an equal row of another object
-    other_metric = replace(second.verdicts[0], metric="graph_ops")
+    other_metric = second.verdicts[0].changed(metric="graph_ops")
     assert rule(replace(second, verdicts=(*second.verdicts, other_metric)), accepted).result is Result.REGRESSED
 
 
@@ -315,7 +315,7 @@ def test_a_shard_is_ruled_by_its_own_cases_until_the_gate_sees_it():
 def added(*outcomes, others=()):
     """A report with a baseline whose cases are new there, besides some others."""
     rows = [row(f"b/t.py::added{number}", outcome) for number, outcome in enumerate(outcomes)]
-    rows = [replace(one, reason=Reason(ReasonCode.ADDED, "why")) for one in rows]
+    rows = [one.changed(reason=Reason(ReasonCode.ADDED, "why")) for one in rows]
     return complete(
         [*rows, *others], sides={"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "x", **CODE}}
     )
@@ -343,9 +343,8 @@ def test_new_cases_beside_others_that_are_not_compared_fail_in_pytest_too(others
 
 
 def test_the_headline_counts_first_what_fails_the_run_if_no_time_does():
-    broken = replace(
-        row("b/t.py::x", "regressed", "contract:expect_ops"), reason=Reason(ReasonCode.CONTRACT_BROKEN, "why")
-    )
+    why = Reason(ReasonCode.CONTRACT_BROKEN, "why")
+    broken = row("b/t.py::x", "regressed", "contract:expect_ops").changed(reason=why)
     found = complete([row("b/t.py::x"), broken, row("b/t.py::y", "inconclusive")])
     assert summarize(found).headline.startswith("regressed: 1 contract broken; 1 ")
     slower = complete([row("b/t.py::x", "regressed"), broken])
@@ -355,7 +354,7 @@ def test_the_headline_counts_first_what_fails_the_run_if_no_time_does():
 def test_cases_that_are_gone_for_an_accepted_reason_are_not_due():
     """A change renames all parameters of a benchmark, and says so."""
     cases = report("unchanged", "missing", "missing", "new", "new")
-    added = [replace(row, reason=Reason(ReasonCode.ADDED, "why")) for row in cases.verdicts[3:]]
+    added = [row.changed(reason=Reason(ReasonCode.ADDED, "why")) for row in cases.verdicts[3:]]
     cases = complete((*cases.verdicts[:3], *added), sides=SIDES)
     assert rule(cases).result is Result.INCOMPARABLE
     assert rule(cases, cases.verdicts[1:2]).result is Result.INCOMPARABLE
@@ -368,6 +367,6 @@ def test_cases_that_are_gone_for_an_accepted_reason_are_not_due():
 
 def test_an_accepted_verdict_on_another_metric_leaves_its_case_due():
     cases = report("unchanged", "new", "new", sides=SIDES)
-    accepted = [replace(new, metric="graph_ops", outcome=Outcome.INCOMPARABLE) for new in cases.verdicts[1:]]
+    accepted = [new.changed(metric="graph_ops", outcome=Outcome.INCOMPARABLE) for new in cases.verdicts[1:]]
     ruling = rule(replace(cases, verdicts=(*cases.verdicts, *accepted)), accepted)
     assert (ruling.result, ruling.because[:33]) == (Result.INCOMPARABLE, "only 1 of 3 cases were compared (")

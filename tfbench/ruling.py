@@ -266,7 +266,7 @@ class Entry:
         if verdict.metric != self.metric:
             return False
         ratio = verdict.ratio.center if verdict.ratio else None
-        value = verdict.values[1] if verdict.values else ratio
+        value = verdict.values.contender if verdict.values else ratio
         return self.up_to is None or (value is not None and value <= self.up_to and not self.slower_calls(verdict))
 
     def slower_calls(self, verdict: Verdict) -> bool:

@@ -163,6 +163,8 @@ def parse_json(text: str, *, constants: bool = False) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except json.JSONDecodeError as error:
+        if not text.strip():
+            raise ValueError("it is empty; write it again") from None
         causes = (cause for mark, cause in _OF_GIT.items() if f"\n{mark}" in f"\n{text}")
         raise ValueError(next(causes, str(error))) from None
     if _depth(content) > DEEPEST:

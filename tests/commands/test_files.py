@@ -156,7 +156,7 @@ def test_an_unreadable_baseline_leaves_the_list_of_the_others_readable(project, 
     out = capsys.readouterr().out
     assert re.search(r"^ broken +unreadable", out, re.MULTILINE)
     assert re.search(r"^ main +\d{4}-", out, re.MULTILINE)
-    assert "broken.json is not a baseline that tfbench can read" in " ".join(out.split())
+    assert "broken.json is not a baseline of the schema" in " ".join(out.split())
 
 
 def test_a_root_that_is_no_folder_is_refused(tmp_path, capsys):

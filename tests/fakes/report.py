@@ -2,7 +2,7 @@
 
 import base64
 import math
-import zlib
+import struct
 
 from tfbench.model import DECIDED, TIME, Case, Outcome, Ratio, Reason, Report, Verdict
 from tfbench.model.measurement import STEP
@@ -18,7 +18,7 @@ def judged(case, outcome, reason, metric=TIME, ratio=None, **more):
         ratio = ratio or Ratio(1.0, 0.99, 1.01, 0.95)
     if metric == TIME and ratio:
         more = {"launches": 6, "rounds": 60, **more}
-    return Verdict(case, outcome, reason, metric, ratio, **more)
+    return Verdict.of(case, outcome, reason, metric, ratio, **more)
 
 
 def row(name, outcome=Outcome.UNCHANGED, metric=TIME, text="why", **more):
@@ -36,8 +36,6 @@ def complete(verdicts=(), skips=(), **fields):
 
 def decoded(rounds):
     """Return the seconds of the stored rounds of each launch, as the script of the page decodes them."""
-    planes = zlib.decompress(base64.b64decode(rounds.steps))
-    size = sum(rounds.launches)
-    codes = (low | high << 8 for low, high in zip(planes[:size], planes[size:], strict=True))
-    times = (rounds.median_seconds * math.exp(STEP * (code >> 1 ^ -(code & 1))) for code in codes)
+    steps = struct.unpack(f"<{sum(rounds.launches)}h", base64.b64decode(rounds.steps))
+    times = (rounds.median_seconds * math.exp(STEP * step) for step in steps)
     return [[next(times) for _ in range(launch)] for launch in rounds.launches]

@@ -49,15 +49,17 @@ def run_report(cases: int, launches: int = 6, rounds: int = 40, hostile: bool = 
         ratio = Ratio(effect, effect * 0.985, effect * (1.1 if outcome is Outcome.INCONCLUSIVE else 1.015), 0.99)
         due.append(case.name)
         if outcome is Outcome.ERROR:
-            verdicts.append(Verdict(case, outcome, Reason("broken", f"ValueError: {HOSTILE if hostile else 'no'}")))
+            verdicts.append(Verdict.of(case, outcome, Reason("broken", f"ValueError: {HOSTILE if hostile else 'no'}")))
             continue
         text = HOSTILE if hostile else f"{effect - 1:+.1%} (interval {ratio.low - 1:+.1%} to {ratio.high - 1:+.1%})"
-        verdicts.append(Verdict(case, outcome, Reason("slower", text), "time", ratio, launches, launches * rounds, 4.2))
+        verdicts.append(
+            Verdict.of(case, outcome, Reason("slower", text), "time", ratio, launches, launches * rounds, 4.2)
+        )
         same = Reason("same", "12, as before")
-        verdicts.append(Verdict(case, Outcome.UNCHANGED, same, "graph_ops", launches=1, values=(12, 12)))
+        verdicts.append(Verdict.of(case, Outcome.UNCHANGED, same, "graph_ops", launches=1, values=(12, 12)))
         if outcome is Outcome.REGRESSED:
             lost = Reason("more", "2 before, 0 now: lost _FusedConv2D(BiasAdd, Relu); gained 2 Cast")
-            verdicts.append(Verdict(case, outcome, lost, "fused_ops", launches=1, values=(2, 0)))
+            verdicts.append(Verdict.of(case, outcome, lost, "fused_ops", launches=1, values=(2, 0)))
             why = [
                 "profile: a step takes 2 ms instead of 1.85 ms; host compute grew most",
                 "  MatMul +0.15 ms per step",
@@ -94,13 +96,13 @@ def variants_report(families: int = 4) -> Report:
         ratio = None if case.name == reference else Ratio(r := rng.uniform(0.5, 1.4), r * 0.98, r * 1.02, 0.99)
         outcome = None if ratio is None else Outcome.REGRESSED if ratio.low > 1 else Outcome.IMPROVED
         facts = {"flops": 1e9 * 10 ** rng.uniform(-3, -1), "bytes": 1e7 * 10 ** rng.uniform(-2, 0.5), "first_call": 0.3}
-        results.append(VariantResult(case, reference, seconds, ratio, outcome, 3, 300, facts))
+        results.append(VariantResult.of(case, reference, seconds, ratio, outcome, 3, 300, facts))
     for name, facts in (("flops", {"flops": 4e11, "bytes": 1e6}), ("bytes", {"bytes": 2e10})):
         case = Case(
             f"benchmarks/test_ceilings.py::test_{name}", f"test_{name}", f"benchmarks/test_ceilings.py::test_{name}"
         )
-        results.append(VariantResult(case, case.name, 1.0, None, None, 3, 300, {**facts, "ceiling": name}))
-    verdicts = [Verdict(one.case, Outcome.NEW, Reason("no-baseline", "measured")) for one in results]
+        results.append(VariantResult.of(case, case.name, 1.0, None, None, 3, 300, {**facts, "ceiling": name}))
+    verdicts = [Verdict.of(one.case, Outcome.NEW, Reason("no-baseline", "measured")) for one in results]
     names = tuple(one.case.name for one in results)
     return Report(preset("quick").as_json(), {"contender": SIDES["contender"]}, tuple(verdicts), tuple(results),
                   wall_seconds=60.0, due=names, complete=True)  # fmt: skip

@@ -77,7 +77,7 @@ PROFILE = {
 
 def report_text() -> str:
     facts = {"flops": 10, "first_call": 0.5, "peak_host_memory": 1e6, "accuracy": 0.5, "contracts": {"max_traces": 1}}
-    variants = tuple(replace(one, facts=facts, ratio=Ratio(1.1, 1.0, 1.2, 0.95)) for one in REPORT.variant_results)
+    variants = tuple(one.changed(facts=facts, ratio=Ratio(1.1, 1.0, 1.2, 0.95)) for one in REPORT.variant_results)
     whole = replace(
         REPORT, sides=SIDES, skips=(), due=(CASE.name,), complete=True, profiles=(PROFILE,), variant_results=variants
     )

@@ -46,7 +46,7 @@ def test_a_metric_defined_by_one_object_is_extracted_compared_and_reported(monke
     (row,) = (row for row in json.loads(report)["verdicts"] if row["metric"] == "softmaxes")
     assert row["outcome"] == "regressed"
     assert row["reason"]["message"] == "1 before, 2 now"
-    assert next(v for v in json_format.read(report, "r.json").verdicts if v.metric == "softmaxes").values == (1, 2)
+    assert (*next(v for v in json_format.read(report, "r.json").verdicts if v.metric == "softmaxes").values,) == (1, 2)
 
 
 def test_names_are_unique():

@@ -43,7 +43,7 @@ def checked(contracts, metric_values=METRIC_VALUES, peaks=(1e6, 2e6, 3e6)):
 def test_a_contract_holds_or_is_broken(contract, outcome, text):
     reason = Reason(f"contract-{outcome}", text)
     outcome = {"held": Outcome.UNCHANGED, "broken": Outcome.REGRESSED}[outcome]
-    assert checked(contract) == Verdict(CASE, outcome, reason, f"contract:{next(iter(contract))}", launches=1)
+    assert checked(contract) == Verdict.of(CASE, outcome, reason, f"contract:{next(iter(contract))}", launches=1)
 
 
 def test_contracts_are_checked_in_one_order_and_others_are_left_to_their_races():
@@ -168,7 +168,7 @@ def test_an_interval_that_touches_the_claim_is_not_yet_a_broken_one():
 def test_several_claims_of_one_name_have_the_variant_in_their_row():
     result = (Outcome.UNCHANGED, Reason("contract-held", "yes"))
     case = replace(CASE, claims=(FASTER, AS_FAST))
-    assert claim_row(case, FASTER, result) == Verdict(case, *result, "contract:faster_than", launches=1)
+    assert claim_row(case, FASTER, result) == Verdict.of(case, *result, "contract:faster_than", launches=1)
     case = replace(CASE, claims=(FASTER, AS_FAST, replace(FASTER, other="a=b")))
     assert claim_row(case, FASTER, result).metric == "contract:faster_than pipeline=naive"
     assert claim_row(case, AS_FAST, result).metric == "contract:as_fast"

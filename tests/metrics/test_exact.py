@@ -41,7 +41,7 @@ def test_any_difference_counts_within_one_environment(metric, before, now, outco
     rows, explained = judged(counts(**{metric: before}), counts(**{metric: now}))
     assert rows[metric].outcome is outcome
     assert words in rows[metric].reason.message
-    assert rows[metric].values == (sum(before.values()), sum(now.values()))
+    assert (*rows[metric].values,) == (sum(before.values()), sum(now.values()))
     assert explained == []
 
 
@@ -121,7 +121,7 @@ def test_a_metric_that_differs_between_launches_of_a_side_is_inconclusive():
 
 def test_a_row_has_its_unit_and_its_reason():
     values = [MetricValues(numbers={"artifact_bytes": value}) for value in (1000, 2000)]
-    assert judged(*values)[0]["artifact_bytes"] == Verdict(
+    assert judged(*values)[0]["artifact_bytes"] == Verdict.of(
         CASE,
         Outcome.REGRESSED,
         Reason("more", "1,000 B before, 1.95 KiB now"),

@@ -337,7 +337,7 @@ def test_an_output_that_scatters_hides_no_other_one():
 )
 def test_only_an_error_beyond_rounding_is_a_difference(old, new, outcome, code, text):
     reason = Reason(code, f"differs from the reference variant by {text}")
-    verdict = Verdict(CASE, Outcome(outcome), reason, "parity", launches=1, values=(old, new))
+    verdict = Verdict.of(CASE, Outcome(outcome), reason, "parity", launches=1, values=(old, new))
     assert evaluate(CASE, old, Difference(new), "the reference variant", POLICY) == verdict
 
 

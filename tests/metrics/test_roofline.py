@@ -8,7 +8,7 @@ from tfbench.model import Case, VariantResult
 
 def variant_result(name, seconds, cpus=1, variant=(), **facts):
     case = Case(f"w.py::{name}", name, f"w.py::{name}", variant, cpus=cpus)
-    return VariantResult(case, case.name, seconds, None, None, 3, 300, facts)
+    return VariantResult.of(case, case.name, seconds, None, None, 3, 300, facts)
 
 
 CEILINGS = [

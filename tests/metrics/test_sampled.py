@@ -51,7 +51,7 @@ def verdict_on(before, now, **changes):
 
 
 def row(outcome, code, text, launches, values, ratio=None):
-    return Verdict(
+    return Verdict.of(
         CASE, Outcome(outcome), Reason(code, text), "peak_host_memory", ratio, launches, values=values, unit="B"
     )
 

@@ -3,8 +3,6 @@
 import datetime
 import json
 import runpy
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
@@ -17,7 +15,7 @@ from tests.storage.test_baselines import BASELINE
 from tests.storage.test_history import ACCEPTED, FULL
 from tfbench.fleet.jobs import FleetFolder
 from tfbench.model import Ratio
-from tfbench.model.formats import Cost, Name, Record, Seconds, convert, line, plain, read
+from tfbench.model.formats import convert, line, read
 from tfbench.report import json_format
 from tfbench.report.artifact import as_json
 from tfbench.ruling import Entry
@@ -52,20 +50,6 @@ def files(folder):
 def test_what_tfbench_writes_follows_the_published_schemas(tmp_path):
     for name, text in files(tmp_path):
         jsonschema.Draft202012Validator(json.loads((SCHEMAS / f"{name}.json").read_text())).validate(json.loads(text))
-
-
-@dataclass(frozen=True)
-class Spent:
-    """Fields of any names."""
-
-    waiting: Cost
-    waiting_by_case: Mapping[Name, Cost]
-    wall_seconds: Seconds
-
-
-def test_a_cost_is_written_to_milliseconds_by_its_type():
-    written = Record(Spent).to_file(Spent(1.23456, {"a": 2.34567}, 3.45678))
-    assert plain(written) == {"waiting": 1.235, "waiting_by_case": {"a": 2.346}, "wall_seconds": 3.45678}
 
 
 def test_what_the_schema_of_reports_refuses_is_refused_as_well_when_read():

@@ -9,7 +9,7 @@ import pytest
 
 import tfbench
 from tfbench.model import Note, Ratio, Reason, ReasonCode, because
-from tfbench.report.json_format import content_of
+from tfbench.model.formats import plain
 
 RATIO = Ratio(1.052, 1.03, 1.07, 0.99)
 SLOWER = because(ReasonCode.SLOWER, ratio=RATIO, launches=6)
@@ -61,11 +61,11 @@ def test_a_reason_from_a_file_keeps_its_message():
     stored = Reason("slower", "five percent", {"unknown": 1})
     assert stored.message == "five percent"
     assert stored.noted(because(Note.RACE_ALL)).message == "five percent; race it with --replay all"
-    assert content_of(Reason("from-the-future", "why")) == {"code": "from-the-future", "message": "why"}
+    assert plain(Reason("from-the-future", "why")) == {"code": "from-the-future", "message": "why"}
 
 
 def test_a_reason_is_json_with_its_facts_and_notes():
-    assert content_of(SLOWER.noted(because(Note.RACE_ALL))) == {
+    assert plain(SLOWER.noted(because(Note.RACE_ALL))) == {
         "code": "slower",
         "message": f"{SLOWER}; race it with --replay all",
         "facts": {"ratio": {"center": 1.052, "low": 1.03, "high": 1.07, "confidence": 0.99}, "launches": 6},

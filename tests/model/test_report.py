@@ -9,7 +9,7 @@ from tfbench.model import Outcome, Rate, RateRow, Skip
 from tfbench.model.formats import plain
 
 GOOD = complete([row("a"), row("b")])
-SKIP = Skip(row("b").case, "no GPU")
+SKIP = Skip.of(row("b").case, "no GPU")
 PROFILES = ({"case": "a", "why": ["old"]}, {"case": "b", "why": ["other"]}, {"case": "a", "why": ["new"]})
 
 
@@ -52,10 +52,9 @@ def test_a_rate_without_trials_is_zero():
 def test_the_rates_of_a_calibration_are_written_with_their_intervals():
     rate = Rate(1, 4, (0.1, 0.5))
     written = {"hits": 1, "trials": 4, "interval": [0.1, 0.5]}
-    row = RateRow("matmul", "race", rate, replace(rate, hits=2), {0.05: rate}, 0.05, 3.9, {0.05: 2.5}, 6.0, rate, 0.94)
+    row = RateRow("matmul", rate, replace(rate, hits=2), {0.05: rate}, 0.05, 3.9, {0.05: 2.5}, 6.0, rate, 0.94)
     assert plain(row) == {
         "name": "matmul",
-        "method": "race",
         "false_alarms": written,
         "inconclusive": {**written, "hits": 2},
         "detected": {"0.05": written},

@@ -2,7 +2,6 @@
 
 import base64
 import math
-import zlib
 from dataclasses import replace
 
 import pytest
@@ -24,7 +23,6 @@ def sample(*launches):
 @given(st.lists(TIMES, min_size=1, max_size=5))
 def test_rounds_keep_their_order_launch_and_size(launches):
     found = StoredRounds.of_sample(sample(*launches), "contender")
-    found.check()
     assert found.launches == tuple(map(len, launches))
     near = [pytest.approx(seconds, rel=6e-4) for launch in launches for seconds in launch if far(found, seconds) < 32]
     assert [s for launch in decoded(found) for s in launch if far(found, s) < 32] == near
@@ -44,8 +42,7 @@ def test_a_long_sample_is_thinned_and_keeps_its_median():
     "damage",
     [
         {"steps": "no base64!"},
-        {"steps": base64.b64encode(b"no zlib").decode()},
-        {"steps": base64.b64encode(zlib.compress(bytes(10**7))).decode()},  # far more than it states
+        {"steps": base64.b64encode(b"odd").decode()},
         {"launches": (2, 1)},
         {"launches": (LARGEST + 1,)},
     ],
@@ -53,7 +50,7 @@ def test_a_long_sample_is_thinned_and_keeps_its_median():
 def test_damaged_rounds_are_refused(damage):
     found = StoredRounds.of_sample(sample([1e-3, 2e-3]), "contender")
     with pytest.raises(ValueError, match="rounds"):
-        replace(found, **damage).check()
+        replace(found, **damage)
 
 
 def test_rounds_are_found_by_case_and_side():

@@ -48,7 +48,7 @@ def test_it_names_the_regression_and_the_next_steps():
 
 
 def test_only_a_regression_can_be_accepted():
-    row = replace(VERDICT, outcome=Outcome.INCONCLUSIVE)
+    row = VERDICT.changed(outcome=Outcome.INCONCLUSIVE)
     text = render(replace(REPORT, sides=SIDES), "inconclusive", "1 inconclusive", [row])
     assert "To reproduce it: `pytest --benchmark --against git:main" in text
     assert "accepted" not in text
@@ -105,7 +105,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_of_a_report_is_markup(text):
-    hostile = replace(VERDICT, case=replace(VERDICT.case, name=f"a::{text}"), metric=text, reason=Reason("code", text))
+    hostile = VERDICT.changed(name=f"a::{text}", metric=text, reason=Reason("code", text))
     report = replace(REPORT, sides={"baseline": {"spec": text}, "contender": {"machine": {"processor": text}}})
     report = replace(report, profiles=({**entry([text]), "case": hostile.case.name},))
     made = render(replace(report, policy={"name": text}), "regressed", text, [hostile], [(hostile, text, text)], [text])
@@ -130,19 +130,16 @@ def test_code_is_one_span_and_plain_text_has_no_tag(text):
 
 
 def test_it_is_never_longer_than_github_allows():
-    many = [
-        replace(VERDICT, reason=Reason("code", "&" * 20_000), case=replace(VERDICT.case, name=f"a::{n}" * 300))
-        for n in range(999)
-    ]
+    many = [VERDICT.changed(reason=Reason("code", "&" * 20_000), name=f"a::{n}" * 300) for n in range(999)]
     text = render(REPORT, "regressed", "many", many)
     assert len(text) < 65_536
     assert len(text) <= LONGEST + 100
 
 
 def test_an_annotation_stays_on_its_line():
-    hostile = replace(VERDICT, reason=Reason("code", "a\n::error::b%"), case=replace(VERDICT.case, name="a,b:c.py::x"))
+    hostile = VERDICT.changed(reason=Reason("code", "a\n::error::b%"), name="a,b:c.py::x")
     assert annotation(hostile, 7) == "::error file=a%2Cb%3Ac.py,line=7,title=regressed%3A x::a%0A::error::b%25"
-    assert annotation(replace(VERDICT, outcome=Outcome.INCONCLUSIVE, metric="graph_ops"), None) == (
+    assert annotation(VERDICT.changed(outcome=Outcome.INCONCLUSIVE, metric="graph_ops"), None) == (
         "::warning title=inconclusive graph_ops%3A test_x[a=1]::5.2% slower".replace("5.2%", "5.2%25")
     )
 
@@ -161,7 +158,7 @@ def test_an_annotation_stays_on_its_line():
     ],
 )
 def test_no_command_of_a_stranger_is_shown(spec, case):
-    hostile = replace(VERDICT, case=replace(VERDICT.case, name=case))
+    hostile = VERDICT.changed(name=case)
     text = render(replace(REPORT, sides={"baseline": {"spec": spec}}), "regressed", "1", [hostile])
     assert f"--against {spec}" not in text
     assert "--against`. If it is intended" in text
@@ -171,7 +168,7 @@ def test_no_command_of_a_stranger_is_shown(spec, case):
     "name", ["t.py::x[$(id)]", "t.py::x['; id; ']", "t.py::x[a b&c|d]", "t.py::x[*?]", "t.py::x[!1]"]
 )
 def test_the_shell_reads_a_shown_command_as_its_words(name):
-    odd = replace(VERDICT, case=replace(VERDICT.case, name=name))
+    odd = VERDICT.changed(name=name)
     text = render(replace(REPORT, sides=SIDES), "regressed", "1", [odd])
     (line,) = (line for line in text.splitlines() if line.startswith("To reproduce it: "))
     shown = line.split("`")[1]
@@ -180,7 +177,7 @@ def test_the_shell_reads_a_shown_command_as_its_words(name):
 
 def test_terminal_and_bidirectional_controls_do_not_reach_the_comment():
     evil = "a\x1b[31m\u202eb\u2066c\u200bd\ud800e\x9bf\U000e0041"
-    odd = replace(VERDICT, case=replace(VERDICT.case, name=f"a::{evil}"), metric=evil, reason=Reason("code", evil))
+    odd = VERDICT.changed(name=f"a::{evil}", metric=evil, reason=Reason("code", evil))
     report = replace(REPORT, sides={"baseline": {"spec": evil}, "contender": {"machine": {"processor": evil}}})
     text = render(replace(report, policy={"name": evil}), "regressed", evil, [odd], [(odd, evil, evil)], [evil])
     assert not set(evil) - set("a[31mbcdef") & set(text)

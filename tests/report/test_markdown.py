@@ -8,7 +8,7 @@ from tests.fakes.report import complete
 from tests.fakes.run_report import HOSTILE, run_report
 from tests.report.test_comment import HOSTILE as TEXTS
 from tests.report.test_render import verdict
-from tfbench.model import Outcome
+from tfbench.model import Outcome, Reason
 from tfbench.report.markdown import LONGEST, render
 
 
@@ -41,15 +41,15 @@ def test_the_verdict_is_the_first_line_and_regressions_have_cause_and_command():
 )  # fmt: skip
 def test_the_verdict_is_that_of_the_gravest_case(outcomes, word):
     rows = [verdict(str(n), Outcome(one)) for n, one in enumerate(outcomes)]
-    rows = [replace(one, ratio=None) if one.outcome is Outcome.NEW else one for one in rows]
+    rows = [one.changed(ratio=None) if one.outcome is Outcome.NEW else one for one in rows]
     assert render(made(*rows)).startswith(f"**tfbench: {word}: ")
 
 
 @pytest.mark.parametrize("text", [*TEXTS, HOSTILE])
 def test_no_text_of_a_report_is_markup(text):
     report = run_report(24)
-    rows = [replace(one, case=replace(one.case, name=f"a::{text}{n}")) for n, one in enumerate(report.verdicts)]
-    rows = [replace(one, reason=replace(one.reason, stored=text)) for one in rows]
+    rows = [one.changed(name=f"a::{text}{n}") for n, one in enumerate(report.verdicts)]
+    rows = [one.changed(reason=Reason(one.reason.code, text)) for one in rows]
     sides = {"baseline": {"spec": text}, "contender": {"machine": {"processor": text}}}
     made = render(replace(report, verdicts=tuple(rows), sides=sides, policy={"name": text}, profiles=()))
     assert made.count("`") % 2 == 0

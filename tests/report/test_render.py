@@ -2,12 +2,24 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
 from tests.fakes.report import CODE, complete, judged
-from tfbench.model import Case, Outcome, Ratio, Reason, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
+from tfbench.model import (
+    Both,
+    Case,
+    Outcome,
+    Ratio,
+    Reason,
+    Run,
+    Sample,
+    Skip,
+    StoredRounds,
+    Thresholds,
+    VariantResult,
+    Verdict,
+)
 from tfbench.model.formats import plain
 from tfbench.model.words import duration, rate, times
 from tfbench.report import json_format, terminal
@@ -20,7 +32,7 @@ def case(level):
 
 REASON = Reason("no-baseline", "measured")
 VARIANT_RESULTS = (
-    VariantResult(
+    VariantResult.of(
         case("xla"),
         case("none").name,
         7.65e-4,
@@ -30,9 +42,9 @@ VARIANT_RESULTS = (
         300,
         {"flops": 1e8},
     ),
-    VariantResult(case("none"), case("none").name, 1.26e-3, None, None, 3, 300, {"flops": 1e8}),
+    VariantResult.of(case("none"), case("none").name, 1.26e-3, None, None, 3, 300, {"flops": 1e8}),
 )
-VERDICT = Verdict(
+VERDICT = Verdict.of(
     case("xla"),
     Outcome.REGRESSED,
     Reason("slower", "5.2% slower"),
@@ -51,7 +63,7 @@ def report(**changes):
 
 def test_variants_stand_below_their_reference():
     text = terminal.render(
-        report(variant_results=VARIANT_RESULTS, verdicts=(Verdict(case("none"), Outcome.NEW, REASON),)),
+        report(variant_results=VARIANT_RESULTS, verdicts=(Verdict.of(case("none"), Outcome.NEW, REASON),)),
         width=80,
         colour=False,
     )
@@ -70,14 +82,14 @@ def test_variants_stand_below_their_reference():
 def test_tables_of_one_name_have_the_class_or_the_file():
     names = ["a.py::TestA::test_call", "a.py::TestB::test_call", "a.py::test_other"]
     cases = [Case(name, name.rpartition("::")[2], name) for name in names]
-    results = tuple(VariantResult(one, one.name, 1e-3, None, None, 3, 300, {}) for one in cases)
+    results = tuple(VariantResult.of(one, one.name, 1e-3, None, None, 3, 300, {}) for one in cases)
     lines = terminal.render(report(variant_results=results), width=80, colour=False).splitlines()
     assert [line for line in lines if "test_" in line] == [*names[:2], "test_other"]
 
 
 def test_a_median_never_contradicts_the_ratio_beside_it():
-    noisy = replace(VARIANT_RESULTS[0], median_seconds=2.42e-3, ratio=Ratio(1.326, 1.2, 1.4, 0.99))
-    reference = replace(VARIANT_RESULTS[1], median_seconds=4.93e-3)
+    noisy = VARIANT_RESULTS[0].changed(median_seconds=2.42e-3, ratio=Ratio(1.326, 1.2, 1.4, 0.99))
+    reference = VARIANT_RESULTS[1].changed(median_seconds=4.93e-3)
     text = terminal.render(report(variant_results=(noisy, reference)), width=80, colour=False)
     assert "2.42 ms" not in text
     assert [row.split() for row in text.splitlines() if row.startswith(" xla")] == [
@@ -100,9 +112,9 @@ def rounds(level, side, *seconds):
 
 
 def test_a_regression_has_old_and_new_time_ratio_cause_and_command():
-    metric = Verdict(case("xla"), Outcome.REGRESSED, Reason("more", "12 before, 14 now: gained 2 Cast"), "graph_ops")
+    metric = Verdict.of(case("xla"), Outcome.REGRESSED, Reason("more", "12 before, 14 now: gained 2 Cast"), "graph_ops")
     both = (rounds("xla", "baseline", 1.26e-3), rounds("xla", "contender", 1.33e-3))
-    skips = (Skip(case("gpu"), "no GPU"), Skip(case("tpu"), "no GPU"), Skip(case("x"), "not here"))
+    skips = (Skip.of(case("gpu"), "no GPU"), Skip.of(case("tpu"), "no GPU"), Skip.of(case("x"), "not here"))
     same = judged(
         case("none"), Outcome.UNCHANGED, Reason("within-tolerance", "boring"), ratio=Ratio(1, 0.99, 1.01, 0.9)
     )
@@ -172,7 +184,7 @@ def test_there_are_at_most_ten_inconclusive_cases():
 
 def test_cases_that_an_ended_run_did_not_measure_have_one_entry():
     ended = Reason("not-measured", "the run ended before")
-    open_cases = [replace(verdict(str(number), Outcome.ERROR), reason=ended) for number in range(40)]
+    open_cases = [verdict(str(number), Outcome.ERROR).changed(reason=ended) for number in range(40)]
     lines = lines_of(verdicts=(verdict("broken", Outcome.ERROR, message="no data"), *open_cases))
     assert len([line for line in lines if line.startswith("  test_")]) == 2
     assert "    no data" in lines
@@ -182,7 +194,7 @@ def test_cases_that_an_ended_run_did_not_measure_have_one_entry():
 
 @pytest.mark.parametrize("ratio", [Ratio(math.nan, 0.0, math.inf, 0.9), Ratio(1, 1, 1, 0), Ratio(1e9, 1e-9, 1e9, 1)])
 def test_an_unusable_interval_is_printed(ratio):
-    assert lines_of(verdicts=(replace(VERDICT, ratio=ratio),))
+    assert lines_of(verdicts=(VERDICT.changed(ratio=ratio),))
 
 
 def test_an_empty_report_says_so():
@@ -190,12 +202,12 @@ def test_an_empty_report_says_so():
 
 
 def test_throughput_stands_below_the_ratio_and_own_thresholds_are_named():
-    own = replace(VERDICT.case, thresholds=(("minimum_effect", 0.05), ("tolerance", 0.1)))
-    row = replace(VERDICT, case=own, rates={"items/s": (1.2e6, 1.14e6), "B/s": (5.0, 5.0)})
+    rates = {"items/s": Both(1.2e6, 1.14e6), "B/s": Both(5.0, 5.0)}
+    row = VERDICT.changed(thresholds=Thresholds(0.05, 0.1), rates=rates)
     text = terminal.render(report(verdicts=(row,)), width=100, colour=False)
     assert "1.20 -> 1.14 Mitems/s" in text
-    assert f"own thresholds, minimum effect 5.0%, tolerance 10.0%: {own.short_name}" in text
-    other = replace(row, rates={"items/s": (900, 1100)})
+    assert f"own thresholds, minimum effect 5.0%, tolerance 10.0%: {row.case.short_name}" in text
+    other = row.changed(rates={"items/s": Both(900, 1100)})
     assert "900 items/s -> 1.10 kitems/s" in terminal.render(report(verdicts=(other,)), width=100, colour=False)
 
 

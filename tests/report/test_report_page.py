@@ -74,10 +74,10 @@ def test_no_text_of_a_report_is_markup():
         Report({"name": "x"}, {}),
         Report({}, {"baseline": {}, "contender": {}}, complete=False, interrupted=True),
         Report(
-            {"name": "x"}, {}, (replace(verdict("a", Outcome.REGRESSED), ratio=Ratio(math.nan, 0.0, math.inf, 0.9)),)
+            {"name": "x"}, {}, (verdict("a", Outcome.REGRESSED).changed(ratio=Ratio(math.nan, 0.0, math.inf, 0.9)),)
         ),
-        Report({"name": "x"}, {}, (replace(verdict("a", Outcome.INCONCLUSIVE), ratio=Ratio(1e9, 0.0, math.inf, 1.0)),)),
-        Report({"name": "x"}, {}, (replace(verdict("a", Outcome.MISSING), ratio=None, values=(math.nan, math.inf)),)),
+        Report({"name": "x"}, {}, (verdict("a", Outcome.INCONCLUSIVE).changed(ratio=Ratio(1e9, 0.0, math.inf, 1.0)),)),
+        Report({"name": "x"}, {}, (verdict("a", Outcome.MISSING).changed(ratio=None, values=(math.nan, math.inf)),)),
     ],
 )
 def test_a_report_of_any_content_gives_a_page(report):

@@ -24,7 +24,7 @@ def test_the_mean_is_geometric_and_over_compared_cases():
         made(verdict("a", Outcome.REGRESSED, 2.0), verdict("b", Outcome.IMPROVED, 0.5), verdict("c", Outcome.ERROR))
     )
     assert (found.mean.center, found.compared) == (pytest.approx(1.0), 3)
-    broken = replace(verdict("c", Outcome.NEW), ratio=Ratio(math.nan, 0.0, math.inf, 0.9))
+    broken = verdict("c", Outcome.NEW).changed(ratio=Ratio(math.nan, 0.0, math.inf, 0.9))
     assert summarize(made(broken)).mean is None
 
 
@@ -36,7 +36,7 @@ def of_workloads(*means, rng):
             center = math.exp(rng.gauss(math.log(mean), 0.01))
             ratio = Ratio(center, center / 1.02, center * 1.02, 0.95)
             one = verdict(f"{number}-{at}", Outcome.UNCHANGED)
-            rows.append(replace(one, case=replace(one.case, workload=f"w{number}"), ratio=ratio))
+            rows.append(one.changed(workload=f"w{number}", ratio=ratio))
     return summarize(made(*rows)).families
 
 
@@ -49,9 +49,9 @@ def test_unchanged_workloads_rarely_have_a_mean_that_differs_and_slower_ones_do(
 
 
 def test_an_inconclusive_case_without_a_bound_can_hide_anything():
-    wide = replace(verdict("a", Outcome.INCONCLUSIVE), ratio=Ratio(1.0, 0.0, math.inf, 0.9))
+    wide = verdict("a", Outcome.INCONCLUSIVE).changed(ratio=Ratio(1.0, 0.0, math.inf, 0.9))
     assert summarize(made(verdict("b", Outcome.INCONCLUSIVE, 1.05))).could_hide == pytest.approx(0.0605)
-    assert summarize(made(wide)).could_hide == summarize(made(replace(wide, ratio=None))).could_hide == math.inf
+    assert summarize(made(wide)).could_hide == summarize(made(wide.changed(ratio=None))).could_hide == math.inf
     assert summarize(made(verdict("b", Outcome.UNCHANGED))).could_hide == 0.0
 
 
@@ -69,7 +69,7 @@ def test_counts_start_with_the_gravest():
 
 
 def test_a_case_stands_once_where_its_gravest_verdict_belongs():
-    metric = replace(verdict("a", Outcome.REGRESSED, message="2 before, 3 now", metric="graph_ops"), values=(2, 3))
+    metric = verdict("a", Outcome.REGRESSED, message="2 before, 3 now", metric="graph_ops").changed(values=(2, 3))
     found = summarize(made(verdict("a", Outcome.UNCHANGED), metric, verdict("b", Outcome.IMPROVED, 0.8)))
     assert [len(found.findings[group]) for group in Group] == [0, 1, 0, 1]
     (one,) = found.findings[Group.REGRESSIONS]
@@ -85,7 +85,7 @@ def test_a_case_that_is_slower_is_a_regression_whatever_its_other_metrics():
 
 
 def test_the_ratio_of_another_metric_does_not_stand_beside_times():
-    ratio = replace(verdict("a", Outcome.REGRESSED, 2.0), metric="first_call")
+    ratio = verdict("a", Outcome.REGRESSED, 2.0).changed(metric="first_call")
     (finding,) = summarize(made(verdict("a", Outcome.UNCHANGED), ratio)).findings[Group.REGRESSIONS]
     assert (finding.what, finding.ratio) == ("regressed first_call", None)
 
@@ -106,7 +106,7 @@ def test_the_cause_is_that_of_the_profile_then_of_the_other_metrics():
         for metric, before in (("casts", 0), ("flops", 1))
     ]
     slow = verdict("a", Outcome.REGRESSED, 1.2, "20% slower")
-    slow = replace(slow, reason=slow.reason.noted(because(Note.OTHER_METRICS, *changes)))
+    slow = slow.changed(reason=slow.reason.noted(because(Note.OTHER_METRICS, *changes)))
     assert slow.reason.message == "20% slower; other metrics: casts 0 before, 1 now; flops 1 before, 2 now"
     why = {"case": case("a").name, "side": "contender", "folder": "f", "why": ["a kernel"]}
     (one,) = summarize(made(slow, profiles=(why,))).findings[Group.REGRESSIONS]
@@ -116,7 +116,7 @@ def test_the_cause_is_that_of_the_profile_then_of_the_other_metrics():
 def test_a_missing_metric_comes_with_what_else_has_changed():
     fast = verdict("a", Outcome.IMPROVED, 0.01, "100x faster")
     gone = because(Note.METRIC, because(Note.RESULT_GONE, why="the step returns no numbers"), metric="the result")
-    fast = replace(fast, reason=fast.reason.noted(because(Note.OTHER_METRICS, gone)))
+    fast = fast.changed(reason=fast.reason.noted(because(Note.OTHER_METRICS, gone)))
     missing = verdict("a", Outcome.MISSING, message="unavailable now", metric="graph_ops")
     (one,) = summarize(made(fast, missing)).findings[Group.ERRORS]
     assert one.why[0] == "unavailable now"
@@ -134,7 +134,7 @@ def test_old_and_new_come_from_the_rounds():
 def test_times_that_a_benchmark_takes_itself_have_no_unit():
     slower = verdict("a", Outcome.REGRESSED, 1.1)
     both = rounds("a", "baseline", 17256.0), rounds("a", "contender", 18981.6)
-    own = replace(slower, reason=slower.reason.noted(because(Note.OWN_TIMES)))
+    own = slower.changed(reason=slower.reason.noted(because(Note.OWN_TIMES)))
     (usual,), (theirs,) = (summarize(made(row, rounds=both)).findings[Group.REGRESSIONS] for row in (slower, own))
     assert usual.sides() == "17256 s -> 18982 s"
     assert theirs.sides() == "17,256 -> 18,982"
@@ -173,8 +173,8 @@ def test_a_stranger_gets_no_command_with_a_path_or_a_variable():
         report = replace(REPORT, sides={"baseline": {"spec": spec}})
         assert command_for(report, REGRESSED, shared=True) == ""
         assert shlex.split(command_for(report, REGRESSED))[3] == spec
-    assert command_for(REPORT, replace(REGRESSED, outcome=Outcome.MISSING)) == ""
-    assert command_for(REPORT, replace(REGRESSED, case=replace(CASE, name="--x"))) == ""
+    assert command_for(REPORT, REGRESSED.changed(outcome=Outcome.MISSING)) == ""
+    assert command_for(REPORT, REGRESSED.changed(name="--x")) == ""
 
 
 def test_the_command_has_the_options_of_the_project():
@@ -190,7 +190,7 @@ def test_the_command_has_the_options_of_the_project():
 
 def test_the_headline_counts_cases_that_fail_by_another_metric_only():
     rows = [verdict("a", Outcome.REGRESSED, 2.0), verdict("b", Outcome.UNCHANGED, 1.0)]
-    also = [replace(rows[0], metric="parity"), replace(rows[1], metric="parity", outcome=Outcome.REGRESSED)]
+    also = [rows[0].changed(metric="parity"), rows[1].changed(metric="parity", outcome=Outcome.REGRESSED)]
     assert (
         summarize(made(*rows, *also)).headline == "regressed: 1 regressed, 1 unchanged; 1 more failed by other metrics"
     )

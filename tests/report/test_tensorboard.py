@@ -3,14 +3,13 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.report import CODE, complete, row
+from tests.fakes.report import CODE, complete, judged, row
 from tfbench import cli
-from tfbench.model import Outcome, Ratio, VariantResult
+from tfbench.model import Case, Outcome, Ratio, Reason, VariantResult, Verdict
 from tfbench.report import json_format
 
 ROOT = Path(__file__).parents[2]
@@ -19,15 +18,17 @@ SLOW = "benchmarks/test_linear.py::test_matmul[compiler=none,precision=float32]"
 
 @pytest.fixture
 def saved(tmp_path):
-    slow = row(SLOW, Outcome.REGRESSED, ratio=Ratio(1.052, 1.031, 1.074, 0.99), launches=7)
-    case = replace(slow.case, workload="test_matmul", variant=(("compiler", "none"), ("precision", "float32")))
+    case = Case(SLOW, "test_matmul", SLOW, (("compiler", "none"), ("precision", "float32")))
+    why = Reason("code", "why")
     rows = [
-        replace(slow, case=case), row("b/test_x.py::test_broken", Outcome.ERROR, text="ValueError: \x00 \x1b[31m"),
-        replace(row(SLOW, Outcome.INCONCLUSIVE, "peak_host_memory", ratio=Ratio(1.0, 0.0, float("inf"), 0.9)), case=case),
-        replace(row(SLOW, Outcome.UNCHANGED, "graph_ops", values=(3.0, 4.0), unit="ops"), case=case),
+        judged(case, Outcome.REGRESSED, why, ratio=Ratio(1.052, 1.031, 1.074, 0.99), launches=7), row("b/test_x.py::test_broken", Outcome.ERROR, text="ValueError: \x00 \x1b[31m"),
+        Verdict.of(case, Outcome.INCONCLUSIVE, why, "peak_host_memory", ratio=Ratio(1.0, 0.0, float("inf"), 0.9)),
+        Verdict.of(case, Outcome.UNCHANGED, why, "graph_ops", values=(3.0, 4.0), unit="ops"),
     ]  # fmt: skip
     sides = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "working tree", **CODE}}
-    report = complete(rows, [], variant_results=(VariantResult(case, SLOW, 1.5e-4, None, None, 7, 280),), sides=sides)
+    report = complete(
+        rows, [], variant_results=(VariantResult.of(case, SLOW, 1.5e-4, None, None, 7, 280),), sides=sides
+    )
     path = tmp_path / "r.json"
     path.write_text(json_format.render(report))
     return path

@@ -30,8 +30,10 @@ SAVED = Baseline(CONTEXT, {CODED.name: sample(1e-5)}, name="first", saved="2026-
 
 def judged(now=1e-5, environment=ENVIRONMENT, case=CODED, unmade=None):
     measured = sample(now, case)
-    verdict = Verdict(case, Outcome.NEW, Reason("no-baseline", "measured"), launches=6)
-    result = CaseResult(case, verdict, sample=measured, variant_result=VariantResult(case, "", now, None, None, 6, 12))
+    verdict = Verdict.of(case, Outcome.NEW, Reason("no-baseline", "measured"), launches=6)
+    result = CaseResult(
+        case, verdict, sample=measured, variant_result=VariantResult.of(case, "", now, None, None, 6, 12)
+    )
     differences = machine_differences(ENVIRONMENT, environment) + environment_differences(ENVIRONMENT, environment)
     return not_raced(SAVED, result, differences, unmade).verdict
 

@@ -28,9 +28,9 @@ from tfbench.model import (
     Verdict,
     because,
 )
+from tfbench.model.formats import plain
 from tfbench.policy import Policy, preset
 from tfbench.race.race import Race, RaceConfig
-from tfbench.report.json_format import content_of
 from tfbench.session.request import CaseResult
 from tfbench.session.results import (
     _typical_facts,
@@ -159,7 +159,7 @@ def test_an_equal_speed_is_proved_by_what_proves_that_a_case_is_unchanged():
 def test_a_failure_is_an_error_with_its_text_and_output(failure, code, output):
     found = failed(CASE, failure, side="baseline")
     reason = Reason(code, f"on the baseline side: {failure}")
-    assert found == CaseResult(CASE, Verdict(CASE, Outcome.ERROR, reason), output=output)
+    assert found == CaseResult(CASE, Verdict.of(CASE, Outcome.ERROR, reason), output=output)
     assert failed(CASE, failure).verdict.reason.message == str(failure)
 
 
@@ -182,7 +182,7 @@ def test_a_benchmark_that_cannot_run_here_is_skipped():
     ],
 )
 def test_what_could_not_be_measured_is_an_error_of_one_line(error, code, message, output):
-    verdict = Verdict(CASE, Outcome.ERROR, Reason(code, message))
+    verdict = Verdict.of(CASE, Outcome.ERROR, Reason(code, message))
     assert broken(CASE, error) == CaseResult(CASE, verdict, output=output)
 
 
@@ -195,7 +195,9 @@ def test_too_few_open_files_are_one_line_with_the_fix(monkeypatch, through_a_sid
         cause, error = error, SideError("no temporary file can be written")
         error.__cause__ = cause
     message = f"the limit of {limit} open files is too low; raise it with ulimit -n {enough}"
-    assert broken(CASE, error) == CaseResult(CASE, Verdict(CASE, Outcome.ERROR, Reason("broken", message)), output="")
+    assert broken(CASE, error) == CaseResult(
+        CASE, Verdict.of(CASE, Outcome.ERROR, Reason("broken", message)), output=""
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,7 @@ def test_a_fault_of_tfbench_itself_keeps_its_traceback():
     except ValueError as error:
         found = with_failure(CaseResult(CASE, output=""), "probes", error)
     (row,) = found.metrics
-    assert row == Verdict(
+    assert row == Verdict.of(
         CASE,
         Outcome.ERROR,
         Reason(
@@ -235,7 +237,7 @@ def test_a_fault_of_tfbench_itself_keeps_its_traceback():
 
 
 def test_a_later_failure_keeps_the_earlier_rows_and_the_first_output():
-    row = Verdict(CASE, Outcome.UNCHANGED, Reason("same", "1"), "casts")
+    row = Verdict.of(CASE, Outcome.UNCHANGED, Reason("same", "1"), "casts")
     found = with_failure(
         CaseResult(CASE, metrics=(row,), output="first"), "probes", BenchmarkError("it raised", "then")
     )
@@ -245,7 +247,7 @@ def test_a_later_failure_keeps_the_earlier_rows_and_the_first_output():
 
 def test_a_case_without_a_measurement_is_an_error():
     reason = Reason("not-measured", "the run ended before this case was measured")
-    assert not_measured(CASE) == CaseResult(CASE, Verdict(CASE, Outcome.ERROR, reason))
+    assert not_measured(CASE) == CaseResult(CASE, Verdict.of(CASE, Outcome.ERROR, reason))
     assert not_measured(CASE, "Timeout").verdict.reason.message == "Timeout"
 
 
@@ -261,7 +263,7 @@ def test_a_file_that_pytest_cannot_collect_is_an_error_in_the_place_of_its_cases
     name = "a/b/test_x.py"
     case = Case(name, "test_x.py", name)
     reason = Reason("not-collected-here", f"pytest could not collect it, so its cases are unknown: {last}")
-    expected = CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=error)
+    expected = CaseResult(case, Verdict.of(case, Outcome.ERROR, reason), output=error)
     assert not_collected(name, error) == expected
     fixed = not_collected(name, error, fix="install x").verdict.reason
     assert fixed == Reason(reason.code, f"{reason.message}; install x")
@@ -287,7 +289,7 @@ def two_sides(*notes, **race):
 
 def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
     found = two_sides()
-    verdict = Verdict(CASE, Outcome.REGRESSED, DECISION.reason, "time", RATIO, 6, 60, 2.5)
+    verdict = Verdict.of(CASE, Outcome.REGRESSED, DECISION.reason, "time", RATIO, 6, 60, 2.5)
     contender, baseline = (Sample(CASE, (Run((seconds,), 1),)) for seconds in (2.0, 1.0))
     assert found == CaseResult(CASE, verdict, sample=contender, baseline=baseline)
     noted = two_sides(because(Note.CONFIRMED), None).verdict.reason
@@ -324,15 +326,15 @@ def test_own_thresholds_and_throughput_are_part_of_the_verdict():
     assert verdict.reason.message == (
         "5% slower; per item: a call had 10, and has 20 now; own thresholds: minimum effect 5.0%, tolerance 10.0%"
     )
-    assert content_of(verdict)["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
-    assert content_of(verdict)["rates"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}
+    assert plain(verdict)["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
+    assert plain(verdict)["rates"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}
 
 
 def test_the_verdict_has_the_thresholds_that_were_used():
     loose = replace(CASE, thresholds=(("minimum_effect", 0.45), ("tolerance", 0.9)))
     found = of_sides(loose, SimpleNamespace(**RACE))
     assert found.case == loose  # the next baseline has what the benchmark declares
-    assert "thresholds" not in content_of(found.verdict)
+    assert "thresholds" not in plain(found.verdict)
     assert found.verdict.reason.message == (
         "5% slower; its own thresholds (minimum effect 45.0%, tolerance 90.0%) are looser than the baseline's, "
         "so the stricter ones count"
@@ -349,9 +351,9 @@ def test_a_step_of_two_speeds_says_how_many_calls_are_slow_on_each_side():
 
 
 def test_the_first_call_and_the_memory_have_rows_of_their_own():
-    memory = Verdict(CASE, Outcome.UNCHANGED, Reason("same", "1"), "peak_host_memory")
+    memory = Verdict.of(CASE, Outcome.UNCHANGED, Reason("same", "1"), "peak_host_memory")
     found = two_sides(first_call=FIRST, memory=memory)
-    first = Verdict(CASE, Outcome.IMPROVED, FIRST.reason, "first_call", FIRST.comparison.ratio, 6, 6)
+    first = Verdict.of(CASE, Outcome.IMPROVED, FIRST.reason, "first_call", FIRST.comparison.ratio, 6, 6)
     assert found.metrics == (first, memory)
     assert two_sides(first_call=replace(FIRST, outcome=None)).metrics == ()
 
@@ -368,7 +370,7 @@ def test_a_case_that_one_side_cannot_run_is_incomparable():
     skip = BenchmarkSkipped("no GPU")
     found = two_sides(failures={0: skip})
     reason = Reason("skipped-on-one-side", "the baseline side cannot run it: no GPU")
-    assert found == CaseResult(CASE, Verdict(CASE, Outcome.INCOMPARABLE, reason))
+    assert found == CaseResult(CASE, Verdict.of(CASE, Outcome.INCOMPARABLE, reason))
     assert two_sides(failures={0: skip, 1: skip}).skip == "no GPU"
 
 
@@ -376,12 +378,12 @@ def test_a_race_that_was_given_up_is_inconclusive():
     calm = SimpleNamespace(abort_reason="")
     aborted = SimpleNamespace(abort_reason="a busy neighbour", disturbed=[1, 2], launches=[1, 2, 3], wall_seconds=1.5)
     reason = Reason("disturbed", "not decided, as 2 launches were discarded: a busy neighbour")
-    verdict = Verdict(CASE, Outcome.INCONCLUSIVE, reason, launches=3, wall_seconds=1.5)
+    verdict = Verdict.of(CASE, Outcome.INCONCLUSIVE, reason, launches=3, wall_seconds=1.5)
     assert two_sides(races=[calm, aborted]) == CaseResult(CASE, verdict)
 
 
 def test_a_race_of_other_native_code_is_incomparable():
-    verdict = Verdict(CASE, Outcome.INCOMPARABLE, Reason("other-native-code", "loaded x.so"), wall_seconds=2.5)
+    verdict = Verdict.of(CASE, Outcome.INCOMPARABLE, Reason("other-native-code", "loaded x.so"), wall_seconds=2.5)
     assert two_sides(unlike=verdict.reason) == CaseResult(CASE, verdict)
 
 
@@ -410,11 +412,11 @@ def test_a_variant_is_compared_with_the_reference_and_has_no_baseline():
     runs = race.runs(1)
     reason = Reason("no-baseline", "measured; compared with the other variants only, as the run has no baseline")
     assert found.sample == Sample(found.case, tuple(runs))
-    assert found.verdict == Verdict(
+    assert found.verdict == Verdict.of(
         found.case, Outcome.NEW, reason, launches=len(runs), rounds=race.rounds(1), wall_seconds=race.wall_seconds
     )
     result = found.variant_result
-    assert (result.case, result.reference) == (race.entrants[1].case, race.entrants[0].case.name)
+    assert (result.name, result.reference) == (race.entrants[1].case.name, race.entrants[0].case.name)
     assert result.median_seconds == median(found.sample.seconds)
     assert (result.outcome, result.ratio) == (Outcome.REGRESSED, race.decisions[1].comparison.ratio)
     assert (result.launches, result.rounds) == (len(runs), race.rounds(1))
@@ -446,7 +448,7 @@ def test_facts_of_the_model_are_added_to_the_variant():
     values = MetricValues(numbers={**dict.fromkeys(MODEL_METRICS, 0.5), "flops": 3.0})
     result = CaseResult(
         CASE,
-        variant_result=VariantResult(CASE, CASE.name, 1.0, None, None, 1, 1, {"flops": 1.0}),
+        variant_result=VariantResult.of(CASE, CASE.name, 1.0, None, None, 1, 1, {"flops": 1.0}),
         metric_values=values,
     )
     assert with_model(result).variant_result.facts == {"flops": 1.0, **dict.fromkeys(MODEL_METRICS, 0.5)}
@@ -498,6 +500,6 @@ def test_a_contract_without_a_comparison_says_why():
     ],
 )
 def test_a_broken_contract_is_raced_twice(second, outcome, code, message):
-    first = Verdict(CASE, Outcome.REGRESSED, Reason("first", "slow"), "contract:faster_than")
-    again = second and Verdict(CASE, Outcome(second), Reason("second", "then"), "contract:faster_than")
-    assert twice(first, again) == replace(first, outcome=Outcome(outcome), reason=Reason(code, message))
+    first = Verdict.of(CASE, Outcome.REGRESSED, Reason("first", "slow"), "contract:faster_than")
+    again = second and Verdict.of(CASE, Outcome(second), Reason("second", "then"), "contract:faster_than")
+    assert twice(first, again) == first.changed(outcome=Outcome(outcome), reason=Reason(code, message))

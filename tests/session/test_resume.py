@@ -13,7 +13,7 @@ import pytest
 
 from tfbench.errors import SideError
 from tfbench.fs import try_lock
-from tfbench.model import Case, MetricValues, Outcome, Ratio, Reason, Run, Sample, VariantResult, Verdict
+from tfbench.model import Case, MetricValues, Outcome, Ratio, Reason, Run, Sample, Thresholds, VariantResult, Verdict
 from tfbench.policy import preset
 from tfbench.race.lanes import Processors
 from tfbench.race.workers import Suite
@@ -30,11 +30,11 @@ PROFILE = {"schema": "tfbench-profile/1", "case": A.name, "side": "contender", "
            "step": 1.0, "time": {}, "parts": []}  # fmt: skip
 FULL = CaseResult(
     A,
-    Verdict(A, Outcome.UNCHANGED, Reason("within-tolerance", "within 2%"), ratio=RATIO, launches=6, rounds=60),
-    variant_result=VariantResult(A, B.name, 1e-3, RATIO, Outcome.IMPROVED, 6, 60, {"flops": 3}),
+    Verdict.of(A, Outcome.UNCHANGED, Reason("within-tolerance", "within 2%"), ratio=RATIO, launches=6, rounds=60),
+    variant_result=VariantResult.of(A, B.name, 1e-3, RATIO, Outcome.IMPROVED, 6, 60, {"flops": 3}),
     sample=Sample(A, (Run((1e-3, 2e-3), 1, {"first_call": 0.5}), Run((3e-3,), 1))),
     baseline=Sample(A, (Run((4e-3, 2e-3), 1),)),
-    metrics=(Verdict(A, Outcome.NEW, Reason("not-in-baseline", "3"), "flops", values=(None, 3.0), unit="flop"),),
+    metrics=(Verdict.of(A, Outcome.NEW, Reason("not-in-baseline", "3"), "flops", values=(None, 3.0), unit="flop"),),
     metric_values=MetricValues({"casts": {"a": 1}}, {"flops": 3.0}),
     profiles=(PROFILE,),
     why=("a kernel", "another"),
@@ -55,9 +55,9 @@ def read_back(result):
         replace(FULL, verdict=None),
         replace(
             FULL,
-            verdict=replace(FULL.verdict, case=replace(A, thresholds=(("minimum_effect", 0.2), ("tolerance", 0.5)))),
+            verdict=FULL.verdict.changed(thresholds=Thresholds(0.2, 0.5)),
         ),
-        replace(SKIPPED, skip="", verdict=Verdict(B, Outcome.NEW, Reason("same-code", "why"))),
+        replace(SKIPPED, skip="", verdict=Verdict.of(B, Outcome.NEW, Reason("same-code", "why"))),
     ],
 )
 def test_a_result_survives_the_journal(result):
@@ -72,8 +72,6 @@ def test_a_result_survives_the_journal(result):
             pytest.approx(run.seconds) for run in result.baseline.runs
         ]
         same |= {"sample": found.sample, "baseline": found.baseline}
-    if result.verdict:
-        same["verdict"] = replace(result.verdict, case=replace(case, thresholds=result.verdict.case.thresholds))
     assert found == replace(result, **same)
 
 
@@ -196,7 +194,7 @@ def test_other_thresholds_or_another_configuration_file_are_another_run(tmp_path
 
 
 def test_a_case_with_an_error_is_measured_again(tmp_path, known):
-    interrupted(tmp_path, replace(FULL, metrics=(*FULL.metrics, replace(FULL.verdict, outcome=Outcome.ERROR))))
+    interrupted(tmp_path, replace(FULL, metrics=(*FULL.metrics, FULL.verdict.changed(outcome=Outcome.ERROR))))
     with running(tmp_path) as second:
         assert second.earlier == {}
 

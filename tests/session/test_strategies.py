@@ -69,8 +69,8 @@ class Races:
         return RaceResults([])
 
     def _variant(self, case):
-        verdict = Verdict(case, Outcome.NEW, Reason("no-baseline", "measured"))
-        variant_result = VariantResult(case, case.name, self.seconds, None, None, 6, 12)
+        verdict = Verdict.of(case, Outcome.NEW, Reason("no-baseline", "measured"))
+        variant_result = VariantResult.of(case, case.name, self.seconds, None, None, 6, 12)
         return CaseResult(case, verdict, sample=sample(self.seconds, case), variant_result=variant_result)
 
 
@@ -135,7 +135,7 @@ def test_a_side_that_was_recreated_differently_is_incomparable():
 def test_saved_cases_that_are_no_longer_collected_are_missing():
     strategy = saved_baseline(Races())
     (row,) = strategy.missing()
-    assert (row.case, row.outcome) == (CODED, Outcome.MISSING)
+    assert (row.name, row.outcome) == (CODED.name, Outcome.MISSING)
     assert saved_baseline(Races(), collected=frozenset([CODED.name]), known={CODED.name}).missing() == []
 
 

@@ -299,7 +299,7 @@ def test_a_case_that_is_there_twice_is_refused(store):
     content = json.loads(path.read_text())
     content["benchmarks"] *= 2
     path.write_text(json.dumps(content))
-    with pytest.raises(BaselineError, match=rf"\({re.escape(CASE.name)} is there twice\)"):
+    with pytest.raises(BaselineError, match=rf"at the top, {re.escape(CASE.name)} is there twice; "):
         store.fetch("first")
 
 

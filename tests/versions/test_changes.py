@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.fakes.race import Clock, ScriptedLauncher, steady
 from tests.fakes.report import judged
 from tests.versions.test_difference import launch
-from tfbench.model import TIME, Case, Outcome, Ratio, Reason, VariantResult
+from tfbench.model import TIME, Both, Case, Outcome, Ratio, Reason, VariantResult
 from tfbench.policy import preset
 from tfbench.race.launch import Entrant
 from tfbench.race.race import Race, RaceConfig
@@ -72,7 +72,7 @@ def test_time_and_graph_are_told_with_their_values(found):
     assert (time.verdict.metric, time.kind, time.verdict.outcome) == (TIME, "time", Outcome.REGRESSED)
     before, now = time.verdict.values
     assert now / before == pytest.approx(1.5, rel=0.05)
-    assert (ops.verdict.metric, ops.kind, ops.verdict.values) == ("graph_ops", "graph", (1, 3))
+    assert (ops.verdict.metric, ops.kind, ops.verdict.values) == ("graph_ops", "graph", Both(1, 3))
     assert not time.cause  # nothing looks for causes
     assert ops.cause == "graph: 1 op before, 3 now; gained Cast, Sum"
 
@@ -98,7 +98,7 @@ def test_one_table_lists_what_changed_by_case_and_kind():
         return CaseChange("2.21", verdict, cause)
 
     results = [
-        VariantResult(CASE, CASE.name, 0.1, RATIO if n else None, Outcome.REGRESSED if n else None, 6, 9, {})
+        VariantResult.of(CASE, CASE.name, 0.1, RATIO if n else None, Outcome.REGRESSED if n else None, 6, 9, {})
         for n in (0, 1)
     ]
     rows = (

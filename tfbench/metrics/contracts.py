@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -51,7 +50,7 @@ def of_case(
 
 def row(case: Case, contract: str, contract_result: ContractResult) -> Verdict:
     """Make a contract's row of the report."""
-    return Verdict(case, *contract_result, CONTRACT + contract, launches=1)
+    return Verdict.of(case, *contract_result, CONTRACT + contract, launches=1)
 
 
 def _result(outcome: Outcome, code: ReasonCode, note: Note, *notes: Reason, **facts: Any) -> ContractResult:
@@ -192,14 +191,14 @@ def with_shares(variant_results: Sequence[VariantResult]) -> tuple[VariantResult
     for result in variant_results:
         kind = result.facts.get(CEILING)
         if kind in _WORK and result.facts.get(kind):
-            key = _key(kind, result.case)
+            key = _key(kind, result)
             ceilings[key] = max(ceilings[key], result.facts[kind] / result.median_seconds)
     return tuple(_with_share(result, ceilings) for result in variant_results)
 
 
-def _key(kind: str, case: Case) -> tuple[str, ...]:
-    levels = {**_DEFAULT, **case.levels}
-    return (kind, levels["device"], str(case.cpus), *([levels["precision"]] if kind == "flops" else []))
+def _key(kind: str, result: VariantResult) -> tuple[str, ...]:
+    levels = {**_DEFAULT, **result.variant}
+    return (kind, levels["device"], str(result.cpus), *([levels["precision"]] if kind == "flops" else []))
 
 
 def _with_share(result: VariantResult, ceilings: Mapping[tuple[str, ...], float]) -> VariantResult:
@@ -208,9 +207,9 @@ def _with_share(result: VariantResult, ceilings: Mapping[tuple[str, ...], float]
     seconds = {
         kind: result.facts[kind] / ceilings[key]
         for kind in _WORK
-        if result.facts.get(kind) and (key := _key(kind, result.case)) in ceilings
+        if result.facts.get(kind) and (key := _key(kind, result)) in ceilings
     }
     if not seconds:
         return result
     longest, bound = max((value, kind) for kind, value in seconds.items())
-    return replace(result, facts={**result.facts, "share": longest / result.median_seconds, "bound": bound})
+    return result.changed(facts={**result.facts, "share": longest / result.median_seconds, "bound": bound})

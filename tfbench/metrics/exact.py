@@ -70,7 +70,7 @@ def compare(
         if changed and other_environment and not policy.exact_across_versions and reason.code != ReasonCode.NOT_EXACT:
             explained.append(because(Note.METRIC, reason, metric=metric.name))
             continue
-        verdicts.append(Verdict(case, outcome, reason, metric.name, launches=1, values=(old, new), unit=metric.unit))
+        verdicts.append(Verdict.of(case, outcome, reason, metric.name, launches=1, values=(old, new), unit=metric.unit))
     return verdicts, explained
 
 
@@ -201,7 +201,7 @@ def on_device(
         limits = Limits(policy.device, policy.device_launches)
         row = sampled(case, metric, old, new, limits, policy, cases, pairs)
         if row and not policy.device_gated and row.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.NEW):
-            row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_GATED, row.reason))
+            row = row.changed(outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_GATED, row.reason))
         rows += [row] if row else []
     return rows
 
@@ -241,7 +241,7 @@ def sampled(
     was, now_is = (median(values) if values else None for values in (old, new))
 
     def verdict(outcome: Outcome, reason: Reason, ratio: Ratio | None = None) -> Verdict:
-        return Verdict(case, outcome, reason, name, ratio, launches or len(new), values=(was, now_is), unit=unit)
+        return Verdict.of(case, outcome, reason, name, ratio, launches or len(new), values=(was, now_is), unit=unit)
 
     if was is None and now_is is None:
         return None

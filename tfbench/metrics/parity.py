@@ -329,7 +329,7 @@ def evaluate(case: Case, old: float | None, new: Difference, whose: str, policy:
     """Make the verdict on the error of a result against that of ``whose``: in the baseline, if any, and now."""
 
     def verdict(outcome: Outcome, code: ReasonCode, *notes: Reason) -> Verdict:
-        return Verdict(case, outcome, because(code, *notes), PARITY, launches=1, values=(old, new.error))
+        return Verdict.of(case, outcome, because(code, *notes), PARITY, launches=1, values=(old, new.error))
 
     if old is None:
         return verdict(Outcome.NEW, ReasonCode.NOT_IN_BASELINE, new.note(whose=whose), because(Note.NO_VALUE))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from tfbench.model.case import OUTSIDE_PYTHON, Word
+from tfbench.model.formats import Free, Name, Text
 from tfbench.model.measurement import Ratio
 from tfbench.model.words import (
     BYTES,
@@ -585,28 +587,24 @@ _BEFORE = (Note.BENCHMARK_CHANGED,)
 """Notes that a reader must know before the sentence itself."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reason:
+class Reason(msgspec.Struct, frozen=True, eq=False, omit_defaults=True):
     """Why a verdict has its outcome, or a note on that. Equal ones have the same code and the same words."""
 
-    code: ReasonCode | Note | str
-    """A plain string only in a report from a file, which another version of tfbench may have written."""
-    stored: str = ""
-    """The message of a reason from a file, which is shown as it is. Empty for a reason of this process."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    code: Name
+    """A member of `ReasonCode` or `Note`. A plain string in a report from a file: another version may have written it."""
+    message: Text
+    """The reason in words, which `because` makes of the facts and notes."""
+    facts: Free = msgspec.field(default_factory=dict)
     """Numbers, names, and in a reason of this process also `Ratio` and `Calls`: the arguments of its words."""
     notes: tuple[Reason, ...] = ()
 
-    @property
-    def message(self) -> str:
-        """The reason in words."""
-        return self.stored or _words(self)
-
     def noted(self, *notes: Reason | None) -> Reason:
-        """Return the reason with further notes."""
+        """Return the reason with further notes. They follow its sentence, or complete one that ends with a space."""
         more = tuple(note for note in notes if note is not None)
-        stored = "; ".join((self.stored, *map(str, more))) if self.stored else ""
-        return replace(self, stored=stored, notes=(*self.notes, *more))
+        before = [note.message for note in more if note.code in _BEFORE]
+        after = "; ".join(note.message for note in more if note.code not in _BEFORE)
+        text = self.message + after if self.message.endswith(" ") else "; ".join(filter(None, (self.message, after)))
+        return Reason(self.code, "; ".join((*before, text)), self.facts, (*self.notes, *more))
 
     def __str__(self) -> str:
         return self.message
@@ -619,22 +617,12 @@ class Reason:
 
 
 def because(code: ReasonCode | Note, /, *notes: Reason | None, **facts: Any) -> Reason:
-    """Make a reason or a note from its facts, which are the arguments of its words, and from notes."""
-    return Reason(code, facts=facts).noted(*notes)
+    """Make a reason or a note from its facts, which are the arguments of its words, and from notes.
 
-
-def _words(reason: Reason) -> str:
-    """Say a reason with its notes.
-
-    The notes follow the sentence. After one that ends with a space, they complete it. Without the facts that its
-    sentence needs, the notes of a reason say all.
+    Without the facts that its sentence needs, the notes of a reason say all.
     """
-    sentence = reason.code.words if isinstance(reason.code, _Code) else ""
-    if isinstance(sentence, str):
-        text = sentence.format(**reason.facts) if reason.facts or "{" not in sentence else ""
+    if isinstance(code.words, str):
+        text = code.words.format(**facts) if facts or "{" not in code.words else ""
     else:
-        text = sentence(**reason.facts) if reason.facts else ""
-    before = [str(note) for note in reason.notes if note.code in _BEFORE]
-    after = "; ".join(str(note) for note in reason.notes if note.code not in _BEFORE)
-    text = text + after if text.endswith(" ") else "; ".join(filter(None, (text, after)))
-    return "; ".join((*before, text))
+        text = code.words(**facts) if facts else ""
+    return Reason(code, text, facts).noted(*notes)

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypedDict, TypeVar
 
+import msgspec
 from msgspec import Meta, Struct
-from msgspec import field as struct_field
 
 from tfbench.model.case import JSON, TIME, Case, Word
 from tfbench.model.formats import (
-    FORMS,
     Amount,
-    Cost,
     Count,
     Digest,
-    Form,
     Fraction,
     Free,
     Name,
     Number,
-    Record,
     Seconds,
     Share,
     Text,
     Texts,
     Time,
     exactly,
-    plain,
 )
 from tfbench.model.measurement import Calls, Ratio, StoredRounds
 from tfbench.model.reasons import Reason
@@ -64,41 +60,129 @@ DECIDED = (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)
 """Outcomes of a comparison. An inconclusive one may have been compared too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+Of = TypeVar("Of")
+Row = TypeVar("Row", bound="CaseRow")
+
+
+class Both(Struct, Generic[Of], frozen=True):
+    """A value of the baseline and that of the contender."""
+
+    baseline: Of
+    contender: Of
+
+    def __iter__(self) -> Iterator[Of]:
+        return iter((self.baseline, self.contender))
+
+
+class Thresholds(Struct, frozen=True):
+    """What a case has instead of the thresholds of the policy."""
+
+    minimum_effect: Fraction
+    tolerance: Fraction
+
+
+class CaseRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of the rows about a case: what the file has of it. Fields that are null or empty are left out of the file."""
+
+    name: Name = msgspec.field(name="case")
+    workload: Name
+    variant: Texts = msgspec.field(default_factory=dict)
+    group: Text = ""
+    """``""`` if that is its name without parameters."""
+    thresholds: Thresholds | None = None
+
+    @staticmethod
+    def columns(case: Case) -> JSON:
+        """Return the columns of a case."""
+        group = "" if case.group == case.name.partition("[")[0] else case.group
+        own = Thresholds(**dict(case.thresholds)) if case.thresholds else None
+        return {"name": case.name, "workload": case.workload, "variant": case.levels, "group": group, "thresholds": own}
+
+    def changed(self: Row, **columns: Any) -> Row:
+        """Return the row with other values in these columns."""
+        return msgspec.structs.replace(self, **columns)
+
+    @property
+    def case(self) -> Case:
+        """The case, as far as the file has it."""
+        own = self.thresholds
+        return Case(
+            self.name,
+            self.workload,
+            self.group or self.name.partition("[")[0],
+            tuple(sorted(self.variant.items())),
+            thresholds=tuple(msgspec.structs.asdict(own).items()) if own else (),
+        )
+
+
+class Verdict(CaseRow, frozen=True, kw_only=True, omit_defaults=True):
     """One row of the report.
 
     Raises `ValueError` if it compares times without a ratio, launches and rounds: such a verdict has lost its evidence.
     """
 
-    case: Case
     outcome: Outcome
     reason: Reason
-    metric: Name = TIME
+    metric: Name
     ratio: Ratio | None = None
-    launches: Count = 0
-    rounds: Count = 0
-    wall_seconds: Cost = 0.0
-    values: tuple[float | None, float | None] | None = None
-    """The metric's values of baseline and contender. Times have none, because they are ratios."""
+    launches: Count
+    rounds: Count
+    wall_seconds: Seconds
+    values: Both[float | None] | None = None
+    """The metric's values. Times have none, because they are ratios."""
     unit: Annotated[str, Meta(max_length=20)] = ""
-    rates: Mapping[Annotated[str, exactly("items/s|B/s|FLOP/s")], tuple[float | None, float | None]] = field(
-        default_factory=dict
-    )
-    """Of a verdict on time: unit of a throughput -> that of baseline and contender, see `tfbench.stats.rounds`."""
-    calls: tuple[Calls, Calls] | None = None
-    """Of a verdict on time after a live race: the calls of baseline and contender."""
+    rates: dict[Annotated[str, exactly("items/s|B/s|FLOP/s")], Both[float | None]] = msgspec.field(default_factory=dict)
+    """Of a verdict on time: unit of a throughput -> that of both sides, see `tfbench.stats.rounds`."""
+    calls: Both[Calls] | None = None
+    """Of a verdict on time after a live race: the calls of both sides."""
     tail: Ratio | None = None
     """Of the same: the ratio of the geometric means of the calls; ``None`` where the tail is not judged."""
 
     def __post_init__(self) -> None:
         if self.compares_times and not (self.ratio and self.launches and self.rounds):
-            raise ValueError(f"{self.case.name} has the verdict {self.outcome} on time without the rounds that show it")
+            raise ValueError(f"{self.name} has the verdict {self.outcome} on time without the rounds that show it")
 
     @property
     def compares_times(self) -> bool:
         """Whether it says that one time is longer than another, or as long."""
         return self.metric == TIME and (self.ratio is not None or self.outcome in DECIDED)
+
+    @classmethod
+    def of(
+        cls,
+        case: Case,
+        outcome: Outcome,
+        reason: Reason,
+        metric: str = TIME,
+        ratio: Ratio | None = None,
+        launches: int = 0,
+        rounds: int = 0,
+        wall_seconds: float = 0.0,
+        *,
+        values: Iterable[float | None] | None = None,
+        rates: Mapping[str, Iterable[float | None]] = MappingProxyType({}),
+        calls: Iterable[Calls] | None = None,
+        **columns: Any,
+    ) -> Verdict:
+        """Make the row of a case. Of ``values``, ``rates`` and ``calls``, the baseline's comes first."""
+        return cls(
+            **cls.columns(case),
+            **columns,
+            outcome=outcome,
+            reason=reason,
+            metric=metric,
+            ratio=ratio,
+            launches=launches,
+            rounds=rounds,
+            wall_seconds=wall_seconds,
+            values=None if values is None else Both(*values),
+            rates={unit: Both(*both) for unit, both in rates.items()},
+            calls=None if calls is None else Both(*calls),
+        )
+
+    def noted(self, *notes: Reason | None) -> Verdict:
+        """Return the verdict with further notes on its reason."""
+        return self.changed(reason=self.reason.noted(*notes))
 
 
 if TYPE_CHECKING:
@@ -120,20 +204,45 @@ else:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class VariantResult:
+class VariantResult(CaseRow, frozen=True, kw_only=True, omit_defaults=True):
     """The time of a variant compared with the reference variant of its workload, in one run."""
 
-    case: Case
     reference: Name
     """Name of the reference case, which can be this case."""
     median_seconds: Time
-    ratio: Ratio | None
+    ratio: Ratio | None = None
     """Variant / reference; ``None`` for the reference itself."""
-    outcome: Outcome | None
+    outcome: Outcome | None = None
     launches: Count
     rounds: Count
-    facts: VariantFacts = field(default_factory=dict)
+    facts: VariantFacts = msgspec.field(default_factory=dict)
+    cpus: Count = 1
+    """Processors that it may use, 0 for every one of the run."""
+
+    @classmethod
+    def of(
+        cls,
+        case: Case,
+        reference: str,
+        median_seconds: float,
+        ratio: Ratio | None,
+        outcome: Outcome | None,
+        launches: int,
+        rounds: int,
+        facts: JSON | None = None,
+    ) -> VariantResult:
+        """Make the row of a case."""
+        return cls(
+            **cls.columns(case),
+            reference=reference,
+            median_seconds=median_seconds,
+            ratio=ratio,
+            outcome=outcome,
+            launches=launches,
+            rounds=rounds,
+            facts=facts or {},
+            cpus=case.cpus,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +258,15 @@ class SuiteVerdict:
     ratio: Ratio | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(CaseRow, frozen=True, kw_only=True, omit_defaults=True):
     """A case that cannot run on this machine or side, with the reason."""
 
-    case: Case
     reason: Text
+
+    @classmethod
+    def of(cls, case: Case, reason: str) -> Skip:
+        """Make the row of a case."""
+        return cls(**cls.columns(case), reason=reason)
 
 
 # The environment of a side, and the conditions under which a run measured it
@@ -308,10 +420,10 @@ class Report:
     verdicts: Annotated[tuple[Verdict, ...], _Rows] = ()
     variant_results: Annotated[tuple[VariantResult, ...], _Rows] = ()
     skips: Annotated[tuple[Skip, ...], _Rows] = ()
-    wall_seconds: Cost = 0.0
-    seconds_by_phase: Annotated[Mapping[Name, Cost], Meta(max_length=100)] = field(default_factory=dict)
+    wall_seconds: Seconds = 0.0
+    seconds_by_phase: Annotated[Mapping[Name, Seconds], Meta(max_length=100)] = field(default_factory=dict)
     """What the wall time was spent on, see `tfbench.race.timer`; summed over the shards of a merged report."""
-    seconds_by_case: Mapping[Name, Cost] = field(default_factory=dict)
+    seconds_by_case: Mapping[Name, Seconds] = field(default_factory=dict)
     """Name of a case -> wall time that it cost, from its race to its profiles and without the start of zygotes.
 
     Variants that race each other share their cost equally. A case that was taken from an interrupted run is absent.
@@ -330,6 +442,7 @@ class Report:
     """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
     rounds: Annotated[tuple[StoredRounds, ...], Meta(max_length=200_000)] = ()
     """The rounds of each case and side that was raced live."""
+    schema: Literal["tfbench-report/1"] = "tfbench-report/1"
 
     @property
     def gap(self) -> str:
@@ -403,80 +516,3 @@ class RateRow:
     """Kind of injected slow calls -> share of its trials with the verdict regressed."""
     seconds_tails: Mapping[str, float] = field(default_factory=dict)
     """The same kind -> median cost of its verdicts."""
-
-
-# The form of a type in the file, where it is another one than in memory
-
-
-class _Sides(Struct, frozen=True):
-    baseline: int | float | None
-    contender: int | float | None
-
-
-class _CallsOfSides(Struct, frozen=True):
-    baseline: Calls
-    contender: Calls
-
-
-class _Thresholds(Struct, frozen=True):
-    minimum_effect: Fraction
-    tolerance: Fraction
-
-
-class _Reason(Struct, frozen=True, omit_defaults=True):
-    code: Name
-    message: Text
-    facts: Free = struct_field(default_factory=dict)
-    notes: tuple[_Reason, ...] = ()
-
-
-def _written(reason: Reason) -> _Reason:
-    return _Reason(str(reason.code), reason.message, dict(reason.facts), tuple(map(_written, reason.notes)) or ())
-
-
-def _read(row: _Reason) -> Reason:
-    return Reason(row.code, row.message, row.facts, tuple(map(_read, row.notes)))
-
-
-def _pair(kind: Any) -> Form:
-    return Form(kind, lambda pair: kind(*pair), lambda row: (row.baseline, row.contender))
-
-
-FORMS |= {
-    Reason: Form(_Reason, _written, _read),
-    tuple[float | None, float | None]: _pair(_Sides),
-    tuple[Calls, Calls]: _pair(_CallsOfSides),
-}
-
-
-def _full_case(row: Any) -> Case:
-    own = row.thresholds
-    return Case(
-        row.case,
-        row.workload,
-        row.case.partition("[")[0],
-        tuple(sorted(row.variant.items())),
-        thresholds=tuple(plain(own).items()) if own else (),
-    )
-
-
-_NAMED = {"case": (Name, lambda case: case.name)}
-_VERDICT = Record(
-    Verdict,
-    {
-        **_NAMED,
-        "workload": (Name, lambda case: case.workload),
-        "variant": (Texts, lambda case: case.levels),
-        "thresholds": (
-            _Thresholds | None,
-            lambda case: _Thresholds(**dict(case.thresholds)) if case.thresholds else None,
-        ),
-    },
-    _full_case,
-)
-FORMS |= {
-    Verdict: _VERDICT.form(),
-    VariantResult: Record(VariantResult, _NAMED, lambda row: Case.named(row.case)).form(),
-    Skip: Record(Skip, _NAMED, lambda row: Case.named(row.case)).form(),
-    SuiteVerdict: Record(SuiteVerdict).form(),
-}

@@ -21,6 +21,7 @@ from tfbench.facts import unusable_option
 from tfbench.fs import check_outputs, write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
+from tfbench.model.formats import plain
 from tfbench.model.words import span, times
 from tfbench.plugin import REPORTS, STARTED_WITH, in_use, only_lists, present_folders, setting, whole_suite
 from tfbench.plugin.cases import (
@@ -165,7 +166,7 @@ def store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:
         fixture.group = fixture.group or case.group.rpartition("::")[2]
         fixture.params = {**(fixture.params or {}), **case.levels}
         fixture.params.pop("variant", None)
-    verdict = json_format.content_of(result.verdict) if result.verdict else None
+    verdict = plain(result.verdict) if result.verdict else None
     fixture.extra_info["tfbench"] = {"verdict": verdict, "facts": sample.runs[0].facts}
     iterations = sample.runs[0].iterations
     stats = fixture._make_stats(iterations)

@@ -7,15 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from tfbench.errors import ProfileError, ReportError, UsageError
-from tfbench.fs import read_text, write_whole
+from tfbench.errors import ProfileError, UsageError
+from tfbench.fs import write_whole
 from tfbench.model import JSON, short_name
-from tfbench.model.formats import Name, Text, Texts, check_schema, convert, plain, visible
+from tfbench.model.formats import Name, Text, Texts, line, read_file
 from tfbench.profiles.attribution import StepBreakdown, faster_half, step_slices, trimmed
 from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import DEVICE, NO_KERNELS, load, steps_of
-from tfbench.untrusted import brief, command, parse_json, render_json, some
+from tfbench.untrusted import command, some
 
 
 def step_breakdown(files: Sequence[Path]) -> StepBreakdown:
@@ -78,6 +79,7 @@ class _About:
     contender: ProfiledSide
     baseline: ProfiledSide | None = None
     raced: float | None = None
+    schema: Literal["tfbench-profiled-case/1"] = "tfbench-profiled-case/1"
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def folder_of(case: str) -> str:
 def write_about(kept: Kept) -> None:
     """Write the description of a case's folder. Raises `OSError` if the file cannot be written."""
     about = _About(kept.case, kept.sides["contender"], kept.sides.get("baseline"), kept.raced)
-    write_whole(kept.folder / ABOUT, render_json({"schema": SCHEMA, **plain(about)}, 1) + "\n")
+    write_whole(kept.folder / ABOUT, f"{line(about)}\n")
 
 
 def named(folder: Path, name: str) -> list[Kept]:
@@ -137,13 +139,6 @@ def named(folder: Path, name: str) -> list[Kept]:
 
 
 def _read(path: Path) -> Kept:
-    try:
-        content = visible(parse_json(read_text(path)))
-        check_schema(content, SCHEMA)
-        about = convert(_About, content)
-    except (ReportError, ValueError) as error:
-        raise ProfileError(
-            f"{brief(path)} is not in tfbench's format ({brief(error)}): profile the case again"
-        ) from None
+    about = read_file(path, _About, SCHEMA, "profile the case again", ProfileError)
     sides = {"baseline": about.baseline} if about.baseline else {}
     return Kept(path.parent, about.case, {**sides, "contender": about.contender}, about.raced)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -130,13 +130,13 @@ class _Judge(Generic[Judged]):
         if self.result is not None and race.short_launches:
             seconds = sum(launch.wall_seconds for launch in race.short_launches)
             note = because(Note.SHORT_LAUNCHES, launches=len(race.short_launches), seconds=seconds)
-            self.result = replace(self.result, reason=self.result.reason.noted(note))
+            self.result = self.result.noted(note)
 
     def confirm(self, first: Judged, race: Race) -> None:
         """Combine a change with the result of the second race, which has none if no launch of it counts."""
         second = self.result
         if second is not None and second.outcome is first.outcome:
-            self.result = replace(second, reason=second.reason.noted(because(Note.FOUND_TWICE, first.reason)))
+            self.result = second.noted(because(Note.FOUND_TWICE, first.reason))
             return
         absent = because(ReasonCode.NOT_MEASURED, why="; ".join(["no launch has measured it", *race.disturbed[-1:]]))
         found = absent if second is None else second.reason
@@ -149,7 +149,7 @@ class _Judge(Generic[Judged]):
             self._withdraw(self.result, because(ReasonCode.INTERRUPTED, self.result.reason))
 
     def _withdraw(self, result: Judged, reason: Reason) -> None:
-        self.result = replace(result, outcome=Outcome.INCONCLUSIVE, reason=reason)
+        self.result = result.changed(outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
 class ConfirmedRace:

@@ -150,14 +150,16 @@ class Merger:
         """
         self._own(name, shard)
         for case in shard["cases"]:
-            self._verdicts.append(Verdict(Case.named(case), Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=why)))
+            self._verdicts.append(
+                Verdict.of(Case.named(case), Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=why))
+            )
             self._lists["due"].append(case)
 
     def add_missing(self, names: Sequence[str]) -> None:
         """Add a row for each case that the other side would run, and that is in no job."""
         reason = because(ReasonCode.NOT_COLLECTED, because(Note.IN_NO_JOB))
         for name in names:
-            row = Verdict(Case.named(name), Outcome.MISSING, reason)
+            row = Verdict.of(Case.named(name), Outcome.MISSING, reason)
             self._common.setdefault(name, ("the plan", row))
 
     def _own(self, name: str, shard: JSON) -> None:

@@ -290,7 +290,7 @@ def _contenders(report: Report) -> list[VariantResult]:
     """Return the contender's times of the variants in a run against another side."""
     rounds = by_side(report.rounds)
     return [
-        VariantResult(
+        VariantResult.of(
             verdict.case,
             "",
             rounds[verdict.case.name]["contender"].median_seconds,

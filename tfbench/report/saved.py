@@ -280,7 +280,7 @@ def _of_times(file: ResultFile) -> Report:
     results, rounds = [], []
     for name, timing in file.times.items():
         size = len(timing.launches), sum(map(len, timing.launches))
-        results.append(VariantResult(cases[name], name, timing.median, None, None, *size))
+        results.append(VariantResult.of(cases[name], name, timing.median, None, None, *size))
         if timing.launches:
             sample = Sample(cases[name], tuple(Run(launch, 1) for launch in timing.launches))
             rounds.append(StoredRounds.of_sample(sample, "contender"))
@@ -288,7 +288,7 @@ def _of_times(file: ResultFile) -> Report:
         policy={"name": file.kind},
         sides={"contender": {"spec": file.path, "machine": dict(file.facts)}},
         verdicts=tuple(
-            Verdict(result.case, Outcome.NEW, measured, launches=result.launches, rounds=result.rounds)
+            Verdict.of(result.case, Outcome.NEW, measured, launches=result.launches, rounds=result.rounds)
             for result in results
         ),
         variant_results=tuple(results),

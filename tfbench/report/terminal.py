@@ -224,7 +224,9 @@ def _finding(finding: CaseFinding, width: int) -> list[RenderableType]:
         lines.append(Text(f"{_INDENT}{'  '.join(parts)}"))
     elif finding.new is not None and verdict.outcome is not Outcome.ERROR:
         lines.append(Text(f"{_INDENT}{finding.sides() or f'{finding.shown(finding.new)} now'}"))
-    lines += [Text(f"{_INDENT}{rates(*both, unit)}") for unit, both in list(timed.rates.items())[:1]]
+    lines += [
+        Text(f"{_INDENT}{rates(both.baseline, both.contender, unit)}") for unit, both in list(timed.rates.items())[:1]
+    ]
     if tail := calls_that_differ(timed):
         lines.append(_hanging(tail, width))
     lines += [_hanging(line, width) for line in finding.why]

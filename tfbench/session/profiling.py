@@ -377,7 +377,7 @@ class Profiles:
         bound = share is not None and share < DEVICE_BOUND
         note = f"host-bound: the device works in {share or 0:.0%} of a step"
         if len(entrants) == 1 and not self.strategy.baseline:
-            rows = [replace(row, reason=NO_BASELINE) for row in rows]
+            rows = [row.changed(reason=NO_BASELINE) for row in rows]
         result = replace(result, metrics=(*result.metrics, *rows))
         return replace(with_facts(result, facts), why=(note,) if bound else ())
 

@@ -89,7 +89,7 @@ class Races:
         works = [result.verdict and result.verdict.outcome is Outcome.NEW for result in here.settled]
         if here.interrupt or not all(works) or not broken.verdict:
             return here
-        return RaceResults([replace(broken, verdict=replace(broken.verdict, outcome=Outcome.INCOMPARABLE))])
+        return RaceResults([replace(broken, verdict=broken.verdict.changed(outcome=Outcome.INCOMPARABLE))])
 
     def again(self, case: Case, baseline: Entrant, confirms: bool) -> Ratio | None:
         """Race two sides of a case once more, in the launches of a first look, with other zygotes if it ``confirms``.

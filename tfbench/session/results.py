@@ -76,7 +76,7 @@ def untimed(case: Case, outcome: Outcome, reason: Reason, output: str = "", **me
 
     ``output`` is the last output of the process that failed.
     """
-    return CaseResult(case, Verdict(case, outcome, reason, **measured), output=output)
+    return CaseResult(case, Verdict.of(case, outcome, reason, **measured), output=output)
 
 
 def of_variant(race: Race, index: int) -> CaseResult:
@@ -89,8 +89,8 @@ def of_variant(race: Race, index: int) -> CaseResult:
     result = new(case, race, index, NO_BASELINE)
     assert result.sample is not None
     decision = race.decisions.get(index)
-    variant_result = VariantResult(
-        case=case,
+    variant_result = VariantResult.of(
+        case,
         reference=race.entrants[index if race.reference is None else race.reference].case.name,
         median_seconds=median(result.sample.seconds),
         ratio=decision.comparison.ratio if decision else None,
@@ -105,7 +105,7 @@ def of_variant(race: Race, index: int) -> CaseResult:
 def with_facts(result: CaseResult, facts: JSON) -> CaseResult:
     """Add facts to the variant result, if there is one."""
     old = result.variant_result
-    return replace(result, variant_result=replace(old, facts={**old.facts, **facts})) if old else result
+    return replace(result, variant_result=old.changed(facts={**old.facts, **facts})) if old else result
 
 
 def with_model(result: CaseResult) -> CaseResult:
@@ -139,8 +139,8 @@ def twice(first: Verdict, second: Verdict | None) -> Verdict:
         notes = because(Note.FIRST_RACE, first.reason), because(Note.SECOND_RACE, second.reason)
         reason = because(ReasonCode.NOT_CONFIRMED, *notes)
     else:
-        return replace(second, reason=second.reason.noted(because(Note.CONFIRMED)))
-    return replace(first, outcome=Outcome.INCONCLUSIVE, reason=reason)
+        return second.noted(because(Note.CONFIRMED))
+    return first.changed(outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
 def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
@@ -173,7 +173,7 @@ def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
     if race.abort_reason:
         return disturbed(case, race)
     sample = Sample(case, tuple(race.runs(index)))
-    verdict = Verdict(
+    verdict = Verdict.of(
         case,
         Outcome.NEW,
         reason.noted(cache_note(sample)),
@@ -220,8 +220,8 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
         ignored(case, used),
         *notes,
     )
-    verdict = Verdict(
-        case=shown,
+    verdict = Verdict.of(
+        shown,
         outcome=decision.outcome,
         reason=reason,
         ratio=decision.comparison.ratio,
@@ -235,7 +235,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     metrics = []
     if (first := confirmed_race.first_call) is not None and first.outcome is not None:
         size = first.comparison.launches, first.comparison.rounds
-        metrics.append(Verdict(case, first.outcome, first.reason, FIRST_CALL, first.comparison.ratio, *size))
+        metrics.append(Verdict.of(case, first.outcome, first.reason, FIRST_CALL, first.comparison.ratio, *size))
     if confirmed_race.memory is not None:
         metrics.append(confirmed_race.memory)
     return CaseResult(case, verdict, sample=contender, baseline=baseline, metrics=tuple(metrics))
@@ -303,8 +303,8 @@ def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseR
 def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResult:
     """Add a verdict `error` to a case that was timed before the failure."""
     reason, output = reason_of(error)
-    reason = replace(reason, facts={}, notes=(because(Note.LATER_STEP, reason),))
-    row = Verdict(result.case, Outcome.ERROR, reason, metric)
+    note = because(Note.LATER_STEP, reason)
+    row = Verdict.of(result.case, Outcome.ERROR, Reason(reason.code, "").noted(note), metric)
     return replace(result, metrics=(*result.metrics, row), output=result.output or output)
 
 
@@ -492,7 +492,7 @@ class MetricChecker:
         explained: list[Reason] = []
         if baseline is None:
             why = result.verdict.reason if result.verdict and result.verdict.outcome is Outcome.NEW else NO_BASELINE
-            rows = [replace(row, reason=why) for row in self._measured(case, mine, facts)]
+            rows = [row.changed(reason=why) for row in self._measured(case, mine, facts)]
         else:
             rows, explained = self._compared(result, side, mine, baseline)
         rows += contracts.of_case(case, mine.contracts, mine.metric_values, exact.peaks(facts))
@@ -504,7 +504,7 @@ class MetricChecker:
             rows.append(contracts.row(case, PARITY, contracts.parity(mine.contracts[PARITY], self._error(case, mine))))
         verdict = result.verdict
         if explained:
-            verdict = replace(verdict, reason=verdict.reason.noted(because(Note.OTHER_METRICS, *explained)))
+            verdict = verdict.noted(because(Note.OTHER_METRICS, *explained))
         return replace(result, verdict=verdict, metrics=(*result.metrics, *rows), metric_values=mine.metric_values)
 
     @staticmethod
@@ -589,11 +589,11 @@ class MetricChecker:
             explained.insert(0, because(Note.METRIC, gone, metric="the result"))
         row, scattered = self._parity(case, baseline, mine, context.scatter)
         if row is not None and row.outcome is Outcome.REGRESSED:
-            error = row.values[1] if row.values else None
+            error = row.values.contender if row.values else None
             if error is not None and error <= self._policy.parity_scatter * scattered:
                 (note,) = row.reason.notes
                 note = because(Note.RESULT, **note.facts, scatter=scattered)
-                row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_EXACT, note))
+                row = row.changed(outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_EXACT, note))
             elif context.differences and not self._policy.exact_across_versions:
                 explained.append(because(Note.METRIC, row.reason, metric="the result"))
                 row = None
@@ -627,7 +627,7 @@ class MetricChecker:
         if row.outcome is Outcome.UNCHANGED and noise.error > noise.floor():
             scatter = parity.scattered_by(noise, scattered)
             note = noise.note(whose="the baseline's result", before=0.0, scatter=scatter)
-            row = replace(row, reason=row.reason.noted(note))
+            row = row.noted(note)
         return row, parity.scattered_by(worst, scattered)
 
     def stable(self, case: Case, side: Side, metric_values: MetricValues) -> MetricValues:
@@ -687,7 +687,7 @@ _OF_VARIANT = 0, ""
 
 
 def _not_probed(case: Case, timed: str, failure: Failure) -> Verdict:
-    return Verdict(case, Outcome.ERROR, because(ReasonCode.NOT_PROBED, timed=timed, error=str(failure)), PROBES)
+    return Verdict.of(case, Outcome.ERROR, because(ReasonCode.NOT_PROBED, timed=timed, error=str(failure)), PROBES)
 
 
 def _has_other_kernels(row: Verdict) -> bool:

@@ -13,18 +13,33 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from tfbench.errors import ReportError, SideError
 from tfbench.facts import library_variables, machine, settings
 from tfbench.fs import file_digest, read_text, try_lock, write_whole
 from tfbench.metrics.parity import ProbeOutput
-from tfbench.model import JSON, TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
-from tfbench.model.formats import Name, Record, convert, plain, visible
+from tfbench.model import (
+    JSON,
+    TIME,
+    Case,
+    MetricValues,
+    Outcome,
+    ProfileEntry,
+    Reason,
+    ReasonCode,
+    Sample,
+    VariantResult,
+    Verdict,
+    because,
+)
+from tfbench.model.formats import Name, Text, convert, parsed, plain
 from tfbench.race.launch import Entrant
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.environments import distributions
 from tfbench.sides.source_tree import code_digest, new_files
 from tfbench.sides.spec import Side
-from tfbench.storage.baselines import Layout
+from tfbench.storage.baselines import Layout, SavedLaunch
 from tfbench.storage.history import json_digest
 from tfbench.suite.shards import digest
 from tfbench.untrusted import a_text, an_object, brief, described, parse_json, printable, render_json
@@ -245,35 +260,49 @@ _OF_A_JOB = (
 """Variables that differ between two shells, or between two jobs that do the same; and tfbench's own."""
 
 
-RESULT = Record(CaseResult, {"case": (Name, lambda case: case.name)}, lambda row: Case.named(row.case))
-"""An entry of the journal."""
+class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of the journal: the fields of a `CaseResult`, with samples as launches."""
+
+    case: Name
+    verdict: Verdict | None = None
+    skip: Text = ""
+    variant_result: VariantResult | None = None
+    sample: tuple[SavedLaunch, ...] = ()
+    baseline: tuple[SavedLaunch, ...] = ()
+    metrics: tuple[Verdict, ...] = ()
+    metric_values: MetricValues | None = None
+    output: str = ""
+    profiles: tuple[ProfileEntry, ...] = ()
+    why: tuple[Text, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(row and row.name != self.case for row in (self.verdict, self.variant_result, *self.metrics)):
+            raise ValueError("a row is about another case")
+
+
+_SAME = ("verdict", "skip", "variant_result", "metrics", "metric_values", "output", "profiles", "why")
 
 
 def entry_of(result: CaseResult) -> JSON:
     """Return the entry of a finished case."""
-    content: JSON = plain(RESULT.to_file(result))
+    both = (sample.runs if sample else () for sample in (result.sample, result.baseline))
+    launches = (tuple(map(SavedLaunch.of, runs)) for runs in both)
+    same = {name: getattr(result, name) for name in _SAME}
+    content: JSON = plain(_Entry(result.case.name, sample=next(launches), baseline=next(launches), **same))
     return content
 
 
 def result_of(case: Case, entry: JSON) -> CaseResult | None:
     """Build the result of a case from its entry, ``None`` if the entry is damaged."""
     try:
-        read: CaseResult = RESULT.of_file(convert(RESULT.struct, visible(entry)))
+        read = convert(_Entry, entry)
     except ValueError:
         return None
-
-    def own(row: Verdict) -> Verdict:
-        return replace(row, case=replace(case, thresholds=row.case.thresholds))
-
-    return replace(
-        read,
-        case=case,
-        verdict=own(read.verdict) if read.verdict else None,
-        metrics=tuple(map(own, read.metrics)),
-        variant_result=replace(read.variant_result, case=case) if read.variant_result else None,
-        sample=replace(read.sample, case=case) if read.sample else None,
-        baseline=replace(read.baseline, case=case) if read.baseline else None,
+    samples = (
+        Sample(case, tuple(one.run for one in saved)) if saved else None for saved in (read.sample, read.baseline)
     )
+    same = {name: getattr(read, name) for name in _SAME}
+    return CaseResult(case, sample=next(samples), baseline=next(samples), **same)
 
 
 SCHEMA = "tfbench-journal/1"
@@ -338,7 +367,7 @@ class Journal:
             return
         for line in rest:
             try:
-                entry = an_object(parse_json(line), "the line")
+                entry = an_object(parsed(line), "the line")
                 self.entries[a_text(entry["case"], "case")] = entry
             except (ValueError, KeyError):
                 break  # the run was killed while it wrote this line

@@ -207,7 +207,7 @@ def not_raced(saved: Baseline, result: CaseResult, differences: Sequence[str], u
     if verdict is None or result.sample is None or result.variant_result is None:
         return result  # it was skipped, or failed
     if case.name not in saved.samples:
-        return replace(result, verdict=replace(verdict, reason=not_saved(saved)))
+        return replace(result, verdict=verdict.changed(reason=not_saved(saved)))
     outcome = Outcome.INCOMPARABLE
     if differences:
         reason = because(ReasonCode.OTHER_MACHINE, spec=describe(saved), differences=differences)
@@ -218,7 +218,7 @@ def not_raced(saved: Baseline, result: CaseResult, differences: Sequence[str], u
         before, now = (min(sample.floors) for sample in (saved.samples[case.name], result.sample))
         reason = because(ReasonCode.SAVED_TIMES, before=before, now=now)
     why = unmade or (because(Note.RACE_ALL) if outcome is Outcome.INCONCLUSIVE else None)
-    return replace(result, verdict=replace(verdict, outcome=outcome, reason=reason.noted(why)))
+    return replace(result, verdict=verdict.changed(outcome=outcome, reason=reason.noted(why)))
 
 
 # Start the zygotes of sides, and learn what each side consists of

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,14 @@ class Decision:
     """What the comparison is about."""
     tail: Ratio | None = None
     """The ratio of the geometric means of the calls; ``None`` where the tail is not judged."""
+
+    def changed(self, **fields: Any) -> Decision:
+        """Return the decision with other values in these fields, as of a verdict."""
+        return replace(self, **fields)
+
+    def noted(self, *notes: Reason | None) -> Decision:
+        """Return the decision with further notes on its reason."""
+        return replace(self, reason=self.reason.noted(*notes))
 
 
 class Region(NamedTuple):
@@ -332,7 +340,7 @@ def _with_what_is_rare(median: Decision, rounds: int) -> Decision:
     if seen >= rounds or median.outcome is not Outcome.UNCHANGED:
         return median
     note = because(Note.RARE_CALLS, rounds=seen, share=unseen_share(seen))
-    return replace(median, reason=median.reason.noted(note))
+    return median.noted(note)
 
 
 def unseen_share(rounds: int) -> float:
@@ -376,7 +384,7 @@ def with_cycles(decision: Decision, cycles: Ratio, thresholds: Thresholds) -> De
     if decision.outcome is None or (decision.outcome is Outcome.REGRESSED) == (in_cycles is Outcome.REGRESSED):
         return decision
     note = because(Note.CYCLES, time=decision.comparison.ratio.center, cycles=cycles.center)
-    return replace(decision, reason=decision.reason.noted(note))
+    return decision.noted(note)
 
 
 def with_work_beside(
@@ -409,7 +417,7 @@ def with_work_beside(
     before, now = (_mostly(RESTLESS, runs) for runs in sides)
     if now and not before:
         return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RESTLESS))
-    return replace(decision, reason=decision.reason.noted(because(Note.RESTLESS))) if now else decision
+    return decision.noted(because(Note.RESTLESS)) if now else decision
 
 
 def with_retraces(decision: Decision, contender: Sequence[Run]) -> Decision:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -18,8 +19,8 @@ import pytest_benchmark
 from msgspec import Meta
 from pytest_benchmark.stats import Stats
 
-from tfbench.errors import BaselineError, ReportError
-from tfbench.fs import DATA_FOLDER, read_text, write_whole
+from tfbench.errors import BaselineError
+from tfbench.fs import DATA_FOLDER, write_whole
 from tfbench.model import (
     JSON,
     SET_LATE,
@@ -32,22 +33,9 @@ from tfbench.model import (
     Sample,
     own_thresholds,
 )
-from tfbench.model.formats import (
-    FORMS,
-    Form,
-    Free,
-    Name,
-    Text,
-    Texts,
-    check_schema,
-    convert,
-    exactly,
-    json_schema,
-    plain,
-    visible,
-)
+from tfbench.model.formats import Free, Name, Text, Texts, check_schema, convert, exactly, json_schema, plain, read_file
 from tfbench.model.report import BASELINE_NAME
-from tfbench.untrusted import TIMES, a_number, brief, parse_json, render_json
+from tfbench.untrusted import TIMES, a_number, brief, render_json
 
 # Name every file and folder that tfbench keeps below a project's root
 
@@ -155,14 +143,6 @@ class SavedLaunch:
         return Run(tuple(block * 1e-9 / self.iterations for block in self.nanoseconds), self.iterations, self.facts)
 
 
-FORMS[Sample] = Form(
-    tuple[SavedLaunch, ...],
-    lambda sample: tuple(map(SavedLaunch.of, sample.runs)),
-    lambda launches: Sample(Case("", "", ""), tuple(launch.run for launch in launches)),
-)
-"""The reader of a file gives a sample its case."""
-
-
 @dataclass(frozen=True)
 class _SavedCase:
     """What a benchmark of the file has under ``extra_info/tfbench``."""
@@ -174,7 +154,9 @@ class _SavedCase:
     statistic: Annotated[str, exactly("|".join(("", *STATISTICS)))] = ""
     metric_values: MetricValues | None = None
     file: Text = ""
-    """``""`` in files of older versions."""
+
+    def __post_init__(self) -> None:
+        own_thresholds(self.thresholds)
 
 
 @dataclass(frozen=True)
@@ -210,6 +192,11 @@ class BaselineFile:
     datetime: Text
     tfbench: _Head
     benchmarks: tuple[_Benchmark, ...]
+
+    def __post_init__(self) -> None:
+        names = Counter(benchmark.fullname for benchmark in self.benchmarks)
+        if twice := next((name for name, count in names.items() if count > 1), ""):
+            raise ValueError(f"{brief(twice)} is there twice")
 
 
 @dataclass(frozen=True)
@@ -273,15 +260,8 @@ class Baselines:
         path = self._path(name)
         if not path.exists():
             raise self._unknown(name)
-        try:
-            return parse(name, parse_json(read_text(path)))
-        except ReportError as error:
-            raise BaselineError(str(error)) from None
-        except ValueError as error:
-            raise BaselineError(
-                f"{brief(path)} is not a baseline that tfbench can read ({brief(error)}); "
-                "the file stays unchanged: move it away or save under another name"
-            ) from None
+        fix = "the file stays unchanged: move it away or save under another name"
+        return _of_file(name, read_file(path, BaselineFile, SCHEMA, fix, BaselineError))
 
     def save(self, name: str, baseline: Baseline) -> Path:
         """Write a baseline, and replace an earlier one with this name.
@@ -364,10 +344,11 @@ def _stats(seconds: Sequence[float], iterations: int) -> JSON:
 
 def parse(name: str, content: JSON) -> Baseline:
     """Build a baseline from the content of its file. Raises `ValueError` if tfbench did not write the content."""
-    content = visible(content)
-    if isinstance(content, dict) and isinstance(content.get("tfbench"), dict):
-        check_schema(content["tfbench"], SCHEMA)
-    file = convert(BaselineFile, content)
+    check_schema(content, SCHEMA)
+    return _of_file(name, convert(BaselineFile, content))
+
+
+def _of_file(name: str, file: BaselineFile) -> Baseline:
     samples: dict[str, Sample] = {}
     metric_values = {}
     for benchmark in file.benchmarks:
@@ -382,8 +363,6 @@ def parse(name: str, content: JSON) -> Baseline:
             thresholds=own_thresholds(own.thresholds),
             statistic=own.statistic,
         )
-        if case.name in samples:
-            raise ValueError(f"{brief(case.name)} is there twice")
         samples[case.name] = Sample(case, tuple(launch.run for launch in own.launches))
         if own.metric_values is not None:
             metric_values[case.name] = own.metric_values

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import secrets
 import time
@@ -38,20 +37,8 @@ from tfbench.model import (
     SeriesPoint,
     SeriesRun,
 )
-from tfbench.model.formats import (
-    Count,
-    Name,
-    Share,
-    Time,
-    check_schema,
-    convert,
-    json_schema,
-    line,
-    own,
-    read,
-    visible,
-)
-from tfbench.untrusted import brief, parse_json, plural, printable
+from tfbench.model.formats import Count, Name, Time, json_schema, line, read
+from tfbench.untrusted import TIMES, brief, plural, printable
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -88,12 +75,10 @@ class SessionRecord:
     """Tags of the measured commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class _RunLine:
+class _RunLine(Struct, frozen=True, tag="run", tag_field="kind"):
     """The first line of a run."""
 
     schema: Literal["tfbench-history/1"]
-    kind: Literal["run"]
     context: MeasurementContext
     releases: tuple[Name, ...]
     anchor: Anchor | None
@@ -101,60 +86,38 @@ class _RunLine:
 
 
 # A history of years has a million lines, and a struct is read in half of the time of a dataclass.
-class _Ratio(Struct, frozen=True, gc=False):
-    """A ratio of times, contender / baseline, with its confidence interval."""
-
-    center: Annotated[float, Meta(ge=1e-9, le=1e9)]
-    low: Annotated[float, Meta(ge=0)]
-    high: Annotated[float, Meta(ge=0)] | None
-    """``None`` if it is infinite."""
-    confidence: Share
-
-    @staticmethod
-    def of(ratio: Ratio | None) -> _Ratio | None:
-        if ratio is None:
-            return None
-        return _Ratio(ratio.center, ratio.low, None if ratio.high == math.inf else ratio.high, ratio.confidence)
-
-    def ratio(self) -> Ratio:
-        return Ratio(self.center, self.low, math.inf if self.high is None else self.high, self.confidence)
-
-
 class _CaseLine(Struct, frozen=True, gc=False):
     """A line per case of a run."""
 
     case: Name
     floors: tuple[Time, ...]
-    ratio: _Ratio | None
+    ratio: Ratio | None
 
     def __post_init__(self) -> None:
+        if self.ratio is not None and not TIMES[0] <= self.ratio.center <= TIMES[1]:
+            raise ValueError("the center of the ratio is no usable number")
         if self.ratio and not self.floors:
             raise ValueError(f"{self.case} has a verdict on time without a launch")
 
 
-@dataclass(frozen=True, slots=True)
-class _AcceptLine:
+class _AcceptLine(Struct, frozen=True, tag="accept", tag_field="kind"):
     """The line of an accepted change."""
 
     schema: Literal["tfbench-history/1"]
-    kind: Literal["accept"]
     accepted: AcceptedChange
 
 
+_Head: Any = _RunLine | _AcceptLine
 _Lines = Annotated[tuple[_CaseLine, ...], Meta(max_length=1_000_000)]
 
 
 def run_document(record: SessionRecord) -> tuple[str, str]:
     """Return the name and the content of a run. Raises `ValueError` if a number is out of the bounds of the format."""
     cases = [
-        _CaseLine(
-            case,
-            tuple(record.floors.get(case, ())),
-            _Ratio.of(record.ratios.get(case)),
-        )
+        _CaseLine(case, tuple(record.floors.get(case, ())), record.ratios.get(case))
         for case in {**record.floors, **record.ratios}
     ]
-    head = _RunLine(SCHEMA, "run", record.context, record.releases, record.anchor, len(cases))
+    head = _RunLine(SCHEMA, record.context, record.releases, record.anchor, len(cases))
     lines = [line(row) for row in (head, *cases)]
     read(_Lines, f"[{','.join(lines[1:])}]")
     return f"{record.context.session.replace(':', '')}.jsonl", "".join(f"{row}\n" for row in lines)
@@ -202,7 +165,7 @@ class AnyHistory(ABC):
     def accept(self, accepted: AcceptedChange) -> Path | str:
         """Add an accepted change; return the place. Raises as `record`."""
         name = f"{accepted.when.replace(':', '')}-accept-{secrets.token_hex(4)}.jsonl"
-        return self._add(name, f"{line(_AcceptLine(SCHEMA, 'accept', accepted))}\n")
+        return self._add(name, f"{line(_AcceptLine(SCHEMA, accepted))}\n")
 
     @abstractmethod
     def _add(self, name: str, content: str) -> Path | str:
@@ -264,8 +227,8 @@ def read_file(path: Path, into: Content, about: str = "") -> None:
 
 def read_document(name: str, text: str, into: Content, about: str = "") -> None:
     """Add the content of a text with lines of JSON; ``name`` is for its problems."""
-    # Concatenated files are split at each object with a schema; its quotes cannot occur within a text.
-    starts = [match.start() for match in re.finditer(r'\{"schema":"', text)]
+    # Concatenated files are split at each object with a kind; its quotes cannot occur within a text.
+    starts = [match.start() for match in re.finditer(r'\{"kind":"', text)]
     for start, end in pairwise(sorted({0, *starts, len(text)})):
         if part := text[start:end].strip():
             _read_part(f"{name}, line {text.count(chr(10), 0, start) + 1}", part, into, about)
@@ -277,15 +240,12 @@ def _read_part(where: str, part: str, into: Content, about: str) -> None:
     """Read one run or one acceptance. A damaged line ends it, as the lines after it may be another run's."""
     first, _, rest = part.partition("\n")
     try:
-        if (head := own(_RunLine, first)) is None:
-            content = visible(parse_json(first))
-            check_schema(content, SCHEMA)
-            if content.get("kind") == "accept":
-                into.accepted.append(convert(_AcceptLine, content).accepted)
-                return
-            head = convert(_RunLine, content)
+        head = read(_Head, first, SCHEMA)
     except ValueError as error:
         into.problems.append(f"{where}: not a run that tfbench can read ({brief(error)})")
+        return
+    if isinstance(head, _AcceptLine):
+        into.accepted.append(head.accepted)
         return
     rows, session = [row for row in rest.split("\n") if row.strip()], head.context.session
     whole = len(rows) == head.cases
@@ -294,9 +254,7 @@ def _read_part(where: str, part: str, into: Content, about: str) -> None:
         rows = [row for row in rows if text in row]
     cases, problems = list[_CaseLine](), len(into.problems)
     try:
-        cases.extend(
-            read(_Lines, f"[{','.join(rows)}]")
-        )  # at once, which takes a fifth of the time of a line at a time
+        cases.extend(read(_Lines, f"[{','.join(rows)}]"))  # at once, in a fifth of the time of a line at a time
         if not whole:
             into.problems.append(f"{where}: the run of {session} has {len(rows)} of its {head.cases} cases")
     except ValueError:
@@ -311,7 +269,7 @@ def _read_part(where: str, part: str, into: Content, about: str) -> None:
         SessionRecord(
             head.context,
             {row.case: row.floors for row in cases if row.floors},
-            {row.case: row.ratio.ratio() for row in cases if row.ratio},
+            {row.case: row.ratio for row in cases if row.ratio},
             head.anchor,
             head.releases,
         ),

@@ -485,7 +485,7 @@ def _of_seconds(case: Case, metric: str, decision: Decision | None, values: Sequ
         return None
     before, now = values
     found = decision.comparison
-    return Verdict(
+    return Verdict.of(
         case, decision.outcome, decision.reason, metric, found.ratio, found.launches, found.rounds,
         values=(before, now), unit=SECONDS,
     )  # fmt: skip

@@ -14,13 +14,13 @@ from rich.text import Text
 
 from tfbench.errors import BenchmarkSkipped, SideError, UsageError
 from tfbench.model import JSON, Case, Outcome, VariantResult
+from tfbench.model.formats import plain
 from tfbench.model.words import duration, times
 from tfbench.policy import Policy
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ZYGOTES_TOGETHER, Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
-from tfbench.report.json_format import content_of
 from tfbench.report.page import render_page
 from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.report.summary import differences
@@ -435,4 +435,4 @@ def as_json(matrix: Matrix, policy: JSON) -> JSON:
 
 
 def _entry_as_json(entry: Entry) -> JSON:
-    return {"why": entry.why} if isinstance(entry, Untimed) else content_of(entry)
+    return {"why": entry.why} if isinstance(entry, Untimed) else plain(entry)

@@ -6,19 +6,19 @@ const tfbench = (() => {
 
   // Data
 
-  function inflated(text, format) {
+  function inflated(text) {
     const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
-    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream(format)));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
   }
   function data(name) {
     const block = document.getElementById(`data-${name}`);
-    if (!known.has(name)) known.set(name, block ? inflated(block.textContent, "gzip").json() : Promise.resolve(null));
+    if (!known.has(name)) known.set(name, block ? inflated(block.textContent).json() : Promise.resolve(null));
     return known.get(name);
   }
   let loading = null;
   async function load() {
     for (const block of document.querySelectorAll('[id^="library-"]')) {
-      document.head.append(make("script", {}, await inflated(block.textContent, "gzip").text()));
+      document.head.append(make("script", {}, await inflated(block.textContent).text()));
     }
   }
 
@@ -257,5 +257,5 @@ const tfbench = (() => {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
   for (const place of document.querySelectorAll("[data-chart], [data-grid]")) filling.observe(place);
-  return { data, inflated, make, table, oneCase };
+  return { data, make, table, oneCase };
 })();
