@@ -296,13 +296,12 @@ def result_of(case: Case, entry: JSON) -> CaseResult | None:
     """Build the result of a case from its entry, ``None`` if the entry is damaged."""
     try:
         read = convert(_Entry, entry)
+        both = (tuple(launch.run for launch in saved) for saved in (read.sample, read.baseline))
+        samples = (Sample(case, runs) if runs else None for runs in both)
+        same = {name: getattr(read, name) for name in _SAME}
+        return CaseResult(case, sample=next(samples), baseline=next(samples), **same)
     except ValueError:
         return None
-    samples = (
-        Sample(case, tuple(one.run for one in saved)) if saved else None for saved in (read.sample, read.baseline)
-    )
-    same = {name: getattr(read, name) for name in _SAME}
-    return CaseResult(case, sample=next(samples), baseline=next(samples), **same)
 
 
 SCHEMA = "tfbench-journal/1"
