@@ -215,7 +215,7 @@ def live(monkeypatch, root, *listings, collected=()):
     return LiveSideStrategy(asked, CONTENDER, starter, Races(), side, lambda text: None), paths
 
 
-BROKEN = CaseResult(CODED, Verdict(CODED, Outcome.ERROR, Reason("broken", "there is no such function")))
+BROKEN = CaseResult(CODED, Verdict.of(CODED, Outcome.ERROR, Reason("broken", "there is no such function")))
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -280,7 +280,7 @@ def test_metrics_are_compared_with_the_saved_ones_under_all_that_differs():
 def test_a_new_case_has_no_values_to_compare_with():
     strategy = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, lambda text: None)
     assert strategy.baseline_values(CaseResult(CODED)).case == CODED
-    added = Verdict(CODED, Outcome.NEW, because(ReasonCode.ADDED, spec="git:HEAD"))
+    added = Verdict.of(CODED, Outcome.NEW, because(ReasonCode.ADDED, spec="git:HEAD"))
     assert strategy.baseline_values(CaseResult(CODED, added)) is None
 
 

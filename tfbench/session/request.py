@@ -185,7 +185,9 @@ def missing(request: RunRequest, gone: Sequence[Case], deleted: Reason, deselect
         return []
     ours = [case for case in gone if request.selection.has(case.name) and (shard is None or shard.has(case))]
     return [
-        Verdict(case, Outcome.MISSING, deselected if case.name in request.collected else _gone(case, deleted, request))
+        Verdict.of(
+            case, Outcome.MISSING, deselected if case.name in request.collected else _gone(case, deleted, request)
+        )
         for case in sorted(ours, key=lambda known: known.name)
     ]
 

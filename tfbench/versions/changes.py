@@ -20,6 +20,7 @@ from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import ComparisonContext
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, ReasonCode, Verdict
+from tfbench.model.formats import plain
 from tfbench.model.words import SECONDS, amount, times
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
@@ -28,7 +29,6 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race
 from tfbench.race.workers import worker_environment
-from tfbench.report.json_format import content_of
 from tfbench.session.profiling import Explainer, Explanation, explanation, ops_changed, xla_changed
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
@@ -389,7 +389,7 @@ class CaseChange:
 
     def as_json(self) -> JSON:
         """Return the change as an object of ``tfbench-versions/1``: the verdict, with its side and its cause."""
-        return {"side": self.side, "what": self.kind, **content_of(self.verdict), "cause": self.cause}
+        return {"side": self.side, "what": self.kind, **plain(self.verdict), "cause": self.cause}
 
 
 @dataclass(frozen=True)
