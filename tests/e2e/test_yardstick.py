@@ -112,3 +112,150 @@ def test_a_project_that_the_change_adds_below_the_top_has_new_cases(project):
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_sized": "new", "test_same": "new"}, done.output
     assert cli.main(["gate", str(project.report)]) == 0
+
+
+# The set-up of a benchmark, in every place that pytest or Python has for it: measured code half as slow again, and a
+# benchmark that does a third less. Times that cancel out must not pass.
+
+PLAIN = "from tests.fakes.steps import taking\nfrom work import SECONDS\n"
+SET_UPS = {
+    "a global of the module": {"benchmarks/test_mine.py": PLAIN + "N = {n}\n\ndef test_x(bench):\n    bench(taking(bench, N * SECONDS))\n"},
+    "pytest_generate_tests": {
+        "benchmarks/conftest.py": "def pytest_generate_tests(metafunc):\n    metafunc.parametrize('n', [{n}], ids=['n'])\n",
+    },
+    "setup_module": {
+        "benchmarks/test_mine.py": PLAIN + "def setup_module(module):\n    module.N = {n}\n\ndef test_x(bench):\n    bench(taking(bench, N * SECONDS))\n",
+    },
+    "setup_function": {
+        "benchmarks/test_mine.py": PLAIN + "def setup_function(function):\n    function.n = {n}\n\ndef test_x(bench):\n    bench(taking(bench, test_x.n * SECONDS))\n",
+    },
+    "setUpModule": {
+        "benchmarks/test_mine.py": PLAIN + "def setUpModule():\n    global N\n    N = {n}\n\ndef test_x(bench):\n    bench(taking(bench, N * SECONDS))\n",
+    },
+    "pytest_configure": {"benchmarks/conftest.py": "import settings\n\ndef pytest_configure():\n    settings.N = {n}\n"},
+    "pytest_sessionstart": {"benchmarks/conftest.py": "import settings\n\ndef pytest_sessionstart():\n    settings.N = {n}\n"},
+    "pytest_collection_modifyitems": {
+        "benchmarks/conftest.py": "import settings\n\ndef pytest_collection_modifyitems(items):\n    settings.N = {n}\n",
+    },
+    "the default of an option": {
+        "conftest.py": "import pytest\n\ndef pytest_addoption(parser):\n    parser.addoption('--size', type=int, default={n})\n\n"
+        "@pytest.fixture\ndef n(request):\n    return request.config.getoption('--size')\n",
+    },
+    "getfixturevalue": {
+        "benchmarks/test_mine.py": PLAIN + "import pytest\n\n@pytest.fixture\ndef size():\n    return {n}\n\n"
+        "def test_x(bench, request):\n    bench(taking(bench, request.getfixturevalue('size') * SECONDS))\n",
+    },
+    "a fixture that a factory makes": {
+        "benchmarks/conftest.py": "import pytest\n\ndef made(n):\n    @pytest.fixture\n    def fixture():\n        return n\n    return fixture\n\nn = made({n})\n",
+    },
+    "a benchmark that a factory makes": {
+        "benchmarks/test_mine.py": PLAIN + "def made(n):\n    def test_x(bench):\n        bench(taking(bench, n * SECONDS))\n    return test_x\n\ntest_x = made({n})\n",
+    },
+    "a decorator without wraps": {
+        "benchmarks/test_mine.py": PLAIN + "def sized(n):\n    def decorate(function):\n        def test(bench):\n            function(bench, n)\n"
+        "        return test\n    return decorate\n\n@sized({n})\ndef test_x(bench, n):\n    bench(taking(bench, n * SECONDS))\n",
+    },
+    "__init__.py of the folder": {
+        "benchmarks/__init__.py": "N = {n}\n",
+        "benchmarks/test_mine.py": PLAIN + "from benchmarks import N\n\ndef test_x(bench):\n    bench(taking(bench, N * SECONDS))\n",
+    },
+    "a variable that conftest.py sets": {
+        "conftest.py": "import os\n\nos.environ['SIZE'] = '{n}'\n",
+        "benchmarks/test_mine.py": PLAIN + "import os\n\ndef test_x(bench):\n    bench(taking(bench, int(os.environ['SIZE']) * SECONDS))\n",
+    },
+    "an option of the ini file": {
+        "conftest.py": "import pytest\n\ndef pytest_addoption(parser):\n    parser.addini('size', 'work')\n\n"
+        "@pytest.fixture\ndef n(request):\n    return int(request.config.getini('size'))\n",
+        "pytest.ini": INI + "size = {n}\n",
+    },
+    "a data file": {
+        "benchmarks/size.txt": "{n}\n",
+        "benchmarks/test_mine.py": PLAIN + "from pathlib import Path\n\ndef test_x(bench):\n"
+        "    bench(taking(bench, int(Path(__file__).with_name('size.txt').read_text()) * SECONDS))\n",
+    },
+    "a method of a class": {
+        "benchmarks/test_mine.py": PLAIN + "class TestX:\n    N = {n}\n    def test_x(self, bench):\n        bench(taking(bench, self.N * SECONDS))\n",
+    },
+    "the test of pytest-benchmark": {
+        "benchmarks/test_mine.py": PLAIN + "N = {n}\n\ndef test_x(benchmark):\n    benchmark(taking(benchmark._launch, N * SECONDS))\n",
+    },
+}  # fmt: skip
+OF_A_SETTING = PLAIN + "import settings\n\ndef test_x(bench):\n    bench(taking(bench, settings.N * SECONDS))\n"
+OF_A_FIXTURE = PLAIN + "def test_x(bench, n):\n    bench(taking(bench, n * SECONDS))\n"
+
+
+@pytest.mark.parametrize("where", SET_UPS)
+def test_slower_code_is_found_whatever_set_up_of_its_benchmark_shrinks(project, where):
+    files = SET_UPS[where]
+    if "benchmarks/test_mine.py" not in files:
+        conftest = next(text for name, text in files.items() if name.endswith("conftest.py"))
+        files = {**files, "benchmarks/test_mine.py": OF_A_SETTING if "settings" in conftest else OF_A_FIXTURE}
+    project.write("N = 1\n", "settings.py")
+
+    def write(size, seconds):
+        project.write(f"SECONDS = {seconds}\n", "work.py")
+        for name, text in files.items():
+            project.write(text.replace("{n}", str(size)), name)
+
+    write(3, 1e-5)
+    project.git("add", "-A")
+    project.git("commit", "-qam", "before")
+    write(2, 1.5e-5)
+    done = project.run("--against", "git:HEAD")
+    assert [outcome for name, outcome in done.outcomes().items() if "test_x" in name] == ["regressed"], done.output
+    assert done.report["yardstick"], done.output
+    assert "the yardstick itself changed, and both sides ran the benchmarks of the change:" in done.output
+    assert cli.main(["gate", str(project.report)]) == 1
+
+
+def test_what_a_change_edits_in_its_benchmarks_is_named(project):
+    project.write(BENCHMARKS.format(size=400, name="seconds"))
+    project.write("def pytest_configure():\n    pass\n", "conftest.py")
+    project.write(f"{INI}markers = slow\n", "pytest.ini")
+    done = project.run("--against", "git:HEAD", "--strict-gate")
+    lines = [line.strip() for line in done.output.splitlines()]
+    for line in (
+        "benchmarks/test_mine.py: SIZE (SIZE = 2 -> SIZE = 400)",
+        "conftest.py: pytest_configure (nothing -> def pytest_configure(): …)",
+        "pytest.ini (nothing -> markers = slow)",
+    ):
+        assert line in lines, done.output
+    assert done.sound
+
+
+# A selection means the same on both sides
+
+
+@pytest.mark.parametrize("ini", [True, False])
+def test_an_expression_does_not_match_the_folder_that_a_suite_lies_in(project, ini, tmp_path_factory):
+    place = tmp_path_factory.mktemp("in") / "speed"
+    place.mkdir()
+    project.root = project.folder = place
+    project.report = place / "report.json"
+    test = "def test_{}(bench):\n    bench(sum, [1] * 1000)\n"
+    project.write(".tfbench\n__pycache__\n*.json\n", ".gitignore")
+    for name in ("speed", "other"):
+        project.write(test.format(name), f"test_{name}.py")
+    if ini:
+        project.write("[pytest]\n", "pytest.ini")
+    project.commit("base")
+    project.write("# changed\n" + test.format("speed"), "test_speed.py")
+    done = project.run("--against", "git:HEAD", "-k", "speed")
+    assert done.outcomes().keys() == {"test_speed"}, done.output
+
+
+@pytest.mark.parametrize("ini", [True, False])
+def test_an_expression_selects_the_same_in_a_project_below_the_top(project, ini):
+    place = project.root / "speed" / "inner"
+    place.mkdir(parents=True)
+    project.folder = place
+    for name in ("speed", "other"):
+        (place / f"test_{name}.py").write_text(f"def test_{name}(bench):\n    bench(sum, [1] * 1000)\n")
+    if ini:
+        (place / "pytest.ini").write_text("[pytest]\n")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "a project below")
+    (place / "test_speed.py").write_text("# changed\ndef test_speed(bench):\n    bench(sum, [1] * 1000)\n")
+    here = set(project.run("--benchmark", "--collect-only", "-q", "-k", "speed", benchmark=False).output.split())
+    done = project.run("--against", "git:HEAD", "-k", "speed")
+    assert set(done.report["due"]) == {name for name in here if "::" in name}, done.output

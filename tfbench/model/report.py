@@ -409,6 +409,21 @@ _Rows = Meta(max_length=100_000)
 
 
 @dataclass(frozen=True, slots=True)
+class YardstickChange:
+    """A definition of a benchmark file that the run has raced on both sides, and that the baseline has otherwise."""
+
+    file: Name
+    """Relative to the top of the checkout."""
+    name: Text
+    """Of the function, fixture or other definition; ``""`` for a file that is no code."""
+    before: Text
+    """Its first line that differs; ``""`` if there is none, since the definition is new."""
+    now: Text
+    more: Count
+    """Further lines that differ."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The complete results of a run: what ``--report-json`` writes.
 
@@ -440,6 +455,8 @@ class Report:
     """The verdict on the mean of all cases; ``None`` if the run was not asked for it."""
     profiles: Annotated[tuple[ProfileEntry, ...], Meta(max_length=10_000)] = ()
     """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
+    yardstick: Annotated[tuple[YardstickChange, ...], Meta(max_length=1000)] = ()
+    """The changes of the benchmarks themselves, which judge both sides as the contender has them."""
     rounds: Annotated[tuple[StoredRounds, ...], Meta(max_length=200_000)] = ()
     """The rounds of each case and side that was raced live."""
     schema: Literal["tfbench-report/1"] = "tfbench-report/1"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tfbench.model import JSON, TIME, Outcome, Report, Verdict
 from tfbench.model.words import times
 from tfbench.report.summary import (
+    YARDSTICK,
     CaseFinding,
     Group,
     Summary,
@@ -24,6 +25,7 @@ from tfbench.report.summary import (
     explanation,
     report_times,
     summarize,
+    yardstick_lines,
 )
 from tfbench.ruling import GateDecision, Result, Ruling, result_of
 from tfbench.untrusted import plural, printable, some
@@ -124,6 +126,8 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
             rows = [_row(finding, again=open_) for finding in findings]
             count = len(findings)
             yield f"{group.heading.capitalize()} ({count})" if open_ else f"{count} {group.heading}", rows, open_
+    if lines := yardstick_lines(report):
+        yield YARDSTICK, [f"- {plain(line)}" for line in lines], True
     if lines := differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
     named = {finding.case.name for findings in summary.findings.values() for finding in findings}
@@ -201,6 +205,8 @@ def render_comment(report: Report, decision: GateDecision, link: str = "", run: 
         parts.append(folded(f"{len(agreed)} accepted", "\n".join(rows + _and_more(agreed))))
     if better := [row for row in report_times(report.verdicts) if row.outcome is Outcome.IMPROVED]:
         parts.append(folded(f"{len(better)} faster", _table(better)))
+    if lines := yardstick_lines(report):
+        parts.append("\n".join([f"**{YARDSTICK.capitalize()}:**", "", *(f"- {plain(line)}" for line in lines)]))
     if lines := differences(report.sides):
         parts.append(folded("differences between the sides", "\n".join(f"- {plain(line)}" for line in lines)))
     if link:

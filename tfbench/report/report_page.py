@@ -22,6 +22,7 @@ from tfbench.report.page import (
     roofline,
 )
 from tfbench.report.summary import (
+    YARDSTICK,
     Group,
     Summary,
     VersionTimes,
@@ -34,6 +35,7 @@ from tfbench.report.summary import (
     report_times,
     skips_by_reason,
     summarize,
+    yardstick_lines,
 )
 from tfbench.untrusted import command, plural
 
@@ -106,7 +108,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
         scripts=("report.js",), title=context.title, subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
         summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration, approximate=approximate,
         warnings=list(_warnings(report, summary)), notes=context.notes, facts=list(_facts(report, summary, context.false_alarms)),
-        differences=differences(report.sides), compared=known, skipped=list(_skipped(report)), absent=absent,
+        differences=differences(report.sides), yardstick=yardstick_lines(report), heading=YARDSTICK, compared=known, skipped=list(_skipped(report)), absent=absent,
         report=report, others=len(others), changed=len(changed),
     )  # fmt: skip
 

@@ -106,6 +106,24 @@ def differences(sides: Mapping[str, JSON]) -> list[str]:
     return lines
 
 
+_CHANGES = 10
+"""Maximum changes of the yardstick that are named."""
+
+
+def yardstick_lines(report: Report) -> list[str]:
+    """Describe in a line each what a change has edited in the benchmarks that judge it; empty if it has edited none."""
+    changes = report.yardstick
+    lines = []
+    for change in changes[:_CHANGES]:
+        words = f"{change.before or 'nothing'} -> {change.now or 'nothing'}{' …' if change.more else ''}"
+        lines.append(f"{change.file}{f': {change.name}' if change.name else ''} ({words})")
+    return lines + ([f"and {len(changes) - _CHANGES} more"] if len(changes) > _CHANGES else [])
+
+
+YARDSTICK = "the yardstick itself changed, and both sides ran the benchmarks of the change"
+"""Heading of these lines."""
+
+
 def _facts(side: JSON) -> dict[str, str]:
     if "packages" not in side:
         return {}

@@ -16,6 +16,7 @@ from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult
 from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
 from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, break_name, table
 from tfbench.report.summary import (
+    YARDSTICK,
     CaseFinding,
     Group,
     Summary,
@@ -25,6 +26,7 @@ from tfbench.report.summary import (
     differences,
     skips_by_reason,
     summarize,
+    yardstick_lines,
 )
 from tfbench.stats.rounds import UNITS
 from tfbench.untrusted import command, plural, some
@@ -148,6 +150,8 @@ def render(
     """
     summary = summarize(report, shared=shared, strict=strict)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
+    if lines := yardstick_lines(report):
+        parts += [Text(f"{YARDSTICK}:"), *(_hanging(line, width) for line in lines)]
     parts += variant_tables(report.variant_results, width)
     for group, findings in summary.findings.items():
         findings = [replace(finding, again=here(finding.again)) for finding in findings]

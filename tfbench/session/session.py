@@ -302,6 +302,7 @@ class Session:
             complete=complete,
             suite=self.suite_gate.verdict,
             shard=self._part(),
+            yardstick=self.strategy.yardstick_changes,
             profiles=tuple(profile for result in results for profile in result.profiles),
             rounds=tuple(
                 StoredRounds.of_sample(sample, side)

@@ -24,6 +24,7 @@ from tfbench.model import (
     Reason,
     ReasonCode,
     Verdict,
+    YardstickChange,
     because,
 )
 from tfbench.race.launch import Entrant
@@ -37,7 +38,7 @@ from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchma
 from tfbench.sides.environments import Environments, installed, minor, other_requirements
 from tfbench.sides.source_tree import Snapshot, is_pinned, snapshot
 from tfbench.sides.spec import UNPINNED, Side, as_committed, of_tree, parse, parts_of
-from tfbench.sides.yardstick import JudgedTree, judged_tree, own_files, same_but_imports
+from tfbench.sides.yardstick import JudgedTree, changes_of, judged_tree, own_files, same_but_imports
 from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.history import Anchor, json_digest
 
@@ -363,6 +364,12 @@ class Strategy(ABC):
     starter: SideStarter
     races: Races
     notes: list[str] = field(default_factory=list, init=False)
+
+    @cached_property
+    def yardstick_changes(self) -> tuple[YardstickChange, ...]:
+        """What the baseline side's own benchmarks have otherwise than those that judge both sides."""
+        tree = self.baseline.judged if self.baseline else None
+        return tuple(changes_of(tree)) if tree else ()
 
     @cached_property
     def own_files(self) -> OwnFiles:

@@ -544,6 +544,12 @@ def _grafted(top: Path, tree: str, grafts: Grafts, env: Mapping[str, str]) -> st
     return _git(top, "write-tree", env=own_index)
 
 
+def differing_files(place: Path, tree: str) -> list[str]:
+    """Return the files that differ between an extracted tree and another tree of git, by their paths from the top."""
+    listed = _git(place, "diff-tree", "-r", "-z", "--name-only", f"{tree}^{{tree}}", "HEAD^{tree}")
+    return [name for name in listed.split("\0") if name]
+
+
 def _entries(listing: str) -> Iterator[tuple[str, str]]:
     """Yield the path and the facts of each entry that git lists."""
     for entry in filter(None, listing.split("\0")):

@@ -11,16 +11,21 @@ import filecmp
 import os
 import posixpath
 import shlex
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers it nowhere else
 
-from tfbench.sides.source_tree import Grafts, checkout, materialise
+from tfbench.fs import file_digest
+from tfbench.model import YardstickChange
+from tfbench.sides.source_tree import Grafts, checkout, differing_files, materialise
+from tfbench.untrusted import printable
 
 PATHS, DEFAULT_PATHS = "tfbench_paths", ["benchmarks"]
 """The ini option with the benchmark folders and files, and its default."""
@@ -180,6 +185,88 @@ def _above(name: str, start: str) -> Iterator[str]:
     for folder in (*_parents(name), "."):
         if start == "." or f"{folder}/".startswith(f"{start}/"):
             yield folder
+
+
+# Name what a change edits in the yardstick itself
+
+
+_MOST = 1000
+"""More changes of one run are left out."""
+_LONGEST = 100
+"""Characters of a line that a change quotes."""
+
+
+def changes_of(tree: JudgedTree) -> list[YardstickChange]:
+    """Return the definitions and files of the yardstick that the other tree has otherwise."""
+    before, now = (Path(top) for _, top in (tree.own_redirect, tree.tree_redirect))
+    changes: list[YardstickChange] = []
+    for name in differing_files(now, tree.tree):
+        old, new = before / name, now / name
+        if posixpath.basename(name).startswith(_COPY):
+            if (theirs := ini_file(tree.own_root, before)) != os.devnull and _settings(theirs) == _settings(str(new)):
+                continue
+            name = "pytest's configuration"
+        old_parts, new_parts = _definitions(old), _definitions(new)
+        for part in dict.fromkeys((*new_parts, *old_parts)):
+            if old_parts.get(part) != new_parts.get(part):
+                lines = _first_difference(old_parts.get(part, ""), new_parts.get(part, ""))
+                changes.append(YardstickChange(printable(name), printable(part), *lines))
+    return changes[:_MOST]
+
+
+def _settings(inifile: str) -> dict[str, Any]:
+    with suppress(pytest.UsageError, OSError):
+        return {
+            name: getattr(value, "value", value)
+            for name, value in (load_config_dict_from_file(Path(inifile)) or {}).items()
+        }
+    return {}
+
+
+def _definitions(file: Path) -> dict[str, str]:
+    """Return name -> code of the definitions of a Python file, ``""`` -> a digest of another one; empty without the file."""
+    if not file.is_file():
+        return {}
+    try:
+        if file.suffix != ".py":
+            return {"": file.read_text("utf-8")}
+        body = ast.parse(file.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {"": file_digest(file)}
+    parts = defaultdict[str, list[str]](list)
+    for node in body:
+        inner = node.body if isinstance(node, ast.ClassDef) else []
+        methods = [part for part in inner if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        if isinstance(node, ast.ClassDef):
+            node.body = [part for part in inner if part not in methods] or [ast.Pass()]
+        for method in methods:
+            parts[f"{getattr(node, 'name', '')}.{method.name}"].append(ast.unparse(method))
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            parts[_called(node)].append(ast.unparse(node))
+    return {name: "\n".join(texts) for name, texts in parts.items()}
+
+
+def _called(node: ast.stmt) -> str:
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return "its imports"
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    return getattr(node, "name", "") or ", ".join(names) or "its other statements"
+
+
+def _first_difference(before: str, now: str) -> tuple[str, str, int]:
+    """Return the first lines of two texts that differ, and the number of further ones."""
+    old, new = before.splitlines(), now.splitlines()
+    blocks = [block for block in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if block[0] != "equal"]
+    if not blocks:  # line ends
+        return "", "", 0
+    _, start, end, first, last = blocks[0]
+    shown = (
+        printable(lines[at].strip()[:_LONGEST]) if at < stop else ""
+        for lines, at, stop in ((old, start, end), (new, first, last))
+    )
+    count = sum(max(block[2] - block[1], block[4] - block[3]) for block in blocks)
+    return (*shown, count - 1)  # type: ignore[return-value]
 
 
 # Tell whether a file of the other side may stand for the working tree's, which its side cannot run
