@@ -12,7 +12,7 @@
 # make fuzz    create the environment and give all readers of files 100,000 mutated files, five minutes
 # make mutants  change the deciding and storing code in 10,400 ways, and list the changes that no test notices; hours
 # make harness create the environment and measure the overhead of the harness
-# make gate-demo create the environment and run the gate's steps on a scratch repository with five pull requests
+# make gate-demo create the environment and run the gate's steps on a scratch repository with six pull requests
 # make gpu-check create the environment and check that tfbench works on the GPU of this machine
 # make release-check  build the distribution, check it, and use it in an empty environment; a minute
 # make clean   remove the environment and the caches
@@ -145,7 +145,7 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 gate-demo: $(READY)
-	$(info tfbench: running the gate's steps on five pull requests: python -m tests.e2e.gate_demo)
+	$(info tfbench: running the gate's steps on six pull requests: python -m tests.e2e.gate_demo)
 	@$(BIN)/python -m tests.e2e.gate_demo
 
 # tfbench doctor --gpu exits with 0 on success, 1 on failure and 3 without a GPU. make prints that number and exits with 2.

@@ -1,4 +1,4 @@
-"""Run the gate's own shell steps on a scratch repository with five pull requests: ``make gate-demo``."""
+"""Run the gate's own shell steps on a scratch repository with six pull requests: ``make gate-demo``."""
 
 from __future__ import annotations
 
@@ -43,14 +43,18 @@ BENCHMARKS = """
     def test_scale(bench):
         bench(tf.function(scale), tf.ones([256, 256]))
 """
+SLOWER = "model.py", "LAYERS = 20", "LAYERS = 24"
 CHANGES = {
-    "slower": ("model.py", "LAYERS = 20", "LAYERS = 24"),
-    "equal": ("model.py", "LAYERS = 20", "LAYERS = 10 + 10"),
-    "crashing": ("model.py", "tf.reduce_sum", "tf.no_such_function"),
-    "deleting": ("benchmarks/test_model.py", re.search(r"\n\n\n    def test_scale.*", BENCHMARKS, re.DOTALL)[0], "\n"),
-    "renaming": ("benchmarks/test_model.py", "def test_scale", "def test_scaling"),
+    "slower": [SLOWER],
+    "equal": [("model.py", "LAYERS = 20", "LAYERS = 10 + 10")],
+    "crashing": [("model.py", "tf.reduce_sum", "tf.no_such_function")],
+    "deleting": [
+        ("benchmarks/test_model.py", re.search(r"\n\n\n    def test_scale.*", BENCHMARKS, re.DOTALL)[0], "\n")
+    ],
+    "renaming": [("benchmarks/test_model.py", "def test_scale", "def test_scaling")],
+    "editing": [SLOWER, ("benchmarks/test_model.py", "tf.ones([96, 96]) / 96, tf", "tf.ones([80, 96]) / 96, tf")],
 }
-"""Pull request -> a file, text in it, and the replacement of the text."""
+"""Pull request -> files, a text in each, and the replacement of the text."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Outcome:
 
 
 FILES = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS}
-Changes = dict[str, tuple[str, str, str]]
+Changes = dict[str, list[tuple[str, str, str]]]
 
 
 def build(root: Path, files: dict[str, str] = FILES, changes: Changes = CHANGES) -> None:
@@ -79,12 +83,13 @@ def build(root: Path, files: dict[str, str] = FILES, changes: Changes = CHANGES)
     _git(root, "init", "-q", "-b", "main")
     _git(root, "add", "-A")
     _git(root, "commit", "-qm", "before")
-    for branch, (name, old, new) in changes.items():
+    for branch, edits in changes.items():
         _git(root, "switch", "-qc", branch, "main")
-        text = (root / name).read_text()
-        before, after = textwrap.dedent(old).strip("\n") if "\n" in old else old, new
-        assert before in text
-        (root / name).write_text(text.replace(before, after).rstrip() + "\n")
+        for name, old, new in edits:
+            text = (root / name).read_text()
+            before, after = textwrap.dedent(old).strip("\n") if "\n" in old else old, new
+            assert before in text
+            (root / name).write_text(text.replace(before, after).rstrip() + "\n")
         _git(root, "commit", "-qam", branch)
     _git(root, "switch", "-q", "main")
 
@@ -145,8 +150,8 @@ def gate(root: Path, branch: str, cheap: bool = False, **inputs: str) -> Outcome
 
 
 def main() -> int:
-    """Print the five verdicts and the comment on the slower one; return 0 if the gate decided as expected."""
-    wanted = {"slower": 1, "equal": 0, "crashing": 5, "deleting": 4, "renaming": 0}
+    """Print the six verdicts and the comment on the slower one; return 0 if the gate decided as expected."""
+    wanted = {"slower": 1, "equal": 0, "crashing": 5, "deleting": 4, "renaming": 0, "editing": 1}
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="tfbench-gate-") as folder:
         root = Path(folder, "repository")

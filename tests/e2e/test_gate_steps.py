@@ -36,11 +36,14 @@ BENCHMARKS = """
 """
 FILES = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS}
 CHANGES = {
-    "equal": ("model.py", "LAYERS = 20", "LAYERS = 10 + 10"),
-    "crashing": ("model.py", "math.exp2", "math.no_such_function"),
-    "deleting": ("benchmarks/test_model.py", BENCHMARKS[BENCHMARKS.index("\n\n\n    def test_scale") :], "\n"),
-    "renaming": ("benchmarks/test_model.py", "def test_scale", "def test_scaling"),
-}
+    "equal": [("model.py", "LAYERS = 20", "LAYERS = 10 + 10")],
+    "crashing": [("model.py", "math.exp2", "math.no_such_function")],
+    "deleting": [("benchmarks/test_model.py", BENCHMARKS[BENCHMARKS.index("\n\n\n    def test_scale") :], "\n")],
+    "renaming": [("benchmarks/test_model.py", "def test_scale", "def test_scaling")],
+    "editing": [
+        ("model.py", "LAYERS = 20", "LAYERS = 24"), ("benchmarks/test_model.py", "taking(bench, stack())", "taking(bench, stack() / 2)"),
+    ],
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -88,12 +91,16 @@ class TestPullRequest:
         )  # of what is open
         assert forgiving.code == 4
 
-    def test_that_renames_a_benchmark_passes_with_a_note_on_the_old_name(self, repository):
+    def test_that_renames_a_benchmark_passes(self, repository):
         found = gate_demo.gate(repository, "renaming", cheap=True, policy="quick", strict="false")
         assert found.code == 0, found.output
         report = json.loads((repository / "tfbench-report" / "report.json").read_text())
-        reasons = {row["case"]: row["reason"]["message"] for row in report["verdicts"] if row["metric"] == "time"}
-        assert (
-            "it is called benchmarks/test_model.py::test_scale there"
-            in reasons["benchmarks/test_model.py::test_scaling"]
-        )
+        outcomes = {row["case"]: row["outcome"] for row in report["verdicts"] if row["metric"] == "time"}
+        assert outcomes["benchmarks/test_model.py::test_scaling"] == "unchanged"
+        assert "benchmarks/test_model.py::test_scale" not in outcomes
+
+    def test_that_edits_the_benchmark_that_judges_it_fails_if_it_is_slower(self, repository):
+        found = gate_demo.gate(repository, "editing", cheap=True, policy="quick")
+        assert found.code == 1, found.output
+        assert "The yardstick itself changed" in found.comment
+        assert "test\\_stack" in found.comment
