@@ -40,7 +40,7 @@ def block(kind: str, command: str) -> str:
     lines = [line.rstrip() for line in printed.splitlines()]
     legend = next(number for number, line in enumerate(lines) if line.startswith("false positives:"))
     table = lines[lines.index("all workloads") + 1 if kind == "TOTALS" else 0 : legend]
-    facts = [line for line in lines[legend:] if line.startswith(("coverage of", "median time", "verdicts:"))]
+    facts = [line for line in lines[legend:] if line.startswith(("coverage of", "median time", "runs:"))]
     shown = "\n".join(["\n".join(table).strip("\n"), "", *facts])
     return f"<!-- {kind}: {command} -->\n```\n{shown}\n```"
 

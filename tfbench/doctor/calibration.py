@@ -514,8 +514,7 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial]) -> RenderableType:
         )
     if taken := costs(in_total):
         lines.append(f"median time of a verdict: {taken}")
-    runs = plural(len({trial.run for trial in trials}), "run")
-    lines.append(f"verdicts: {len(trials)}, from {runs} with zygotes of their own")
+    lines.append(f"runs: {len({trial.run for trial in trials})}, each with zygotes of its own")
     tables = table(f"tfbench, {what}", by_workload(trials)), table("all workloads", totals)
     return Group(*tables, *map(Text, lines))
 
