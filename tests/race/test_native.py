@@ -73,4 +73,4 @@ def test_sides_whose_calls_found_the_cache_in_another_state_are_not_compared(bef
     assert unlike_caches(runs[0], runs[0]) is None
     found = unlike_caches(*runs)
     assert found.code == "other-cache"
-    assert f"a {before or 'primed'} cache on the baseline side, and a {now} one here" in found.message
+    assert f"a {before or 'primed'} cache, this side with a {now} one" in found.message

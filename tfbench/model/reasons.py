@@ -38,18 +38,17 @@ def _unchanged(ratio: Ratio, launches: int, tolerance: float) -> str:
 
 
 def _undecided(ratio: Ratio, launches: int, minimum_effect: float, policy: str) -> str:
-    stricter = "" if policy == "strict" else "--policy strict, "
-    fix = f"{stricter}more launches or a quieter machine (`tfbench doctor`) tell more"
+    fix = f"use {'' if policy == 'strict' else '--policy strict or '}a quieter machine (`tfbench doctor`)"
     if hidden(ratio) > minimum_effect:
         slowdown = f"{hidden(ratio):.1%}" if hidden(ratio) < 1 else f"a factor of {ratio.high:.1f}"
-        return f"not decided: a slowdown of {slowdown} could still be hiding ({evidence(ratio, launches)}); {fix}"
+        return f"not decided: a slowdown of {slowdown} cannot be ruled out ({evidence(ratio, launches)}); {fix}"
     return f"not decided, but not slower: at worst {change(ratio.high)} ({evidence(ratio, launches)}); {fix}"
 
 
 def _lopsided(differing: int, launches: int, mean: float) -> str:
     return (
-        f"not decided: most launches are alike, but {differing} of {launches} differ, all launches together are "
-        f"{change(mean)}; one side may have a slow mode"
+        f"not decided: {differing} of {launches} launches disagree with the rest, and the mean of all launches is "
+        f"{change(mean)}; one side may be bimodal"
     )
 
 
@@ -61,7 +60,7 @@ def _launches_needed(launches: float, seconds: float) -> str:
 
 def _neighbours(doubt: float) -> str:
     return (
-        "other programs ran on the processors of the race, and the waits of the step cannot be told from their time, so "
+        "other programs ran on the processors of the race, and the waits of the step cannot be distinguished from their time, so "
         f"its time may be up to {change(math.exp(doubt))} than shown: race on other processors (--cpus) or on a quieter machine"
     )
 
@@ -114,7 +113,7 @@ _SHOWN = 3
 def _shared_library(side: str, spec: str, libraries: Sequence[str]) -> str:
     return (
         f"the {side} side ({spec}) has loaded {some(libraries, _SHOWN)} of the working tree, so both sides run the same "
-        "copy; find it relative to the code that loads it, or keep it outside of the checkout if both sides shall share it"
+        "copy; find it relative to the code that loads it, or keep it outside of the checkout if both sides share it"
     )
 
 
@@ -377,7 +376,7 @@ class ReasonCode(_Code):
     )
     OTHER_CACHE = (
         "other-cache",
-        "calls found a {before} cache on the baseline side, and a {now} one here: give both the same bench(..., cache=)",
+        "the baseline ran with a {before} cache, this side with a {now} one; pass the same cache= to bench",
     )
     BENCHMARK_CHANGED = (
         "benchmark-changed",
