@@ -225,9 +225,27 @@ def test_the_bounds_are_the_same_in_both_places():
     assert {re.sub(r"\s", "", line) for line in declared} == {re.sub(r"\s", "", line) for line in required if line}
 
 
-def test_the_page_of_the_architecture_names_files_and_packages_that_exist():
+@pytest.mark.parametrize("page", ["docs/architecture.md", "AGENTS.md", "CONTRIBUTING.md"])
+def test_a_page_names_files_that_exist(page):
+    text = (ROOT / page).read_text()
+    named = re.findall(r"`((?:tfbench|tests|benchmarks|docs|ci|\.github)/[\w/.-]+)`", text)
+    assert named
+    assert [path for path in named if not (ROOT / path).exists() and "NAME" not in path] == []
+
+
+def test_a_row_of_where_to_find_names_what_its_files_define():
+    rows = (ROOT / "docs/architecture.md").read_text().partition("## Where to find")[2].splitlines()
+    wrong = []
+    for answer in (row.split("|")[2] for row in rows if row.count("|") > 2):
+        code = "".join((ROOT / path).read_text() for path in re.findall(r"`(tfbench/[\w/]+\.py)`", answer))
+        for name in re.findall(r"`(?:\w+\.)?([A-Za-z_]+)`", re.sub(r"`[\w.]+\.(py|yml)`", "", answer)):
+            if not re.search(rf"(?m)^ *(?:def|class) {name}\b|^{name}\b", code):
+                wrong.append(name)
+    assert wrong == []
+
+
+def test_the_table_of_packages_has_each_package():
     page = (ROOT / "docs" / "architecture.md").read_text()
-    assert all((ROOT / path).exists() for path in re.findall(r"`(tfbench/[\w/.]+)`", page))
     table = page.partition("| package | content |")[2].partition("\n\n")[0]
     named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines() if row.count("|") > 2))
     assert sorted(named) == sorted(LEVELS)
