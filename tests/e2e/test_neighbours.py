@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.project import ROOT, Done, Project, environment
+from tests.e2e.project import Done, Project, environment
 from tfbench import cli
 
 pytestmark = pytest.mark.slow
@@ -489,43 +489,3 @@ def test_a_baseline_without_a_source_tree_cannot_pass(place):
         "was saved outside version control, so its code cannot be recreated; save it in a git checkout" in done.output
     )
     assert place.gate() == 3
-
-
-# The table of the reference
-
-ROWS = {
-    "pytest-xdist": test_distributing_is_refused_in_a_line,
-    "pytest-randomly, pytest-cov, pytest-sugar": test_each_plugin_runs_beside_tfbench,
-    "pytest-rerunfailures": test_each_plugin_runs_beside_tfbench,
-    "pytest-timeout": test_a_case_that_pytest_timeout_ends_is_an_error,
-    "pytest-timeout with `--timeout-method=thread`": test_a_run_that_pytest_timeout_kills_passes_no_gate,
-    "all of these together": test_all_plugins_together_run_beside_tfbench,
-    "`addopts = -n 2 --cov` in the ini file": test_options_of_plugins_in_the_ini_file_are_refused_or_undone,
-    "`required_plugins` in the ini file": test_plugins_that_the_project_requires_do_not_stop_the_workers,
-    "`filterwarnings = error`, in `pytest.ini`, `pyproject.toml` or `setup.cfg`": test_each_ini_file_works_and_warnings_as_errors_too,
-    "another commit with another ini file, or none": test_another_commit_has_its_own_ini_file,
-    "`-p no:cacheprovider`, `-p no:terminal`, `--import-mode=importlib`": test_options_of_pytest_are_respected,
-    "`-p no:benchmark`, without pytest-benchmark": test_pytest_benchmark_may_be_left_out,
-    "`--forked`": test_a_process_for_each_test_is_refused_in_a_line,
-    "an id that depends on another plugin's option, such as `--count`": test_an_id_that_comes_from_an_option_is_an_error_that_says_so,
-    "a `conftest.py` at the root": test_a_conftest_at_the_root_applies_to_the_workers,
-    "a `conftest.py` or a plugin that uses pytest's cache": test_a_conftest_may_use_pytests_cache_in_every_process,
-    "a sub-directory": test_a_run_from_a_folder_below_uses_the_project,
-    "a sub-directory of a project without an ini file": test_a_folder_below_without_an_ini_file_is_named_with_the_fix,
-    "the benchmarks' folder": test_the_folder_of_the_benchmarks_races_a_commit_of_the_project,
-    "a path with blanks, quotes and umlauts": test_a_path_with_blanks_and_umlauts_works,
-    "a checkout of another user": test_a_checkout_of_another_user_is_read_and_named_with_the_fix,
-    "the same, with a folder that you can write": test_a_baseline_without_the_code_of_its_checkout_is_not_saved,
-    "a read-only checkout": test_a_read_only_checkout_is_measured_and_not_written,
-    "no git on the path": test_without_git_everything_but_other_commits_works,
-    "no git checkout": test_outside_a_checkout_everything_but_other_commits_works,
-    "a baseline that was saved outside a git checkout": test_a_baseline_without_a_source_tree_cannot_pass,
-}
-"""First cell of a row -> the test that holds it."""
-
-
-def test_the_reference_has_a_row_for_each_test():
-    text = (ROOT / "docs/reference.md").read_text()
-    section = text.partition("## Beside other plugins and in odd places\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"(?m)^\| (?!---|beside or in )(.+?) \|", section)
-    assert rows == list(ROWS)
