@@ -28,8 +28,6 @@ from tfbench.fs import write_whole
 DATA = Path(__file__).parent / "data.jsonl"
 FIGURE = ROOT / "docs" / "figures" / "findings.svg"
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
-DETAILS, DETAILS_END = "<!-- details: begin -->", "<!-- details: end -->"
-MOST = 1
 """Findings that the page shows with their commands."""
 METRICS = {TIME: "time", MEMORY: "peak of host memory", OPS: "ops of the graph"}
 POLICY = "quick"
@@ -144,19 +142,6 @@ def size(finding: Finding, found: dict) -> float:
     return end_of(found["race"])["ratio"]["center"] if reproduced(found) and not finding.refuted else 0.0
 
 
-def details(findings: Iterable[tuple[Finding, dict]]) -> str:
-    """Return the largest findings as Markdown: each with its command, and the last lines that the command printed."""
-    lines = []
-    for finding, found in sorted(findings, key=lambda one: -size(*one))[:MOST]:
-        if not size(finding, found):
-            continue
-        case = case_of(found["race"])
-        about = ", ".join(finding.threads) or "Not reported before"
-        lines += [f"### {finding.name}", "", f"{about}{': ' if finding.claim else ''}{finding.claim}.", "", "```"]
-        lines += [found["race"]["command"], case["answer"], *case.get("causes", []), "```", ""]
-    return "\n".join(lines)
-
-
 def table(findings: Iterable[tuple[Finding, dict]]) -> str:
     """Return the findings as a Markdown table, the reproduced ones first and the largest of them at the top."""
     known = sorted(findings, key=lambda one: -size(*one))
@@ -176,8 +161,7 @@ def show() -> None:
     text = table(known)
     print(text, end="")
     page = PAGE.read_text(encoding="utf-8")
-    page = within(page, BEGIN, text, END)
-    write_whole(PAGE, within(page, DETAILS, details(known), DETAILS_END))
+    write_whole(PAGE, within(page, BEGIN, text, END))
     draw([one for one in known if size(*one)])
 
 

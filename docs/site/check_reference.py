@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def check_policy(page: str) -> Iterator[str]:
-    """Yield the policy fields that are missing, unknown, or have another value in the table."""
+    """Yield the policy fields that differ between presets and are missing, and rows with an unknown name or another value."""
     rows = re.findall(
         r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", page.partition("<!-- policy: begin -->")[2], re.M
     )
@@ -42,7 +42,8 @@ def check_policy(page: str) -> Iterator[str]:
     fields = {
         name: [dict(leaves(PRESETS[preset]))[name] for preset in COLUMNS] for name, _ in leaves(PRESETS["standard"])
     }
-    yield from (f"policy field {name} is not in the table" for name in fields if name not in table)
+    differing = (name for name, values in fields.items() if values.count(values[0]) < len(values))
+    yield from (f"policy field {name} is not in the table" for name in differing if name not in table)
     yield from (f"the table has {name}, which is no policy field" for name in table if name not in fields)
     for name in fields.keys() & table.keys():
         for preset, text, value in zip(COLUMNS, table[name], fields[name], strict=True):

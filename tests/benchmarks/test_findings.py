@@ -69,11 +69,6 @@ def test_the_page_has_the_recorded_results():
     assert find.table(find.load()) == page.partition(find.BEGIN + "\n")[2].partition(find.END)[0]
 
 
-def test_the_page_shows_the_largest_findings_with_what_their_commands_printed():
-    page = find.PAGE.read_text()
-    assert find.details(find.load()) == page.partition(find.DETAILS + "\n")[2].partition(find.DETAILS_END)[0]
-
-
 def test_no_recorded_ratio_touches_1():
     for finding, found in find.load():
         if find.reproduced(found):
