@@ -104,7 +104,8 @@ def test_the_workflow_installs_from_an_address_and_never_by_name_from_an_index(
     monkeypatch.setattr(metadata, "distribution", distribution)
     out = init(tmp_path, capsys)
     written = (tmp_path / WORKFLOW).read_text()
-    assert f'install --quiet tensorflow "pytest-tfbench[versions] @ {source}"\n' in written
+    assert "install --quiet tensorflow" in written
+    assert f'[versions] @ {source}"\n' in written
     assert not re.search(r"pip install[^\n]*\btfbench\b(?!\[versions\] @ git\+)", written)
     assert ("to do: " in out) is ("HOST" in source)
 

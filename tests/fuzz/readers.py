@@ -7,8 +7,10 @@ import contextlib
 import datetime
 import io
 import json
+import os
 import random
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
@@ -129,12 +131,23 @@ def use_shard(path: Path) -> object:
     return None
 
 
+@contextlib.contextmanager
+def outside_of_a_checkout() -> Iterator[None]:
+    """A shard in a checkout must be of the commit there."""
+    before = Path.cwd()
+    os.chdir(tempfile.gettempdir())
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 def use_gate(path: Path) -> object:
     """Run the command, with GitHub's annotations and the summary."""
     parser = argparse.ArgumentParser()
     add_gate(parser)
     arguments = parser.parse_args([str(path), "--root", str(path.parent)])
-    with contextlib.redirect_stdout(io.StringIO()) as out:
+    with contextlib.redirect_stdout(io.StringIO()) as out, outside_of_a_checkout():
         code = run_gate(arguments)
     assert code in (0, 1, 3, 4, 5)
     commands = [line for line in out.getvalue().splitlines() if line.lstrip().startswith("::") or "##[" in line]

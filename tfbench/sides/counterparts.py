@@ -7,14 +7,14 @@ import os
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 from tfbench.errors import ReportError, SideError
 from tfbench.fs import isolated_package_dir, python_path, read_text, scratch_dir, without_repository
-from tfbench.model import JSON, Case, own_thresholds
+from tfbench.model import JSON, Case, own_thresholds, short_name
 from tfbench.sides.spec import Side, as_committed
 from tfbench.untrusted import a_flag, a_list, a_number, a_text, an_object, described, parse_json
 
@@ -209,6 +209,16 @@ def _benchmark(content: object) -> Benchmark:
     )
 
 
+def _paired(added: Mapping[str, str], removed: Mapping[str, str], kind: Callable[[str], str]) -> dict[str, str]:
+    """Map added to removed cases of the same code and ``kind``, where each removed one has an added one."""
+    ours, theirs = defaultdict[tuple[str, str], list[str]](list), defaultdict[tuple[str, str], list[str]](list)
+    for names, groups in ((added, ours), (removed, theirs)):
+        for name in sorted(names):
+            groups[names[name], kind(name)].append(name)
+    pairs = ((ours[key], names) for key, names in theirs.items() if len(names) <= len(ours[key]))
+    return {new: old for news, olds in pairs for new, old in zip(news, olds, strict=False)}
+
+
 class Counterparts:
     """What another source tree itself says about the cases of this run, and which of its cases this run lacks.
 
@@ -225,14 +235,12 @@ class Counterparts:
         self.listing = listing
         before = listing.cases
         here = {*collected, *(case.name for case in now)}
-        added, removed = defaultdict[tuple[str, str], list[str]](list), defaultdict[tuple[str, str], list[str]](list)
-        for case in now:
-            if case.name not in before and case.source:
-                added[case.source, case.name.partition("[")[2]].append(case.name)
-        for name in sorted(before.keys() - here):
-            removed[before[name].source, name.partition("[")[2]].append(name)
-        pairs = ((added[key], names) for key, names in removed.items() if len(names) <= len(added[key]))
-        self.renamed = {new: old for ours, theirs in pairs for new, old in zip(sorted(ours), theirs, strict=False)}
+        added = {case.name: case.source for case in now if case.name not in before and case.source}
+        removed = {name: before[name].source for name in before.keys() - here}
+        moved = _paired(added, removed, short_name)
+        added = {name: added[name] for name in added.keys() - moved.keys()}
+        removed = {name: removed[name] for name in removed.keys() - set(moved.values())}
+        self.renamed = moved | _paired(added, removed, lambda name: name.partition("[")[2])
         """Name of a case of this run -> its name there."""
 
     def known(self, case: Case) -> Benchmark | None:
