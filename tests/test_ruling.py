@@ -160,7 +160,7 @@ def test_an_expired_acceptance_is_named_beside_the_counts():
     decision = rule(report("unchanged"), problems=("a", "b"))
     assert (decision.result, decision.because) == (Result.ERROR, "1 unchanged; 2 expired or unused acceptances")
     assert rule(report("regressed"), problems=("a",)).because == "1 regressed"
-    assert rule(added("new"), problems=("a",)).because.endswith("to compare with yet; 1 expired or unused acceptance")
+    assert rule(added("new"), problems=("a",)).because.endswith("none has a baseline yet; 1 expired or unused acceptance")
 
 
 def test_an_acceptance_applies_to_its_case_and_metric_only():
@@ -324,7 +324,7 @@ def added(*outcomes, others=()):
 def test_the_change_that_adds_the_first_benchmarks_passes_and_says_so():
     ruling = rule(added("new", "new"))
     assert (ruling.result, ruling.pytest_code) == (Result.PASS, 0)
-    assert ruling.because == "2 new; every benchmark is new, so there is nothing to compare with yet"
+    assert ruling.because == "2 new; every benchmark is new, so none has a baseline yet"
 
 
 def test_cases_that_were_added_do_not_count_as_not_compared():

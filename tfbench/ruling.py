@@ -214,7 +214,7 @@ def _added(timed: Sequence[Verdict]) -> list[Verdict]:
 def _first_time(timed: Sequence[Verdict]) -> str:
     """Say that every case is new, as in the change that adds the first benchmarks; ``""`` if one is not."""
     added = len(_added(timed))
-    return "every benchmark is new, so there is nothing to compare with yet" if added and added == len(timed) else ""
+    return "every benchmark is new, so none has a baseline yet" if added and added == len(timed) else ""
 
 
 def _skipped(report: Report) -> str:

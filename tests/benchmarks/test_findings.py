@@ -75,14 +75,6 @@ def test_no_recorded_ratio_touches_1():
             assert find.end_of(found["race"])["ratio"]["low"] > 1, finding.name
 
 
-def test_each_command_of_the_page_was_run():
-    page = find.PAGE.read_text()
-    run = {found["race"]["command"] for _, found in find.load()}
-    shown = re.findall(r"^tfbench bisect .*$", page, re.MULTILINE)
-    assert shown
-    assert set(shown) <= run
-
-
 def test_a_row_that_is_not_reproduced_says_why():
     finding = reports.FINDINGS[0]
     for race, why in (

@@ -254,7 +254,7 @@ def test_a_run_whose_code_is_edited_meanwhile_fails_and_saves_no_baseline(projec
     project.commit("before")
     done = project.run("--save-baseline", "mine")
     assert done.code == 1
-    assert "code was edited during the run, so it is unknown what was measured: size.py; run it again" in done.output
+    assert "code was edited during the run, so its measurements are of unknown code: size.py; run it again" in done.output
     assert not done.report["complete"]
     assert "the baseline 'mine' was not saved: the run failed" in done.output
 
@@ -312,7 +312,7 @@ def test_options_of_a_benchmark_run_are_refused_without_it(project):
     ):
         done = project.run(option, benchmark=False)
         assert done.code == 4
-        assert f"{option.partition('=')[0]} measures nothing without --benchmark" in done.output
+        assert f"{option.partition('=')[0]} needs --benchmark" in done.output
 
 
 def test_without_a_gpu_nothing_is_measured_for_it(project):

@@ -99,4 +99,4 @@ def look(where):
 def test_the_option_needs_a_run_of_benchmarks(checkout):
     done = checkout.run("--history", benchmark=False)
     assert done.code == 4
-    assert "--history measures nothing without --benchmark" in done.output
+    assert "--history needs --benchmark" in done.output

@@ -173,7 +173,7 @@ def test_an_option_without_benchmark_is_refused(folder, given):
     owner(folder, "--other", "other.py")
     code, output = run_pytest(folder, given)
     assert code == 4
-    assert f"{given.partition('=')[0]} measures nothing without --benchmark; add it" in output
+    assert f"{given.partition('=')[0]} needs --benchmark; add it" in output
 
 
 @pytest.mark.parametrize("given", ["--policy=quick", "--tfbench-device=cpu", "--strict-gate"])

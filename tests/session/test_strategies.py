@@ -146,7 +146,7 @@ def test_a_missing_case_whose_folder_is_not_collected_says_so(tmp_path):
     for collected, said in (("benchmarks/test_new.py::test_y", True), ("tests/test_new.py::test_y", False)):
         asked = request(root=tmp_path, collected=frozenset([collected]))
         (row,) = missing(asked, [old], Reason("not-collected", "gone"), Reason("deselected-here", "off"))
-        text = "tests/test_old.py is still there, and this run collects nothing in tests/; if it has the case, name tests/ in"
+        text = "tests/test_old.py is still there, and this run collects no benchmark in tests/; if it has the case, name tests/ in"
         assert (text in row.reason.message) == said
 
 

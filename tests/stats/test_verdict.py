@@ -174,7 +174,7 @@ FIX = "use --policy strict or a quieter machine (`tfbench doctor`)"
          f"not decided: a slowdown of 2.4% cannot be ruled out ({END}); {FIX}"),
         (None, Ratio(1.0, 0.5, 2.0, 0.99), "racing", "not decided: a slowdown of a factor of 2.0 cannot be ruled out "
          f"(interval -50.0% to +100.0% at 99% confidence, 6 launches); {FIX}"),
-        (None, Ratio(1.0, 0.9, 1.01, 0.99), "racing", "not decided, but not slower: at worst 1.0% slower "
+        (None, Ratio(1.0, 0.9, 1.01, 0.99), "racing", "not decided, but not slower: at most 1.0% slower "
          f"(interval -10.0% to +1.0% at 99% confidence, 6 launches); {FIX}"),
     ],
 )  # fmt: skip

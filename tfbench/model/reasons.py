@@ -42,7 +42,7 @@ def _undecided(ratio: Ratio, launches: int, minimum_effect: float, policy: str) 
     if hidden(ratio) > minimum_effect:
         slowdown = f"{hidden(ratio):.1%}" if hidden(ratio) < 1 else f"a factor of {ratio.high:.1f}"
         return f"not decided: a slowdown of {slowdown} cannot be ruled out ({evidence(ratio, launches)}); {fix}"
-    return f"not decided, but not slower: at worst {change(ratio.high)} ({evidence(ratio, launches)}); {fix}"
+    return f"not decided, but not slower: at most {change(ratio.high)} ({evidence(ratio, launches)}); {fix}"
 
 
 def _lopsided(differing: int, launches: int, mean: float) -> str:
@@ -60,7 +60,7 @@ def _launches_needed(launches: float, seconds: float) -> str:
 
 def _neighbours(doubt: float) -> str:
     return (
-        "other programs ran on the processors of the race, and the waits of the step cannot be distinguished from their time, so "
+        "other programs ran on the processors of the race, and their time cannot be distinguished from the step's waits, so "
         f"its time may be up to {change(math.exp(doubt))} than shown: race on other processors (--cpus) or on a quieter machine"
     )
 
@@ -367,7 +367,7 @@ class ReasonCode(_Code):
         "saved-times",
         lambda before, now: (
             f"not raced: its fastest call took {duration(before)} when it was saved, and {duration(now)} now; "
-            "times of two runs prove nothing"
+            "saved times decide on no case"
         ),
     )
     OTHER_MACHINE = (
@@ -388,7 +388,7 @@ class ReasonCode(_Code):
     NO_BASELINE = "no-baseline"
     """The run had no baseline, so the case raced the other variants only."""
     NOT_IN_BASELINE = "not-in-baseline", _no_value
-    ADDED = "added", "{spec} does not have it, so there is nothing to compare it with"
+    ADDED = "added", "{spec} does not have the case"
     NOT_COLLECTED = "not-collected"
     """The baseline has the case and the suite no longer collects it."""
     DESELECTED_HERE = "deselected-here"
@@ -508,7 +508,7 @@ class Note(_Code):
 
     VARIANTS_ONLY = "variants-only", "measured; compared with the other variants only, as the run has no baseline"
     MEASURED = "measured", "measured: {kind}"
-    NOT_SAVED = "not-saved", "it is not in the baseline {name!r}, so there is nothing to compare it with"
+    NOT_SAVED = "not-saved", "the baseline {name!r} does not have the case"
     UNVERSIONED = (
         "unversioned",
         "{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout",
@@ -519,7 +519,7 @@ class Note(_Code):
     )
     OUTSIDE = (
         "outside",
-        "{file} is still there, and this run collects nothing in {folder}; if it has the case, name {folder} in tfbench_paths as well",
+        "{file} is still there, and this run collects no benchmark in {folder}; if it has the case, name {folder} in tfbench_paths as well",
     )
     GONE_SINCE = "gone-since", "in the baseline {name!r} but no longer collected; was it deleted or renamed?"
     IN_NO_JOB = (

@@ -223,7 +223,7 @@ def pytest_load_initial_conftests(
     names = {name: option.name for option in OPTIONS for name in (f"--{option.name}", PREFIX + option.name)}
     given = [name for word in unknown if (name := word.partition("=")[0]) in names]
     if asks := next((name for name in given if names[name] in _ASK_FOR_RESULTS), ""):
-        raise pytest.UsageError(f"{asks} measures nothing without --benchmark; add it")
+        raise pytest.UsageError(f"{asks} needs --benchmark; add it")
     if given:
         add_options(parser)  # settings of benchmark runs, as addopts of an ini file may have them
 

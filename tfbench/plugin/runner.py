@@ -678,7 +678,7 @@ class Runner:
             return False
         if session.edited:
             self._errors.append(
-                f"code was edited during the run, so it is unknown what was measured: {some(session.edited, 3)}; run it again"
+                f"code was edited during the run, so its measurements are of unknown code: {some(session.edited, 3)}; run it again"
             )
         return not session.edited
 

@@ -18,7 +18,7 @@ from tfbench.report.screen import add_columns, add_row, table
 
 MOST = 5
 """Lines on profiles in an assertion."""
-NO_CAUSE = "no cause found: what was added, lost or slower does not add up to half of the slowdown"
+NO_CAUSE = "no cause found: the differences of the profiles do not add up to half of the slowdown"
 _ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
 
 
@@ -41,7 +41,7 @@ def changes_of(
             add_columns(made, "what", fold=True)
             for row in rows:
                 add_row(made, *row)
-    same = "nothing changed: the graphs, XLA's modules and every exact metric are the same"
+    same = "no change: the graphs, XLA's modules and every exact metric are the same"
     return Group(Text(title, "bold"), *tables, *(Text(line) for line in (*([] if tables else [same]), *notes)))
 
 

@@ -406,7 +406,7 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
     before = points[result.search.good].label
     if (change := result.found) is None:
         named = ", ".join(points[point].label for point in result.search.suspects)
-        return f"{result.word} since one of {named}, which could not be told apart; {before} is not {result.word}"
+        return f"{result.word} since one of {named}, which the races could not separate; {before} is not {result.word}"
     return f"{result.word} since {points[change.point].label}: {change.reason}; {before} is not {result.word}"
 
 

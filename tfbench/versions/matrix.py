@@ -329,7 +329,7 @@ def page(matrix: Matrix) -> str:
     """Return the same tables as a page. Raises `UsageError` if the chart library is not installed."""
     tables = _listings(matrix)
     counts = Counter(str(outcome or Outcome.NEW) for outcome in matrix.outcomes)
-    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "nothing was compared"
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "no case was compared"
     return render_page(
         "versions.html", {name: _HEADINGS[name] for name in (*tables, "differences")}, {},
         title=f"Versions since {matrix.labels[0]}", subtitle=f"{plural(len(matrix.rows), 'case')}: {counted}",
