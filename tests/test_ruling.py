@@ -160,7 +160,9 @@ def test_an_expired_acceptance_is_named_beside_the_counts():
     decision = rule(report("unchanged"), problems=("a", "b"))
     assert (decision.result, decision.because) == (Result.ERROR, "1 unchanged; 2 expired or unused acceptances")
     assert rule(report("regressed"), problems=("a",)).because == "1 regressed"
-    assert rule(added("new"), problems=("a",)).because.endswith("none has a baseline yet; 1 expired or unused acceptance")
+    assert rule(added("new"), problems=("a",)).because.endswith(
+        "none has a baseline yet; 1 expired or unused acceptance"
+    )
 
 
 def test_an_acceptance_applies_to_its_case_and_metric_only():

@@ -254,7 +254,9 @@ def test_a_run_whose_code_is_edited_meanwhile_fails_and_saves_no_baseline(projec
     project.commit("before")
     done = project.run("--save-baseline", "mine")
     assert done.code == 1
-    assert "code was edited during the run, so its measurements are of unknown code: size.py; run it again" in done.output
+    assert (
+        "code was edited during the run, so its measurements are of unknown code: size.py; run it again" in done.output
+    )
     assert not done.report["complete"]
     assert "the baseline 'mine' was not saved: the run failed" in done.output
 
