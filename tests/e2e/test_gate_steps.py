@@ -65,7 +65,6 @@ class TestPullRequest:
         assert "### tfbench: failed, regressed" in found.comment
         assert "`benchmarks/test_model.py::test_stack`" in found.comment
         assert "MatMul" in found.comment  # the cause
-        assert "found twice" in found.comment
         assert "::error file=benchmarks/test_model.py,line=6,title=regressed" in found.output
         assert "### tfbench: regressed" in found.summary
 

@@ -177,6 +177,18 @@ def test_a_stranger_gets_no_command_with_a_path_or_a_variable():
     assert command_for(REPORT, REGRESSED.changed(name="--x")) == ""
 
 
+def test_a_case_of_two_versions_is_raced_again_on_both():
+    def again(*specs, shared=False):
+        sides = {name: {"spec": spec} for name, spec in zip(("baseline", "contender"), specs, strict=True)}
+        return command_for(replace(REPORT, sides=sides), REGRESSED, shared=shared)
+
+    assert shlex.split(again("tensorflow==2.19.1", "tf-nightly", shared=True)) == [
+        "tfbench", "versions", "tensorflow==2.19.1", "tf-nightly", CASE.name,
+    ]  # fmt: skip
+    assert shlex.split(again("env:A=1", "env:A=1"))[2:4] == ["env:A=1", "self"]
+    assert again("env:A=1", "tf-nightly", shared=True) == again("self", "python:/x", shared=True) == ""
+
+
 def test_the_command_has_the_options_of_the_project():
     settings = {"PYTEST_OPTION_calls": "3", "PYTEST_OPTION_run_slow": "True", "TF_X": "1"}
     sides = {"baseline": {"spec": "git:main"}, "contender": {"settings": settings}}

@@ -1,12 +1,10 @@
 """What changed in a case between the reference and other sides, from a scripted race and scripted probes."""
 
-import io
 import json
 import random
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady
 from tests.fakes.report import judged
@@ -15,11 +13,14 @@ from tfbench.model import TIME, Both, Case, Outcome, Ratio, Reason, VariantResul
 from tfbench.policy import preset
 from tfbench.race.launch import Entrant
 from tfbench.race.race import Race, RaceConfig
+from tfbench.report import markdown, terminal
+from tfbench.report.summary import Group, summarize
+from tfbench.ruling import Result
 from tfbench.session.profiling import Answer, Explainer
 from tfbench.sides.spec import Side
 from tfbench.versions import changes, matrix
 from tfbench.versions.changes import CaseChange, ChangeFinder
-from tfbench.versions.matrix import Matrix, Row
+from tfbench.versions.matrix import Matrix, Row, Untimed
 
 CASE = Case("w.py::test_w[a=b]", "test_w", "w.py::test_w")
 SIDES = [Side(name, "python", Path("/"), name) for name in ("2.20", "2.21")]
@@ -92,43 +93,67 @@ def test_each_kind_of_change_has_the_first_line_of_its_cause(found, monkeypatch)
     ]
 
 
-def test_one_table_lists_what_changed_by_case_and_kind():
-    def change(metric, *values, unit="", ratio=None, cause=""):
-        verdict = judged(CASE, Outcome.REGRESSED, Reason("slower", ""), metric, ratio, values=values, unit=unit)
-        return CaseChange("2.21", verdict, cause)
+def change(metric, *values, outcome=Outcome.REGRESSED, ratio=None, cause=""):
+    reason = Reason("slower", " -> ".join(map(str, values)))
+    return CaseChange("2.21", judged(CASE, outcome, reason, metric, ratio, values=values), cause)
 
-    results = [
-        VariantResult.of(CASE, CASE.name, 0.1, RATIO if n else None, Outcome.REGRESSED if n else None, 6, 9, {})
-        for n in (0, 1)
-    ]
-    rows = (
-        change("time", 0.1, 0.15, unit="s", ratio=RATIO, cause="op: SelectV2"),
-        change("leaked_bytes", 0, 4096, unit="B"),
-        change("graph_ops", 4, 313),
+
+def made(*changes, entry=None, outcome=Outcome.REGRESSED):
+    """Return a matrix of one case on two sides."""
+    first, second = (
+        VariantResult.of(CASE, CASE.name, 0.1, RATIO if n else None, outcome if n else None, 6, 9, {}) for n in (0, 1)
     )
-    about = {"python": "3.12", "packages": {}, "settings": {}, "defaults": {}, "import_seconds": None}
-    made = Matrix({"2.20": about, "2.21": about}, (Row(CASE, tuple(results), rows),), 1.0)
-    console = Console(width=160, record=True, file=io.StringIO())
-    console.print(matrix.terminal(made, 160))
-    shown = " ".join(console.export_text().split())
-    assert "what changed since 2.20" in shown
-    assert "time 100 ms 150 ms 1.500 (1.400 to 1.600) op: SelectV2" in shown
-    assert "leaks leaked_bytes 0 B 4.00 KiB" in shown
-    assert "graph graph_ops 4 313 78.2" in shown
-    narrow = Console(width=80, record=True, file=io.StringIO())
-    narrow.print(matrix.terminal(made, 80))
-    lines = narrow.export_text().splitlines()
-    assert any("op: SelectV2" in line for line in lines)  # in full, whatever the width
-    assert sum("test_w[a=b]" in line for line in lines) == 2  # once in each table of cases
-    page = matrix.markdown(made)
-    assert "| case | what | before | now | ratio | cause |" in page
-    content = matrix.as_json(made, POLICY.as_json())
+    timed = {} if entry else {"2.21": judged(CASE, outcome, Reason("slower", "50% slower"), TIME, RATIO)}
+    about = {name: {"spec": f"tensorflow=={name}.0", "import_seconds": None} for name in ("2.20", "2.21")}
+    return Matrix(about, (Row(CASE, (first, entry or second), timed, changes),), 1.0)
+
+
+CHANGES = (
+    change("time", 0.1, 0.15, ratio=RATIO, cause="op: SelectV2"),
+    change("leaked_bytes", 0, 4096, cause="step.py:3 allocates"),
+    change("graph_ops", 4, 4, outcome=Outcome.INCONCLUSIVE, cause="graph: lost Add; gained Mul"),
+    change("fused_ops", 2, 2, outcome=Outcome.INCONCLUSIVE, cause="graph: lost Add; gained Mul"),
+)
+
+
+def test_each_version_has_a_report_with_its_findings_and_their_causes():
+    both = made(*CHANGES)
+    (report,) = matrix.reports(both, POLICY.as_json()).values()
+    assert not report.gap
+    (finding,) = summarize(report).findings[Group.REGRESSIONS]
+    assert finding.why == [
+        "op: SelectV2",
+        "graph: lost Add; gained Mul",
+        "leaked_bytes: 0 -> 4096; step.py:3 allocates",
+    ]
+    assert finding.again == ("tfbench", "versions", "tensorflow==2.20.0", "tensorflow==2.21.0", CASE.name)
+    shown = terminal.render(report, width=80, colour=False)
+    page = markdown.render(report)
+    for text in finding.why[:2]:
+        assert text in shown
+        assert markdown.plain(text) in page
+    content = matrix.as_json(both, POLICY.as_json())
     assert content["cases"][0]["changes"][0]["cause"] == "op: SelectV2"
     assert json.dumps(content)
-    shown = matrix.page(made)
-    assert "<h1>Versions since 2.20</h1>" in shown
-    assert '<td class="text ">op: SelectV2</td>' in shown
-    assert '<td class="n regressed">1.500 (1.400 to 1.600)</td>' in shown
+
+
+def test_the_table_has_the_time_on_the_reference_and_ratios_with_their_verdicts():
+    table = matrix.side_by_side(made())
+    assert table.labels == ["2.20", "2.21"]
+    assert table.rows == [[CASE.name, "100 ms", "1.500 (1.400 to 1.600) slower"]]
+    (row,) = matrix.side_by_side(made(outcome=Outcome.UNCHANGED)).rows
+    assert row[-1] == "1.500 (1.400 to 1.600)"
+
+
+@pytest.mark.parametrize(("skipped", "code"), [(True, Result.INCOMPARABLE), (False, Result.ERROR)])
+def test_a_case_without_a_time_on_a_side_has_the_reason_in_its_report(skipped, code):
+    broken = made(entry=Untimed("broke", "SIGABRT", skipped=skipped))
+    (report,) = matrix.reports(broken, POLICY.as_json()).values()
+    assert not report.gap
+    assert "broke: SIGABRT" in terminal.render(report, width=80, colour=False)
+    assert "broke: SIGABRT" in markdown.render(report)
+    assert matrix.side_by_side(broken).rows[0][-1] == "broke"
+    assert matrix.result(broken) is code
 
 
 def test_sides_without_an_environment_are_made_first_so_that_a_misspelt_one_is_known_at_once():

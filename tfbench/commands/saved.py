@@ -75,7 +75,7 @@ def run_report(arguments: argparse.Namespace) -> int:
         screen = Screen()
         colour = screen.is_terminal and not screen.no_color
         if context.versions:
-            screen.print(terminal.side_by_side(context.versions))
+            screen.print(terminal.side_by_side(context.versions.table))
         else:
             text = terminal.render(report, width=screen.width, colour=colour, shared=True)
             screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
@@ -90,7 +90,7 @@ def run_report(arguments: argparse.Namespace) -> int:
 
 
 def _markdown(report: Report, context: PageContext) -> str:
-    return markdown.side_by_side(context.versions) if context.versions else markdown.render(report)
+    return markdown.side_by_side(context.versions.table) if context.versions else markdown.render(report)
 
 
 _FORMATS: Mapping[str, Callable[[Report, PageContext], str]] = {

@@ -8,12 +8,14 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from rich.text import Text
+
 from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import TIME
 from tfbench.policy import PRESETS, preset
-from tfbench.report.page import check_library
+from tfbench.report import markdown, terminal
 from tfbench.report.screen import Screen
 from tfbench.session.profiling import Explainer
 from tfbench.sides.spec import is_package, of_version
@@ -35,8 +37,7 @@ def add_versions(parser: argparse.ArgumentParser) -> None:
         "--fail-on-regression", action="store_true", help="exit with a code for what is slower, broken or inconclusive"
     )
     option("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
-    option("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
-    option("--html", type=Path, metavar="PATH", help="write all results as a page")
+    option("--report-markdown", type=Path, metavar="PATH", help="write the table and the findings as Markdown")
     text = "only race: leave out other metrics than time, and with them their causes"
     option("--no-changes", action="store_true", help=text)
     option(
@@ -54,8 +55,6 @@ def run_versions(arguments: argparse.Namespace) -> int:
     pytest. uv builds the environments and tfbench keeps them, see `tfbench doctor --envs`.
     """
     policy = preset(arguments.policy)
-    if arguments.html:
-        check_library()
     if arguments.min_slowdown is not None:
         policy = policy.with_slowdown(arguments.min_slowdown)
     paths = [word for word in arguments.words if Path(word.partition("::")[0]).exists()]
@@ -75,17 +74,22 @@ def run_versions(arguments: argparse.Namespace) -> int:
             finder = ChangeFinder(launcher, policy, len(cases) * (len(sides) - 1), explainer)
         raced = race(cases, sides, launcher, policy, random.Random(), status.update, finder)
         notes = setup.notes
-    console.print(matrix.terminal(raced, console.width))
-    for note in notes:
+    table, reports = matrix.side_by_side(raced), matrix.reports(raced, policy.as_json())
+    console.print(terminal.side_by_side(table))
+    colour = console.is_terminal and not console.no_color
+    for label, report in reports.items():
+        console.print(Text(f"\n{label} against {raced.labels[0]}", "bold"))
+        text = terminal.render(report, width=console.width, colour=colour)
+        console.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
+    for note in (*raced.notes, *notes):
         console.print(note)
     size = f"{plural(len(raced.rows), 'case')} on {len(raced.sides)} sides"
     seconds = f"{time.monotonic() - began:.0f} s, {raced.seconds:.0f} s of it measuring"
     console.print(f"{size} in {seconds} (policy {policy.name})")
     content = matrix.as_json(raced, policy.as_json())
     texts = {arguments.report_json: render_json(content, 1) + "\n"}
-    texts[arguments.report_markdown] = matrix.markdown(raced)
-    if arguments.html is not None:
-        texts[arguments.html] = matrix.page(raced)
+    heads = (f"## {markdown.plain(label)}\n\n{markdown.render(report)}" for label, report in reports.items())
+    texts[arguments.report_markdown] = "\n".join([markdown.side_by_side(table), *heads])
     for path, text in texts.items():
         if path is not None:
             write_whole(path, text)

@@ -36,7 +36,7 @@ from tfbench.model.formats import (
 from tfbench.model.report import PolicyContent
 from tfbench.report import json_format
 from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
-from tfbench.sides.spec import of_version
+from tfbench.sides.spec import WORKING_TREE, of_version
 from tfbench.storage.history import ignore_in_git, json_digest
 from tfbench.suite.shards import SuitePart, digest
 from tfbench.untrusted import NO_CASE, brief, is_case, parse_json, plural, render_json
@@ -68,7 +68,7 @@ def sides_of(spec: str, root: Path) -> dict[str, JSON]:
     revision = next((part[4:] for part in spec.split("+") if part.startswith("git:")), "")
     named = dict(part.split("==", 1) for part in spec.split("+") if "==" in part and ":" not in part)
     baseline = {"spec": spec, "tree": tree_of(root, revision) if revision else tree, "python": "", "packages": named}
-    contender = {"spec": "working tree", "tree": tree, "python": platform.python_version(), "packages": packages()}
+    contender = {"spec": WORKING_TREE, "tree": tree, "python": platform.python_version(), "packages": packages()}
     return {"baseline": baseline, "contender": contender}
 
 

@@ -1,4 +1,4 @@
-"""Render a report as text: Markdown, the comment on a pull request, and a short summary for assistants and scripts.
+"""Render a report as Markdown and as the comment on a pull request, and its verdicts as annotations of the code.
 
 In Markdown and in workflow commands, no text of a report acts as markup, link, mention or command.
 """
@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tfbench.model import JSON, TIME, Outcome, Report, Verdict
 from tfbench.model.words import times
 from tfbench.report.summary import (
     YARDSTICK,
     CaseFinding,
+    CaseTable,
     Group,
     Summary,
-    VersionTimes,
     calls_that_differ,
     code_of_side,
-    command_for,
     differences,
-    explanation,
     report_times,
     summarize,
     yardstick_lines,
@@ -35,8 +33,8 @@ from tfbench.untrusted import plural, printable, some
 
 LONGEST = 60_000
 """Maximum characters. GitHub allows 65,536."""
-_ROWS, _WORDS, _CODE = 25, 400, 2000
-"""Maximum rows per table, and characters per reason and per name. The report has the rest."""
+_NAMES, _WORDS, _CODE = 25, 400, 2000
+"""Maximum files that are named, and characters per reason and per name. The report has the rest."""
 _BREAK = "\u2060"
 """An invisible word joiner. Inside a mention, link or reference, it disables it."""
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-!|~$])")
@@ -97,39 +95,50 @@ def render(report: Report, *, strict: bool = False) -> str:
     summary = summarize(report, shared=True, strict=strict)
     head = [f"**tfbench: {plain(summary.headline)}**", context_line(report)]
     head += [f"{plain(summary.reason)}."] if summary.reason else []
-    room = LONGEST - _RESERVE - sum(map(len, head))
-    parts: list[str] = []
-    for title, rows, open_ in _parts(report, summary):
+    return _whole([*head, *_fitted([*_findings(report, summary), *_others(report, summary)], head)])
+
+
+def _fitted(parts: Iterable[Part], others: Sequence[str]) -> Iterator[str]:
+    """Yield the parts. Rows that leave no room for the ``others`` are left out and counted."""
+    room = LONGEST - _RESERVE - sum(map(len, others))
+    for title, rows, open_ in parts:
         taken = _taken(rows, room - len(title) - 200)
         room -= sum(len(row) + 1 for row in taken) + len(title) + 200
         rest = len(rows) - len(taken)
         lines = "\n".join([*taken, *([f"- … and {rest} more: see the report"] if rest else [])])
-        parts.append(f"### {title}\n\n{lines}" if open_ else folded(title, lines))
-    return "\n\n".join([*head, *parts]) + "\n"
+        yield f"### {title}\n\n{lines}" if open_ else folded(title, lines)
 
 
-def _taken(rows: Sequence[str], room: int, size: Callable[[str], int] = len) -> list[str]:
+def _taken(rows: Sequence[str], room: int) -> list[str]:
     """Return the first rows that fit."""
     taken = []
     for row in rows:
-        if (room := room - size(row) - 1) < 0:
+        if (room := room - len(row) - 1) < 0:
             break
         taken.append(row)
     return taken
 
 
-def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], bool]]:
-    """Yield titles and rows, the most severe first, and whether they are shown without a click."""
+Part = tuple[str, list[str], bool]
+"""Title, rows, and whether they are shown without a click."""
+
+
+def _findings(report: Report, summary: Summary) -> Iterator[Part]:
+    """Yield edits of what judges both sides, what a reader must know, the most severe first, and how the sides differ."""
+    if lines := yardstick_lines(report):
+        yield YARDSTICK.capitalize(), [f"- {plain(line)}" for line in lines], True
+    severe = any(summary.findings[group] for group in _OPEN)
     for group in (*_OPEN, Group.INCONCLUSIVE, Group.IMPROVEMENTS):
         if findings := summary.findings[group]:
-            open_ = group in _OPEN
+            open_ = group in _OPEN or (group is Group.INCONCLUSIVE and not severe)
             rows = [_row(finding, again=open_) for finding in findings]
             count = len(findings)
             yield f"{group.heading.capitalize()} ({count})" if open_ else f"{count} {group.heading}", rows, open_
-    if lines := yardstick_lines(report):
-        yield YARDSTICK, [f"- {plain(line)}" for line in lines], True
     if lines := differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
+
+
+def _others(report: Report, summary: Summary) -> Iterator[Part]:
     named = {finding.case.name for findings in summary.findings.values() for finding in findings}
     rest = [verdict for verdict in report_times(report.verdicts) if verdict.case.name not in named]
     rows = [
@@ -157,11 +166,11 @@ def _row(finding: CaseFinding, *, again: bool) -> str:
     return "\n".join(lines)
 
 
-def side_by_side(versions: VersionTimes) -> str:
-    """Return a table of the times in several files."""
-    rows = [["case", *map(plain, versions.labels)], ["---"] * (len(versions.labels) + 1)]
-    rows += [[code(name), *ratios] for name, *ratios in versions.rows()]
-    return f"{plain(versions.caption)}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+def side_by_side(cases: CaseTable) -> str:
+    """Return a table of the times of several files or versions."""
+    rows = [["case", *map(plain, cases.labels)], ["---"] * (len(cases.labels) + 1)]
+    rows += [[code(name), *cells] for name, *cells in cases.rows]
+    return f"{plain(cases.caption)}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 # Render the comment on a pull request
@@ -189,29 +198,22 @@ def render_comment(report: Report, decision: GateDecision, link: str = "", run: 
 
     ``link`` is the address of the full report, and ``run`` the run as GitHub knows it, which a report cannot forge.
     """
-    ruling, agreed, problems = decision.ruling, decision.accepted.verdicts, decision.accepted.problems
-    parts = [MARK, *_head(ruling, run), context_line(report)]
-    if verdicts := ruling.verdicts:
-        parts += [_table(verdicts), _next_steps(report, verdicts), _why(report, verdicts)]
-    if problems:
-        parts.append(
-            "\n".join(["Accepted regressions to remove:", "", *(f"- {plain(problem)}" for problem in problems)])
-        )
-    if agreed:
-        rows = [
-            f"- {code(verdict.case.name)}, until {plain(str(entry.until))}: {plain(entry.reason)}"
-            for verdict, entry in agreed[:_ROWS]
-        ]
-        parts.append(folded(f"{len(agreed)} accepted", "\n".join(rows + _and_more(agreed))))
-    if better := [row for row in report_times(report.verdicts) if row.outcome is Outcome.IMPROVED]:
-        parts.append(folded(f"{len(better)} faster", _table(better)))
-    if lines := yardstick_lines(report):
-        parts.append("\n".join([f"**{YARDSTICK.capitalize()}:**", "", *(f"- {plain(line)}" for line in lines)]))
-    if lines := differences(report.sides):
-        parts.append(folded("differences between the sides", "\n".join(f"- {plain(line)}" for line in lines)))
-    if link:
-        parts.append(f"[Full report]({link})")
-    return _whole(parts)
+    ruling, agreed = decision.ruling, decision.accepted.verdicts
+    accepted = [verdict for verdict, _ in agreed]
+    rest = replace(report, verdicts=tuple(verdict for verdict in report.verdicts if verdict not in accepted))
+    head = [MARK, *_head(ruling, run), context_line(report)]
+    if any(verdict.outcome is Outcome.REGRESSED for verdict in ruling.verdicts):
+        head.append("Add an intended regression to the file of accepted regressions, with a reason and an end.")
+    parts = list(_findings(rest, summarize(rest, shared=True)))
+    if problems := [f"- {plain(problem)}" for problem in decision.accepted.problems]:
+        parts.insert(0, ("Accepted regressions to remove", problems, True))
+    if rows := [
+        f"- {code(verdict.case.name)}, until {plain(str(entry.until))}: {plain(entry.reason)}"
+        for verdict, entry in agreed
+    ]:
+        parts.append((f"{len(rows)} accepted", rows, False))
+    end = f"[Full report]({link})" if link else ""
+    return _whole([*head, *_fitted(parts, [*head, end]), end])
 
 
 def without_report(run: GithubRun, why: str, link: str = "") -> str:
@@ -250,50 +252,8 @@ def _title(run: GithubRun, result: Result | None) -> str:
 def _own_files(run: GithubRun) -> str:
     if not run.own_files:
         return ""
-    names = some([code(name) for name in run.own_files], _ROWS)
+    names = some([code(name) for name in run.own_files], _NAMES)
     return f"**The pull request changes what the gate itself runs**, so its result needs a review: {names}"
-
-
-def _table(verdicts: Sequence[Verdict]) -> str:
-    lines = ["| verdict | case | metric | ratio | why |", "| --- | --- | --- | --- | --- |"]
-    for verdict in verdicts[:_ROWS]:
-        texts = (verdict.metric, times(verdict.ratio) if verdict.ratio else "", explanation(verdict))
-        lines.append(f"| {' | '.join([str(verdict.outcome), code(verdict.case.name), *map(plain, texts)])} |")
-    return "\n".join(lines + _and_more(verdicts))
-
-
-def _and_more(rows: Sequence[object]) -> list[str]:
-    return ["", f"… and {len(rows) - _ROWS} more"] if len(rows) > _ROWS else []
-
-
-def _why(report: Report, verdicts: Sequence[Verdict]) -> str:
-    """List the causes of each regression, from profiles."""
-    cases = dict.fromkeys(verdict.case.name for verdict in verdicts if verdict.outcome is Outcome.REGRESSED)
-    blocks = [
-        "\n".join([f"- {code(case)}", *(f"  - {plain(line)}" for line in why)])
-        for case in cases
-        if (why := report.why(case))
-    ]
-    return folded("causes, from profiles of both sides", "\n".join(blocks[:_ROWS])) if blocks else ""
-
-
-def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
-    """Say how to go on. A command is shown only where each of its parts is of a form that can do no harm."""
-    side = report.sides.get("baseline", {})
-    cases = [verdict.case.name for verdict in verdicts if verdict.outcome is not Outcome.MISSING]
-    if not side or not cases:
-        return ""
-    accept = ""
-    if any(verdict.outcome is Outcome.REGRESSED for verdict in verdicts):
-        accept = " If it is intended, add it to the file of accepted regressions, with a reason and an end."
-    again = command_for(report, next(verdict for verdict in verdicts if verdict.case.name == cases[0]), shared=True)
-    if not again:
-        return f"To reproduce it, race the case against the other side with `pytest --benchmark --against`.{accept}"
-    if "saved" in side:
-        why = "To see the cause: add `--profile-on-regression`."
-    else:
-        why = "To see changes in the graph: `tfbench explain` with the same case and `--against`."
-    return f"To reproduce it: {verbatim(again)}. {why}{accept}"
 
 
 # Annotate the code of a pull request by workflow commands

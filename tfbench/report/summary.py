@@ -6,7 +6,7 @@ import enum
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from tfbench.model.measurement import by_side
 from tfbench.model.words import calls, counted, duration, hidden
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
+from tfbench.sides.spec import WORKING_TREE
 from tfbench.stats.verdict import FEWEST_CASES, mean_ratio
 from tfbench.untrusted import command, is_case, is_shared_spec, printable
 
@@ -25,6 +26,16 @@ from tfbench.untrusted import command, is_case, is_shared_spec, printable
 
 MEANS_APART = 0.03
 """Difference of the log-ratios of mean and median from which reports show both: noise alone makes one of 1.5%."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTable:
+    """A table of cases in words."""
+
+    caption: str
+    labels: Sequence[str]
+    """Headings of the columns after the first one, which has the cases."""
+    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +57,17 @@ class VersionTimes:
         """Return the cases whose time in the last file is larger than in the first by more than this fraction."""
         return [name for name in self.medians if (ratio := self.ratios(name)[-1]) is not None and ratio > 1 + limit]
 
-    def rows(self) -> Iterator[list[str]]:
-        """Yield each case with its times and ratios in words."""
+    @property
+    def table(self) -> CaseTable:
+        """The times and ratios in words."""
+        rows = []
         for name, medians in self.medians.items():
             cells = [
                 "-" if seconds is None or ratio is None else f"{duration(seconds)}{f' ({ratio:.3f})' if column else ''}"
                 for column, (seconds, ratio) in enumerate(zip(medians, self.ratios(name), strict=True))
             ]
-            yield [name, *cells]
+            rows.append([name, *cells])
+        return CaseTable(self.caption, self.labels, rows)
 
 
 def approximate(finding: CaseFinding) -> str:
@@ -163,6 +177,10 @@ def command_words(report: Report, verdict: Verdict, *, shared: bool = False) -> 
     spec, baseline = side.get("spec", ""), side.get("saved", "")
     if spec and not baseline and (not is_shared_spec(spec) if shared else printable(spec) != spec):
         return ()
+    other = report.sides.get("contender", {}).get("spec") or WORKING_TREE
+    if spec and other != WORKING_TREE:
+        plain = all(is_shared_spec(word) if shared else printable(word) == word for word in (spec, other))
+        return ("tfbench", "versions", spec, "self" if other == spec else other, name) if plain else ()
     words = ["--baseline", baseline] if baseline else ["--against", spec] if spec else []
     policy = str(report.policy.get("name") or _DEFAULT_POLICY)
     if policy != _DEFAULT_POLICY and policy.isalnum() and policy.isascii():
@@ -226,7 +244,7 @@ _GROUPS: Mapping[Outcome, Group] = {
 }
 _CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
 _DECISIVE = (Outcome.ERROR, Outcome.MISSING, *_CHANGED)
-"""Outcomes that are worth a line for any metric; the others only for the time."""
+"""Outcomes that are worth a line for any metric; the others only for the time, or if they prevent a pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +363,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     counts = count(timed)
     if report.skips:
         counts["skipped"] = len(report.skips)
-    findings = _findings(report, minimum, shared)
+    findings = _findings(report, ruling, minimum, shared)
     return Summary(
         ruling=ruling,
         headline=_headline(report, ruling, counts),
@@ -416,7 +434,8 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
     return {word.format("" if known[word] == 1 else "s"): known[word] for word in known}
 
 
-def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]:
+def _findings(report: Report, ruling: Ruling, minimum: float, shared: bool) -> list[CaseFinding]:
+    grave = {(verdict.case.name, verdict.metric) for verdict in ruling.verdicts}
     rows: dict[str, list[Verdict]] = {}
     for verdict in report.verdicts:
         if verdict.outcome in _GROUPS:
@@ -432,7 +451,7 @@ def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]
     findings = []
     for name, some in rows.items():
         some.sort(key=lambda row: (row.metric != TIME or row.outcome is not Outcome.REGRESSED, gravity(row)))
-        if not any(verdict.outcome in _DECISIVE or verdict.metric == TIME for verdict in some):
+        if not any(row.outcome in _DECISIVE or row.metric == TIME or (name, row.metric) in grave for row in some):
             continue
         sides = rounds.get(name, {})
         old, new = (sides[side].median_seconds if side in sides else None for side in ("baseline", "contender"))

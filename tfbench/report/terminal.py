@@ -18,9 +18,9 @@ from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, break_n
 from tfbench.report.summary import (
     YARDSTICK,
     CaseFinding,
+    CaseTable,
     Group,
     Summary,
-    VersionTimes,
     calls_that_differ,
     consistent,
     differences,
@@ -174,16 +174,16 @@ def render(
 
 
 _NAME = 32
-"""Characters of a line of a case's name beside ratios of several files."""
+"""Characters of a line of a case's name beside times of several files or versions."""
 
 
-def side_by_side(versions: VersionTimes) -> RenderableType:
-    """Return a table of the ratios of several files to the first one."""
-    made = table(versions.caption)
+def side_by_side(cases: CaseTable) -> RenderableType:
+    """Return a table of the times of several files or versions."""
+    made = table(cases.caption)
     add_columns(made, "case")
-    add_columns(made, *versions.labels, right=True, fold=True)
-    for name, *ratios in versions.rows():
-        add_row(made, break_name(name, _NAME), *ratios)
+    add_columns(made, *cases.labels, right=True, fold=True)
+    for name, *cells in cases.rows:
+        add_row(made, break_name(name, _NAME), *cells)
     return made
 
 

@@ -50,7 +50,7 @@ from tfbench.session.strategies import (
 )
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.source_tree import CodeFiles, code_files, edited_files, working_code
-from tfbench.sides.spec import Side
+from tfbench.sides.spec import WORKING_TREE, Side
 from tfbench.stats.verdict import CODES, FEWEST_CASES, classify_mean, mean_ratio
 from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.history import Anchor
@@ -326,7 +326,7 @@ class Session:
         }
         content = {
             name: {
-                "spec": side.spec or "working tree",
+                "spec": side.spec or WORKING_TREE,
                 "root": str(side.root),
                 "slowdown": side.slowdown,
                 **(asdict(side.code) if side.code else {}),

@@ -18,6 +18,9 @@ from tfbench.sides.environments import VERSIONS, Environments, minor, version_of
 from tfbench.sides.source_tree import Snapshot, code_of, commit_of
 from tfbench.sides.yardstick import JudgedTree, Yardstick, judged_tree
 
+WORKING_TREE = "working tree"
+"""What reports have instead of a specification for a side that has none."""
+
 # Describe a side: where a case runs
 
 

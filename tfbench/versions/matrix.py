@@ -1,19 +1,27 @@
-"""Race several versions, and print what differs."""
+"""Race several versions, and report what differs."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tfbench.errors import BenchmarkSkipped, SideError, UsageError
-from tfbench.model import JSON, Case, Outcome, VariantResult
+from tfbench.model import (
+    JSON,
+    TIME,
+    Case,
+    Note,
+    Outcome,
+    Reason,
+    ReasonCode,
+    Report,
+    Skip,
+    VariantResult,
+    Verdict,
+    because,
+)
 from tfbench.model.formats import plain
 from tfbench.model.words import duration, times
 from tfbench.policy import Policy
@@ -21,9 +29,7 @@ from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ZYGOTES_TOGETHER, Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
-from tfbench.report.page import render_page
-from tfbench.report.screen import add_columns, add_row, break_name, table
-from tfbench.report.summary import differences
+from tfbench.report.summary import CaseTable
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
 from tfbench.sides.spec import Side, of_version, packages_of
@@ -53,6 +59,8 @@ Entry = VariantResult | Untimed
 """A case on one side."""
 _NO_REFERENCE = Untimed("the reference cannot run it", skipped=True)
 _NO_OTHER = Untimed("no other side can run it", skipped=True)
+_CAUSE = "cause"
+"""Code of a note with the cause of a change."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,8 @@ class Row:
     case: Case
     entries: tuple[Entry, ...]
     """In the order of the sides."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """Side -> the verdict on its time, of each side that was compared with the reference."""
     changes: tuple[CaseChange, ...] = ()
     """What changed on the other sides."""
 
@@ -190,12 +200,13 @@ def race(
         made = Race(entrants, launcher, policy, config, time.perf_counter, rng)
         made.run(lambda race: progress(f"{text}, {plural(len(race.launches), 'launch')}"))
         entries = {**missing, **{side.name: _entry(made, index) for index, side in enumerate(racing)}}
+        verdicts = {side.name: _verdict(made, index) for index, side in enumerate(racing) if index in made.decisions}
         changes: Sequence[CaseChange] = ()
         if finder is not None:
             progress(f"{text}, what changed")
             changes, failures = finder(made)
             notes.extend(failures)
-        return Row(case, tuple(entries[side.name] for side in sides), tuple(changes))
+        return Row(case, tuple(entries[side.name] for side in sides), verdicts, tuple(changes))
 
     rows = tuple(row(number, case) for number, case in enumerate(cases))
     if shared := [case.short_name for case in cases if case.shared]:
@@ -247,6 +258,13 @@ def _entry(race: Race, index: int) -> Entry:
     return of_variant(race, index).variant_result or Untimed("it was not timed")
 
 
+def _verdict(race: Race, index: int) -> Verdict:
+    decision = race.decisions[index]
+    outcome, found = decision.outcome or Outcome.INCONCLUSIVE, decision.comparison
+    case = race.entrants[index].case
+    return Verdict.of(case, outcome, decision.reason, TIME, found.ratio, found.launches, found.rounds)
+
+
 def _describe(launcher: ProcessLauncher, side: Side) -> JSON:
     environment = launcher.environment(side)
     shown: JSON = {
@@ -255,164 +273,70 @@ def _describe(launcher: ProcessLauncher, side: Side) -> JSON:
     return {"spec": side.spec, **shown, "import_seconds": launcher.import_seconds(side)}
 
 
-# Report cases by versions: tables for the terminal, Markdown, JSON
+# Report them: the times side by side, and a report for each version
 
 
 SCHEMA = "tfbench-versions/1"
-_STYLE = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green", Outcome.INCONCLUSIVE: "yellow"}
-_SIGNS = {Outcome.REGRESSED: "+", Outcome.IMPROVED: "-", Outcome.UNCHANGED: " "}
-_WORDS = {Outcome.REGRESSED: "slower", Outcome.IMPROVED: "faster", Outcome.UNCHANGED: "the same"}
-_HEADINGS = {"times": "Time", "changes": "What changed", "differences": "Differences of the sides"}
-_CASE, _CELL = 40, 24
-"""Characters that a column takes."""
+_WORDS = {Outcome.REGRESSED: " slower", Outcome.IMPROVED: " faster", Outcome.UNCHANGED: ""}
 
 
-@dataclass(frozen=True)
-class Listing:
-    """A table whose first column names the rows. A red or green cell is one that moved."""
-
-    title: str
-    heads: Sequence[str]
-    rows: list[list[str | Text]]
-    numbers: bool = True
-    """Whether the other columns are aligned to the right."""
+def side_by_side(matrix: Matrix) -> CaseTable:
+    """Return the times of all cases, the slowest first, as ratios to the reference."""
+    rows = [[row.case.name, *map(_cell, row.entries)] for row in matrix.by_slowdown]
+    return CaseTable(f"time, ratio to {matrix.labels[0]}", matrix.labels, rows)
 
 
-def terminal(matrix: Matrix, width: int) -> RenderableType:
-    """Return the tables, how sides differ, and why cases could not be timed.
-
-    On lines of too few characters, the tables leave out the intervals.
-    """
-    before = [Text(f"differs: {line}", "dim") for line in differences(matrix.sides)]
-    short = _CASE + _CELL * len(matrix.sides) > width
-    legend = "+ slower, - faster, ? inconclusive; reports and wider terminals show the intervals"
-    after = [Text(line, "dim") for line in [*[legend] * short, *_notes(matrix)]]
-    raced, *others = (_drawn(listing, _CASE // 2 if short else _CASE) for listing in _listings(matrix, short).values())
-    return Group(*before, raced, *after, *others)
-
-
-def _drawn(listing: Listing, width: int) -> Table:
-    """Draw a table. A name stands only in the first of its rows, broken into lines of this width."""
-    drawing = table(listing.title)
-    add_columns(drawing, listing.heads[0])
-    add_columns(drawing, *listing.heads[1:], right=listing.numbers, fold=True)
-    last = None
-    for name, *cells in listing.rows:
-        add_row(drawing, "" if name == last else break_name(str(name), width), *cells)
-        last = name
-    return drawing
-
-
-def markdown(matrix: Matrix) -> str:
-    """Return the same tables as Markdown."""
-    lines = [f"- differs: {line}" for line in differences(matrix.sides)]
-    for name, listing in _listings(matrix).items():
-        rule = ["---", *["---:" if listing.numbers else "---"] * (len(listing.heads) - 1)]
-        lines += ["", f"{listing.title}:", "", _line(listing.heads), _line(rule)]
-        lines += [_line([f"`{row[0]}`", *map(_marked, row[1:])]) for row in listing.rows]
-        if name == "times":
-            lines += ["", *(f"- {note}" for note in _notes(matrix))]
-    return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def _marked(cell: str | Text) -> str:
-    return f"**{cell}**" if _moved(cell) else str(cell)
-
-
-def _moved(cell: str | Text) -> str:
-    """Return ``regressed`` or ``improved`` for the cell of such a result, ``""`` for others."""
-    moved = {_STYLE[outcome]: str(outcome) for outcome in (Outcome.REGRESSED, Outcome.IMPROVED)}
-    return moved.get(str(cell.style), "") if isinstance(cell, Text) else ""
-
-
-def page(matrix: Matrix) -> str:
-    """Return the same tables as a page. Raises `UsageError` if the chart library is not installed."""
-    tables = _listings(matrix)
-    counts = Counter(str(outcome or Outcome.NEW) for outcome in matrix.outcomes)
-    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "no case was compared"
-    return render_page(
-        "versions.html", {name: _HEADINGS[name] for name in (*tables, "differences")}, {},
-        title=f"Versions since {matrix.labels[0]}", subtitle=f"{plural(len(matrix.rows), 'case')}: {counted}",
-        tables=tables, notes=_notes(matrix), differences=differences(matrix.sides), moved=_moved,
-    )  # fmt: skip
-
-
-def _line(cells: Sequence[str]) -> str:
-    escaped = (cell.replace("|", "\\|") for cell in cells)
-    return f"| {' | '.join(escaped)} |"
-
-
-def _listings(matrix: Matrix, short: bool = False) -> dict[str, Listing]:
-    """Return the tables: ``times``, and ``changes`` if there are any."""
-    reference, *others = matrix.labels
-    rows: list[list[str | Text]] = [
-        [row.case.short_name, *(_cell(entry, short) for entry in row.entries)] for row in matrix.by_slowdown
-    ]
-    heads = ["case", *matrix.labels]
-    listings = {"times": Listing(f"time, ratio to {reference}", heads, rows)}
-    rows = [
-        [row.case.short_name, *([side] if len(others) > 1 else []), kind, *_told(changes, short)]
-        for row in matrix.by_slowdown
-        for (side, kind), changes in _by_kind(row).items()
-    ]
-    if rows:
-        told = ["change"] if short else ["before", "now", "ratio", "cause"]
-        heads = ["case", *(["version"] if len(others) > 1 else []), "what", *told]
-        listings["changes"] = Listing(f"what changed since {reference}", heads, rows, numbers=False)
-    return listings
-
-
-def _cell(entry: Entry, short: bool) -> Text:
+def _cell(entry: Entry) -> str:
     if isinstance(entry, Untimed):
-        return Text(entry.what, "dim")
+        return entry.what
     if entry.ratio is None:
-        return Text(duration(entry.median_seconds))
-    outcome = entry.outcome or Outcome.NEW
-    text = f"{entry.ratio.center:.3f} {_SIGNS.get(outcome, '?')}" if short else times(entry.ratio)
-    return Text(text, _STYLE.get(outcome, ""))
+        return duration(entry.median_seconds)
+    return f"{times(entry.ratio)}{_WORDS.get(entry.outcome or Outcome.NEW, ' inconclusive')}"
 
 
-def _by_kind(row: Row) -> dict[tuple[str, str], list[CaseChange]]:
-    changes: dict[tuple[str, str], list[CaseChange]] = {}
+def reports(matrix: Matrix, policy: JSON) -> dict[str, Report]:
+    """Return the report of each side against the reference. It has the verdicts on time, and what else changed."""
+    reference, *others = matrix.labels
+    made = {}
+    for index, label in enumerate(others, 1):
+        verdicts: list[Verdict] = []
+        skips: list[Skip] = []
+        for row in matrix.rows:
+            first, entry = row.entries[0], row.entries[index]
+            if isinstance(first, Untimed) and entry is _NO_REFERENCE:
+                entry = replace(first, what=f"{first.what} on {reference}")
+            if not isinstance(entry, Untimed):
+                verdicts += _verdicts(row, label)
+            elif entry.skipped:
+                skips.append(Skip.of(row.case, entry.why))
+            else:
+                verdicts.append(Verdict.of(row.case, Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=entry.why)))
+        made[label] = Report(
+            policy,
+            {"baseline": matrix.sides[reference], "contender": matrix.sides[label]},
+            tuple(verdicts),
+            skips=tuple(skips),
+            wall_seconds=matrix.seconds,
+            due=tuple(row.case.name for row in matrix.rows),
+            complete=True,
+        )
+    return made
+
+
+def _verdicts(row: Row, side: str) -> list[Verdict]:
+    """Return the verdict on time, with what may explain it, and on each metric that is better or worse."""
+    causes: dict[str, None] = {}
+    metrics = []
     for change in row.changes:
-        changes.setdefault((change.side, change.kind), []).append(change)
-    return changes
-
-
-def _told(changes: Sequence[CaseChange], short: bool) -> list[str]:
-    """Return the values before, those now, the ratio of the first, and the cause; in one cell where there is little room."""
-    first = changes[0]
-    named = first.kind in ("leaks", "graph")
-    before = ", ".join(
-        f"{change.verdict.metric} {change.values[0]}" if named else change.values[0] for change in changes
-    )
-    now = ", ".join(change.values[1] for change in changes)
-    raced = first.verdict.ratio
-    ratio = times(raced) if raced else f"{first.ratio.center:.3g}" if first.ratio else "-"
-    if short:
-        lines = [f"{before} -> {now}", *([ratio] if raced else []), *filter(None, [first.cause])]
-        return ["\n".join(lines)]
-    return [before, now, ratio, first.cause]
-
-
-def _notes(matrix: Matrix) -> list[str]:
-    """Return why cases could not be timed, each reason once."""
-    texts: dict[str, list[str]] = {}
-    for row in matrix.rows:
-        for label, entry in zip(matrix.sides, row.entries, strict=True):
-            if isinstance(entry, Untimed) and entry.details:
-                texts.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
-    return [*_counts(matrix), *(f"{some(cases, 1)} {why}" for why, cases in texts.items()), *matrix.notes]
-
-
-def _counts(matrix: Matrix) -> Iterator[str]:
-    """Count the outcomes of each side: ``2.21.0: 4 slower, 18 the same``."""
-    for index, label in enumerate(matrix.labels):
-        entries = [row.entries[index] for row in matrix.rows]
-        outcomes = [entry.outcome for entry in entries if isinstance(entry, VariantResult) and entry.ratio]
-        words = Counter(_WORDS.get(outcome or Outcome.NEW, "inconclusive") for outcome in outcomes)
-        if words:
-            yield f"{label}: {', '.join(f'{count} {word}' for word, count in words.items())}"
+        if change.side != side:
+            continue
+        verdict, cause = change.verdict, change.cause
+        if verdict.metric == TIME or verdict.outcome is Outcome.INCONCLUSIVE:
+            causes |= {cause: None} if cause else {}
+        else:
+            metrics.append(verdict.noted(Reason(_CAUSE, cause)) if cause and cause not in causes else verdict)
+    notes = [Reason(_CAUSE, cause) for cause in causes]
+    return [row.verdicts[side].noted(because(Note.OTHER_METRICS, *notes) if notes else None), *metrics]
 
 
 def as_json(matrix: Matrix, policy: JSON) -> JSON:
