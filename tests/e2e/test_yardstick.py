@@ -259,3 +259,31 @@ def test_an_expression_selects_the_same_in_a_project_below_the_top(project, ini)
     here = set(project.run("--benchmark", "--collect-only", "-q", "-k", "speed", benchmark=False).output.split())
     done = project.run("--against", "git:HEAD", "-k", "speed")
     assert set(done.report["due"]) == {name for name in here if "::" in name}, done.output
+
+
+CLASSES = """
+    import tensorflow as tf
+
+    from work import SECONDS
+
+    N = {n}
+
+
+    class Bench(tf.test.Benchmark):
+        def benchmark_x(self):
+            self.report_benchmark(wall_time=N * SECONDS, name="x")
+"""
+
+
+@pytest.mark.tensorflow
+def test_a_class_of_tf_test_is_judged_by_its_file_of_the_change_as_well(project):
+    project.write(f"{INI}tfbench_tf_test_benchmarks = perf/*.py\n", "pytest.ini")
+    (project.root / "perf").mkdir()
+    project.write(CLASSES.format(n=3), "perf/bench_x.py")
+    project.git("add", "-A")
+    project.git("commit", "-qam", "a class")
+    project.write("SECONDS = 1.5e-5\n", "work.py")
+    project.write(CLASSES.format(n=2), "perf/bench_x.py")
+    done = project.run("--against", "git:HEAD", "perf/bench_x.py")
+    assert done.outcomes() == {"Bench.benchmark_x": "regressed"}, done.output
+    assert "perf/bench_x.py: N (N = 3 -> N = 2)" in done.output
