@@ -6,10 +6,11 @@ import pytest
 
 BENCHMARK = """
     from tests.fakes.steps import taking
+    from work import WORK
 
 
     def test_work(bench):
-        bench(taking(bench, {work} * 1e-8))
+        bench(taking(bench, WORK * 1e-8))
 
 
     def test_same(bench):
@@ -21,10 +22,12 @@ BENCHMARK = """
 def repository(project):
     """Six commits: the fourth is slower by half, the third cannot be imported."""
     project.write(".tfbench\n__pycache__\n*.json\n", ".gitignore")
+    project.write("[pytest]\npythonpath = .\n", "pytest.ini")
+    project.write(BENCHMARK)
     subjects = ["the first", "a page", "broken", "slower", "mended", "another page"]
     for number, subject in enumerate(subjects):
         work = 1000 if number < 3 else 1500
-        project.write("import nothing_of_that_name" if subject == "broken" else BENCHMARK.format(work=work))
+        project.write("import nothing_of_that_name" if subject == "broken" else f"WORK = {work}\n", "work.py")
         project.write(f"{subject}\n", "page.txt")
         project.commit(subject)
     return project
@@ -59,7 +62,7 @@ def test_a_bisection_finds_the_commit_where_a_case_got_slower(repository):
 def test_a_bisection_of_one_step_reports_its_changes(repository):
     done = repository.tfbench("bisect", "--good", "HEAD~4", "--bad", "HEAD~2", "-k", "work", "--policy", "quick")
     assert done.returncode == 3, done.stdout + done.stderr
-    repository.write(BENCHMARK.format(work=4000))
+    repository.write("WORK = 4000\n", "work.py")
     repository.git("commit", "-qam", "slower still")
     done = repository.tfbench("bisect", "--good", "HEAD~1", "--bad", "HEAD", "-k", "work", "--policy", "quick")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -29,7 +29,7 @@ LATE = """
     import pytest
     import tensorflow as tf
 
-    DATA = pathlib.Path(__file__).with_name("data.bin")
+    DATA = pathlib.Path(__file__).parents[1].joinpath("data.bin")
 
     def test_reads(bench):
         x = tf.fill([64, 64], float(tf.strings.length(tf.io.read_file(str(DATA)))))  # Python sees no file being opened
@@ -47,14 +47,14 @@ def test_only_the_cases_that_read_a_changed_file_and_a_sample_are_raced(project)
     project.write(MINE, "benchmarks/test_used.py")
     project.write(OTHERS, "benchmarks/test_others.py")
     project.write(LATE, "benchmarks/test_late.py")
-    project.write("one", "benchmarks/data.bin")
+    project.write("one", "data.bin")
     project.write("SIZE = 64\n", "late.py")
     project.write("unread", "notes.txt")
     project.write(MODELS.format(times=1), "models.py")
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
     project.commit("before")
     project.write(MODELS.format(times=2), "models.py")
-    project.write("two", "benchmarks/data.bin")
+    project.write("two", "data.bin")
     project.write("SIZE = 64  # changed\n", "late.py")
     project.write("changed", "notes.txt")
     done = project.run("--changed-only", "--against", "git:HEAD")

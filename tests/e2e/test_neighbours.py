@@ -16,14 +16,19 @@ pytestmark = pytest.mark.slow
 
 BENCHMARKS = """
     import os
+    from pathlib import Path
 
     from tests.fakes.steps import taking
 
+    FILE = Path(__file__).parents[1] / "pace.txt"
+    PACE = int(FILE.read_text()) if FILE.exists() else 1
+
     def test_slower(bench):
-        bench(taking(bench, 1e-5 if "FAST" in os.environ else 2e-5))
+        bench(taking(bench, PACE * (1e-5 if "FAST" in os.environ else 2e-5)))
 """
 ONE = "from tests.fakes.steps import taking\n\n\ndef test_fine(bench):\n    bench(taking(bench, 1e-5))\n"
-SLOWER_YET = BENCHMARKS.replace("2e-5", "4e-5")
+SLOWER_YET = "2", "pace.txt"
+"""What makes the steps of a checkout slower: a file beside the benchmark folder."""
 AGAINST = ("--against", "env:FAST=1")
 PLUGINS = {
     "xdist": ["-n", "0"],
@@ -328,7 +333,7 @@ def test_another_commit_has_its_own_ini_file(place, before, now):
         (place.root / before).unlink()
     if now:
         place.write(text[now], now)
-    place.write(SLOWER_YET)
+    place.write(*SLOWER_YET)
     measured(place, place.run("--against", "git:HEAD"))
 
 
@@ -383,7 +388,7 @@ def test_a_benchmark_folder_without_tests_is_named_with_the_names_that_pytest_co
 def test_the_folder_of_the_benchmarks_races_a_commit_of_the_project(place):
     place.commit("some commit")
     place.folder = place.root / "benchmarks"
-    place.write(SLOWER_YET)
+    place.write(*SLOWER_YET)
     measured(place, place.run("--against", "git:HEAD"))
 
 
@@ -393,7 +398,7 @@ def test_a_path_with_blanks_and_umlauts_works(tmp_path):
     place.variables["LC_ALL"] = "C"
     saved = place.run("--save-baseline", "main")
     assert saved.code == 0, saved.output
-    place.write(SLOWER_YET)
+    place.write(*SLOWER_YET)
     measured(place, place.run("--baseline", "main"))
 
 
