@@ -77,13 +77,13 @@ def test_an_artifact_needs_no_accepted_regressions(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
-        ("{", f"^{ACCEPTED} is not JSON"),
-        ("[]", f"^{ACCEPTED} is invalid: "),
-        ("{}", f"^{ACCEPTED} is invalid: at the top, Object missing required field `accept`$"),
-        ('{"accept": [{"until": "soon"}]}', f"^{ACCEPTED} is invalid: at accept\\[0\\].*, "),
+        ("{", f"^{ACCEPTED} cannot be read: "),
+        ("[]", f"^{ACCEPTED} cannot be read: "),
+        ("{}", f"^{ACCEPTED} cannot be read: at the top, Object missing required field `accept`$"),
+        ('{"accept": [{"until": "soon"}]}', f"^{ACCEPTED} cannot be read: at accept\\[0\\].*, "),
         (
             '{"accept": [{"until": "2027-01-31"}]}',
-            f"^{ACCEPTED} is invalid: at accept\\[0\\], Object missing required field `case`",
+            f"^{ACCEPTED} cannot be read: at accept\\[0\\], Object missing required field `case`",
         ),
     ],
 )
@@ -131,12 +131,13 @@ def test_the_share_that_must_be_compared_can_be_chosen():
 
 def test_a_comment_shows_the_answer_its_reason_and_what_was_accepted():
     accepted = Accepted(((REPORT.verdicts[0], ENTRY),), ("remove this",))
-    decision = GateDecision(Ruling(Result.INCONCLUSIVE, "because of that", "", (REPORT.verdicts[1],)), accepted)
-    text = markdown.render_comment(REPORT, decision, "https://example.org/run")
+    report = complete([REPORT.verdicts[0], row(NAMES[1], Outcome.INCONCLUSIVE)])
+    decision = GateDecision(Ruling(Result.INCONCLUSIVE, "because of that", "", (report.verdicts[1],)), accepted)
+    text = markdown.render_comment(report, decision, "https://example.org/run")
     for part in ("### tfbench: inconclusive", "because of that.", "1 accepted", r"until 2027\-01\-31: agreed", "remove this",
                  "test_b", "https://example.org/run"):  # fmt: skip
         assert part in text
-    plain = markdown.render_comment(REPORT, decision)
+    plain = markdown.render_comment(report, decision)
     assert plain == text[: text.index("[Full report]")].rstrip() + "\n"
     failed = markdown.render_comment(REPORT, decision, run=markdown.GithubRun("failure", "c0ffee"))
     assert "(`c0ffee`)" in failed

@@ -22,7 +22,7 @@ from typing import IO
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import DATA_FOLDER, read_at_most, read_text
 from tfbench.model import Report
-from tfbench.model.formats import convert, plain
+from tfbench.model.formats import plain, read_named
 from tfbench.report import json_format
 from tfbench.ruling import Acceptances, Entry, acceptances
 from tfbench.sides.environments import REQUIREMENTS
@@ -163,12 +163,7 @@ def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
     ((name, text),) = texts.items()
     report = json_format.read(text, name)
     json_format.check_names(report, str(path))
-    if accepted is None:
-        return report, []
-    try:
-        return report, list(convert(Acceptances, json_format.load(accepted, ACCEPTED)).accept)
-    except ValueError as error:
-        raise ReportError(f"{ACCEPTED} is invalid: {error}") from None
+    return report, [] if accepted is None else list(read_named(Acceptances, accepted, ACCEPTED).accept)
 
 
 def load_accepted(path: Path) -> list[Entry]:

@@ -23,14 +23,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from platformdirs import user_cache_path
 
 from tfbench.errors import ReportError, SideError
-from tfbench.fs import atomic_dir, file_digest, hold, locked, read_text, remove_dir, remove_half_dirs, scratch_dir
-from tfbench.untrusted import a_list, a_text, an_object, parse_json
+from tfbench.fs import atomic_dir, file_digest, hold, locked, remove_dir, remove_half_dirs, scratch_dir
+from tfbench.model.formats import read_file
+from tfbench.untrusted import parse_json
 
 # Find the Python interpreters of this machine
 
@@ -256,6 +258,14 @@ _UNKNOWN = re.compile(r"Because ([\w.\-]+) was not found in the package registry
 _ABSENT = re.compile(r"there is no version of ([\w.\-\[\]]+)==(\S+?)[ ,]")
 
 
+class _Made(msgspec.Struct, frozen=True):
+    """What the folder of an environment says of it."""
+
+    request: tuple[str, ...]
+    python: str
+    packages: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Environment:
     """A complete environment."""
@@ -445,11 +455,10 @@ class Environments(ExitStack):
     @staticmethod
     def _read(folder: Path) -> Environment | None:
         try:
-            made = an_object(parse_json(read_text(folder / _MADE)), "the content")
-            request, packages = (tuple(map(str, a_list(made[name], name))) for name in ("request", "packages"))
-            return Environment(folder, request, a_text(made["python"], "python"), packages)
-        except (ReportError, ValueError, KeyError):
+            made = read_file(folder / _MADE, _Made)
+        except ReportError:
             return None
+        return Environment(folder, made.request, made.python, made.packages)
 
     def _opened(self, key: str) -> IO[str]:
         self._root.mkdir(parents=True, exist_ok=True)
