@@ -38,7 +38,7 @@ def files(tmp_path_factory):
     pages = {
         "run": render(run_report(60), context),
         "variants": render(variants_report()),
-        "hostile": render(run_report(30, hostile=True), PageContext(title=HOSTILE)),
+        "hostile": render(run_report(30, hostile=True), PageContext(notes=[HOSTILE])),
         "empty": render(Report({"name": "quick"}, {}, complete=False)),
     }
     for name, text in pages.items():

@@ -61,7 +61,7 @@ def test_variants_of_a_race_of_two_sides_have_the_contenders_times_and_no_ratio(
 
 
 def test_no_text_of_a_report_is_markup():
-    html = render(run_report(30, hostile=True), PageContext(title=HOSTILE, notes=[HOSTILE]))
+    html = render(run_report(30, hostile=True), PageContext(notes=[HOSTILE]))
     assert "<img" not in html
     assert "</script><" not in html.replace("</script>\n<", "").replace("</script></body>", "")
     assert "\u202e" not in html

@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-
-from rich.text import Text
 
 from tfbench.commands import asked_reason
 from tfbench.errors import UsageError
 from tfbench.fs import project_root, write_whole
 from tfbench.model import Report
 from tfbench.plugin.options import read_fraction
-from tfbench.report import json_format, markdown, report_page, terminal
+from tfbench.report import markdown, report_page, terminal
 from tfbench.report.page import check_library
-from tfbench.report.report_page import PageContext
 from tfbench.report.saved import read_inputs
 from tfbench.report.screen import Screen, say
 from tfbench.report.trends import Trends, render_case, render_history, render_overview
@@ -33,11 +30,8 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     option("--html", type=Path, metavar="PATH", help="write a page: one file with charts, for a browser")
     option("--markdown", type=Path, metavar="PATH", help="write Markdown, for a pull request")
     option("--tensorboard", metavar="DIR", help="write TensorBoard scalars and hyperparameters, one run per case")
-    option("--text", action="store_true", help="print the summary, beside writing files")
-    option("--format", choices=["json", "markdown"], help="print the report as JSON or Markdown instead")
     text = "of two files, end with 1 if a median is larger by more than F, such as 10%%"
     option("--fail-on-regression", metavar="F", help=text)
-    option("--title", default="", metavar="TEXT", help="title of the page")
 
 
 def _path(text: str) -> Path:
@@ -47,11 +41,11 @@ def _path(text: str) -> Path:
 
 
 def run_report(arguments: argparse.Namespace) -> int:
-    """Make a report for people from saved files: a page, Markdown, or the summary of the terminal.
+    """Print the summary of saved files, and write a page or Markdown of them.
 
     A FILE is a report of --report-json, or each of the shards of one run; a saved baseline; a file of plain
     pytest-benchmark or of asv. The times of several files are put side by side. Their runs did not race each other, so
-    --fail-on-regression is for limits well above the scatter between runs. Without an option, the command prints the summary.
+    --fail-on-regression is for limits well above the scatter between runs.
     """
     limit = read_fraction(given) if (given := arguments.fail_on_regression) else 0.0
     if given and not 0 < limit < math.inf:
@@ -62,41 +56,26 @@ def run_report(arguments: argparse.Namespace) -> int:
     report, context = read_inputs(arguments.files)
     if limit and not context.versions:
         raise UsageError("--fail-on-regression compares the times of two files; give both")
+    screen = Screen()
+    if context.versions:
+        screen.print(terminal.side_by_side(context.versions.table))
+    else:
+        terminal.show(screen, report, shared=True)
+    for note in context.notes:
+        screen.print(note, soft_wrap=True)
     if arguments.html:
-        context = replace(context, title=arguments.title or context.title, shared=True)
-        write_whole(arguments.html, report_page.render(report, context))
+        write_whole(arguments.html, report_page.render(report, replace(context, shared=True)))
     if arguments.markdown:
-        write_whole(arguments.markdown, _markdown(report, context))
+        table = context.versions.table if context.versions else None
+        write_whole(arguments.markdown, markdown.side_by_side(table) if table else markdown.render(report))
+    for path in filter(None, (arguments.html, arguments.markdown)):
+        say(f"report written: {path}")
     if export:
         say(export(report, arguments.tensorboard))
-    if arguments.format:
-        say(_FORMATS[arguments.format](report, context).removesuffix("\n"))
-    if arguments.text or not (arguments.html or arguments.markdown or export or arguments.format):
-        screen = Screen()
-        colour = screen.is_terminal and not screen.no_color
-        if context.versions:
-            screen.print(terminal.side_by_side(context.versions.table))
-        else:
-            text = terminal.render(report, width=screen.width, colour=colour, shared=True)
-            screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
-        for note in context.notes:
-            screen.print(note, soft_wrap=True)
-    for path in filter(None, (arguments.html, arguments.markdown)):
-        say(f"report written: {path}", error=bool(arguments.format))
     slower = context.versions.slower(limit) if limit and context.versions else []
     if slower:
         say(f"slower by more than {given}: {some(slower, 5)}", error=True)
     return int(bool(slower))
-
-
-def _markdown(report: Report, context: PageContext) -> str:
-    return markdown.side_by_side(context.versions.table) if context.versions else markdown.render(report)
-
-
-_FORMATS: Mapping[str, Callable[[Report, PageContext], str]] = {
-    "json": lambda report, context: json_format.render(report),
-    "markdown": _markdown,
-}
 
 
 def _tensorboard() -> Callable[[Report, str], str]:

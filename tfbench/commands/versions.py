@@ -76,11 +76,9 @@ def run_versions(arguments: argparse.Namespace) -> int:
         notes = setup.notes
     table, reports = matrix.side_by_side(raced), matrix.reports(raced, policy.as_json())
     console.print(terminal.side_by_side(table))
-    colour = console.is_terminal and not console.no_color
     for label, report in reports.items():
         console.print(Text(f"\n{label} against {raced.labels[0]}", "bold"))
-        text = terminal.render(report, width=console.width, colour=colour)
-        console.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
+        terminal.show(console, report)
     for note in (*raced.notes, *notes):
         console.print(note)
     size = f"{plural(len(raced.rows), 'case')} on {len(raced.sides)} sides"

@@ -55,7 +55,6 @@ _AS_VARIANT = {Outcome.REGRESSED: "slower", Outcome.IMPROVED: "faster", Outcome.
 class PageContext:
     """What a page shows beside its report."""
 
-    title: str = "Performance report"
     false_alarms: Rate | None = None
     """Verdicts on unchanged code that were changes, as ``tfbench calibrate`` measured on this machine."""
     versions: VersionTimes | None = None
@@ -105,7 +104,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
 
     return render_page(
         "report.html", sections | ({"absent": "Not in this report"} if absent else {}), data | case_data(names, cases, first),
-        scripts=("report.js",), title=context.title, subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
+        scripts=("report.js",), title="Performance report", subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
         summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration, approximate=approximate,
         warnings=list(_warnings(report, summary)), notes=context.notes, facts=list(_facts(report, summary, context.false_alarms)),
         differences=differences(report.sides), yardstick=yardstick_lines(report), heading=YARDSTICK, compared=known, skipped=list(_skipped(report)), absent=absent,

@@ -173,6 +173,13 @@ def render(
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
+def show(screen: Screen, report: Report, *, shared: bool = False) -> None:
+    """Print a report, see `render`."""
+    colour = screen.is_terminal and not screen.no_color
+    text = render(report, width=screen.width, colour=colour, shared=shared)
+    screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
+
+
 _NAME = 32
 """Characters of a line of a case's name beside times of several files or versions."""
 
