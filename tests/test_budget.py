@@ -1,0 +1,73 @@
+"""Hold each package of tfbench at a number of lines of code, so that a feature takes lines away before it adds some.
+
+A commit that needs more lines says in the table which ones it took away for them. CONTRIBUTING.md has the rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
+
+BUDGET = {
+    "commands": 1257,
+    "doctor": 1000,
+    "fleet": 489,
+    "gpus": 562,
+    "metrics": 853,
+    "model": 1300,
+    "plugin": 1681,
+    "profiles": 699,
+    "race": 2478,
+    "report": 2296,
+    "session": 2510,
+    "sides": 1245,
+    "stats": 849,
+    "storage": 522,
+    "suite": 490,
+    "versions": 1170,
+    "worker": 3308,
+    "the top level": 1524,
+}
+"""Lines of code of each package, at most: without blank lines, comments and docstrings."""
+
+_NO_CODE = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+    tokenize.ENCODING,
+}  # fmt: skip
+
+
+def lines_of_code(text: str) -> int:
+    """Count the lines that hold code."""
+    documented = set[int]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documented |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    held = set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NO_CODE:
+            held |= set(range(token.start[0], token.end[0] + 1))
+    return len(held - documented)
+
+
+def files_of(package: str) -> list[Path]:
+    return sorted(PACKAGE.glob("*.py") if package == "the top level" else (PACKAGE / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("package", BUDGET)
+def test_a_package_keeps_its_budget(package: str) -> None:
+    lines = sum(lines_of_code(file.read_text()) for file in files_of(package))
+    assert lines <= BUDGET[package], f"{package}: {lines} lines of code, {BUDGET[package]} at most: take some away"
+
+
+def test_every_module_belongs_to_a_budget() -> None:
+    assert {file for package in BUDGET for file in files_of(package)} == set(PACKAGE.rglob("*.py"))
+
+
+def test_blank_lines_comments_and_docstrings_are_no_code() -> None:
+    assert lines_of_code('"""A module."""\n\n# a comment\nX = (\n    1,  # one\n)\n"""About X."""\n') == 3
