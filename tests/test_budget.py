@@ -26,7 +26,7 @@ BUDGET = {
     "race": 2478,
     "report": 2296,
     "session": 2510,
-    "sides": 1245,
+    "sides": 1256,
     "stats": 849,
     "storage": 522,
     "suite": 490,

@@ -27,6 +27,7 @@ def measured(tmp_path, monkeypatch):
 
     def run(policy=POLICY, script=None, energy=True, **changes):
         joules = [1000 * reading for reading in range(1000)] if energy else None
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where GPUs are locked
         monkeypatch.setitem(sys.modules, "pynvml", library(Device(UUIDS[1], energy=joules)))
         script = {"seconds": 9e-4, "kernel": 800} if script is None else script
         executable = worker.install(tmp_path, cases={NAME: script})

@@ -131,3 +131,14 @@ def test_the_folder_of_a_collection_is_removed_with_those_of_killed_processes(tm
     program = "import json, sys; asked = json.loads(sys.argv[1])['answer']; json.dump({'at': asked}, open(asked, 'w'))"
     at = collect([sys.executable, "-c", program], {}, tmp_path, seconds=60)["at"]
     assert Path(at).is_relative_to(scratch_dir())
+
+
+def test_a_case_whose_function_is_still_in_its_file_is_not_renamed(tmp_path):
+    """The change leaves its file out of `tfbench_paths`, and adds a benchmark of the same text."""
+    (tmp_path / "test_old.py").write_text("def test_slow(bench):\n    bench(step)\n")
+    listing = Listing({"test_old.py::test_slow": Benchmark("text")})
+    now = [replace(Case.named("test_new.py::test_fast"), source="text")]
+    left_out = Counterparts(listing, now, root=tmp_path).gone(())
+    assert [case.name for case in left_out] == ["test_old.py::test_slow"]
+    (tmp_path / "test_old.py").unlink()
+    assert Counterparts(listing, now, root=tmp_path).gone(()) == []

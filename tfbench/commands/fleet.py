@@ -164,7 +164,7 @@ def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) ->
     side = Side("baseline", sys.executable, root, spec, tree_redirect=redirect)
     before = benchmarks_of(side, collected.selection, COMMAND, policy.start_seconds)
     cases = collected.cases
-    gone = Counterparts(before, list(cases.values()), {*cases, *collected.deselected}).gone(cases)
+    gone = Counterparts(before, list(cases.values()), {*cases, *collected.deselected}, collected.root).gone(cases)
     return sorted(case.name for case in gone if collected.selection.has(case.name))
 
 

@@ -510,7 +510,7 @@ class LiveSideStrategy(Strategy):
             request = self.request
             with self.starter.launcher.stopwatch.phase(Phase.STARTING):
                 before = self._benchmarks(request.selection)
-                self.counterparts = Counterparts(before, request.suite_cases, request.collected)
+                self.counterparts = Counterparts(before, request.suite_cases, request.collected, request.root)
             if before.gate not in ((), request.gate):  # without a file of this run, the tree has not been collected
                 mine, theirs = map(" ".join, (request.gate, before.gate))
                 self.notes.append(

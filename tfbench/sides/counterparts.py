@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -219,6 +220,17 @@ def _paired(added: Mapping[str, str], removed: Mapping[str, str], kind: Callable
     return {new: old for news, olds in pairs for new, old in zip(news, olds, strict=False)}
 
 
+def _defines(root: Path, name: str) -> bool:
+    """Tell whether the file of a case is still there and defines its function, as far as its text tells."""
+    file, _, rest = name.partition("::")
+    function = rest.partition("[")[0].rpartition("::")[2]
+    try:
+        text = read_text(root / file)
+    except ReportError:  # it is gone
+        return False
+    return re.search(rf"^\s*(async\s+)?def\s+{re.escape(function)}\b", text, re.MULTILINE) is not None
+
+
 class Counterparts:
     """What another source tree itself says about the cases of this run, and which of its cases this run lacks.
 
@@ -229,14 +241,17 @@ class Counterparts:
         listing: What pytest collects of that tree, from `benchmarks_of`.
         now: The cases of this run, those of other shards included.
         collected: Names of all cases here, deselected ones included. They are not renamed.
+        root: The working tree. A case whose function is still there, although pytest no longer collects it, is not renamed.
     """
 
-    def __init__(self, listing: Listing, now: Sequence[Case], collected: Collection[str] = ()) -> None:
+    def __init__(
+        self, listing: Listing, now: Sequence[Case], collected: Collection[str] = (), root: Path | None = None
+    ) -> None:
         self.listing = listing
         before = listing.cases
         here = {*collected, *(case.name for case in now)}
         added = {case.name: case.source for case in now if case.name not in before and case.source}
-        removed = {name: before[name].source for name in before.keys() - here}
+        removed = {name: before[name].source for name in before.keys() - here if not root or not _defines(root, name)}
         moved = _paired(added, removed, short_name)
         added = {name: added[name] for name in added.keys() - moved.keys()}
         removed = {name: removed[name] for name in removed.keys() - set(moved.values())}
