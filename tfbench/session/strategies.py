@@ -364,10 +364,12 @@ class Strategy(ABC):
     starter: SideStarter
     races: Races
     notes: list[str] = field(default_factory=list, init=False)
+    _raced_on: dict[str, Side] = field(default_factory=dict, init=False)
+    """Name of a case -> its baseline side, where that has benchmark files of its own."""
 
     @cached_property
     def yardstick_changes(self) -> tuple[YardstickChange, ...]:
-        """What the baseline side's own benchmarks have otherwise than those that judge both sides."""
+        """Definitions and files that differ between the baseline side's own benchmarks and those that judge both sides."""
         tree = self.baseline.judged if self.baseline else None
         return tuple(changes_of(tree)) if tree else ()
 
@@ -375,6 +377,17 @@ class Strategy(ABC):
     def own_files(self) -> OwnFiles:
         """The other side with benchmark files of its own."""
         return OwnFiles(self.request, self.contender, self.starter.lock)
+
+    def _on_own_files(
+        self, case: Case, there: Case, side: Side, broken: CaseResult, *notes: Reason
+    ) -> RaceResults | None:
+        """Race a case that breaks on the other side alone with that side's benchmark files; ``None`` if they may not stand for ours."""
+        assert broken.verdict is not None
+        if (own := self.own_files.side_for(case, side)) is None:
+            return None
+        self.starter.start([case], own)
+        self._raced_on[case.name] = own
+        return self.races.sides(case, own, there, *notes, because(Note.OWN_FILE, broken.verdict.reason))
 
     @property
     def way(self) -> str:
@@ -448,8 +461,6 @@ class LiveSideStrategy(Strategy):
     """What spares races of cases with the same code, if the user asks for it."""
     counterparts: Counterparts | None = field(default=None, init=False)
     """The cases of the live side's source tree, if it has its own."""
-    _raced_on: dict[str, Side] = field(default_factory=dict, init=False)
-    """Name of a case -> its baseline side, where that has benchmark files of its own."""
     _failed: SideError | None = field(default=None, init=False)
     """Why they cannot be collected, for all cases after the first one."""
 
@@ -487,16 +498,12 @@ class LiveSideStrategy(Strategy):
 
         ``None`` if they may not, and the other side has the case.
         """
-        assert broken.verdict is not None
-        error = broken.verdict.reason
-        if (side := self.own_files.side_for(case, self.side)) is not None:
-            self.starter.start([case], side)
-            self._raced_on[case.name] = side
-            return self.races.sides(case, side, there, *self._marks(case), because(Note.OWN_FILE, error))
+        if (raced := self._on_own_files(case, there, self.side, broken, *self._marks(case))) is not None:
+            return raced
         if self.counterparts is not None and not self.counterparts.has(case):
-            return self.races.alone(
-                case, because(ReasonCode.ADDED, because(Note.BREAKS_THERE, error), spec=self.side.spec)
-            )
+            assert broken.verdict is not None
+            breaks = because(Note.BREAKS_THERE, broken.verdict.reason)
+            return self.races.alone(case, because(ReasonCode.ADDED, breaks, spec=self.side.spec))
         return None
 
     def _collect_side(self) -> None:
@@ -626,15 +633,7 @@ class SavedBaselineStrategy(Strategy):
         known = self.saved.samples[case.name].case
         statistic = (not case.statistic and self.request.statistic) or known.statistic
         there = replace(case, thresholds=known.thresholds, statistic=statistic)
-        return self.races.sides(case, baseline, there, repair=partial(self._repaired, case, there, baseline))
-
-    def _repaired(self, case: Case, there: Case, baseline: Side, broken: CaseResult) -> RaceResults | None:
-        """Race a case that breaks on the baseline's side alone with the benchmark files of that side, if they may stand for ours."""
-        assert broken.verdict is not None
-        if (side := self.own_files.side_for(case, baseline)) is None:
-            return None
-        self.starter.start([case], side)
-        return self.races.sides(case, side, there, because(Note.OWN_FILE, broken.verdict.reason))
+        return self.races.sides(case, baseline, there, repair=partial(self._on_own_files, case, there, baseline))
 
     def baseline_values(self, result: CaseResult) -> BaselineValues:
         """Compare with the saved metrics, and with the saved memory unless a race has judged it."""

@@ -105,11 +105,8 @@ def judged_tree(root: Path, tree: str, yardstick: Yardstick, cache: Path, kept: 
 
 def _words(inifile: str, option: str) -> list[str]:
     """Return the words of an option of a configuration file; none if that cannot be read, as its pytest will say."""
-    with suppress(pytest.UsageError, OSError):
-        found: Any = (load_config_dict_from_file(Path(inifile)) or {}).get(option, [])
-        value = getattr(found, "value", found)  # since pytest 9
-        return shlex.split(value) if isinstance(value, str) else list(map(str, value))
-    return []
+    value = _settings(inifile).get(option, [])
+    return shlex.split(value) if isinstance(value, str) else list(map(str, value))
 
 
 def _folder(entry: str, inifile: str) -> str:
@@ -217,7 +214,7 @@ def changes_of(tree: JudgedTree) -> list[YardstickChange]:
 def _settings(inifile: str) -> dict[str, Any]:
     with suppress(pytest.UsageError, OSError):
         return {
-            name: getattr(value, "value", value)
+            name: getattr(value, "value", value)  # since pytest 9
             for name, value in (load_config_dict_from_file(Path(inifile)) or {}).items()
         }
     return {}
