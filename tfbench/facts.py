@@ -109,7 +109,7 @@ def unusable_option() -> str:
     """Return why no time can be taken under an option of this interpreter, with the fix; ``""`` if all can be kept."""
     variables = {} if sys.flags.ignore_environment else os.environ
     for option, variable, why in (
-        ("tracemalloc", "PYTHONTRACEMALLOC", "slows every allocation down, and tfbench traces those that leak itself"),
+        ("tracemalloc", "PYTHONTRACEMALLOC", "slows every allocation down, and tfbench traces leaks without it"),
         ("importtime", "PYTHONPROFILEIMPORTTIME", "times the imports of one process, and races start many"),
     ):
         for given, name in ((option in sys._xoptions, f"python -X {option}"), (variables.get(variable), variable)):

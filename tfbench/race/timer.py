@@ -145,9 +145,9 @@ class Load:
         self._ended, self._idle_at_end = time.monotonic(), self._read()
 
     def foreign(self, used: int) -> float:
-        """Return the nanoseconds that others have run, 0 if it is as little as the reading is coarse.
+        """Return the nanoseconds that other programs have run, 0 if that is within the resolution of the reading.
 
-        It is unlimited where the system does not tell. ``used`` is the processor time in nanoseconds of those that are no others.
+        The result is infinite where the system does not report it. ``used`` is the processor time of the race, in nanoseconds.
         """
         if self._idle_at_end is None or self._idle is None:
             return math.inf

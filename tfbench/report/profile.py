@@ -138,7 +138,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 LONGEST = 20
-"""Kinds of work that are listed: those that follow take less than a hundredth of a step each."""
+"""Maximum number of listed kinds of work. Each further kind takes less than a hundredth of a step."""
 
 
 def one_side(title: str, breakdown: StepBreakdown) -> Group:

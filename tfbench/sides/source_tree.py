@@ -592,7 +592,8 @@ def _is_as_extracted(top: Path, tree: str, place: Path, objects: Mapping[str, st
 def _check_out(top: Path, tree: str, place: Path, objects: Mapping[str, str]) -> None:
     """Write the files of a tree, and of its submodules, as a checkout has them.
 
-    ``objects`` are variables by which git finds those that the repository does not have. Unlike ``git archive``, this leaves out and substitutes nothing that ``.gitattributes`` marks for exports.
+    The variables in ``objects`` lead git to objects outside the repository. Unlike ``git archive``, this ignores the export
+    attributes of ``.gitattributes``: it leaves out no file and substitutes no text.
     """
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _work_tree(top, place, Path(scratch), objects)

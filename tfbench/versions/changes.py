@@ -302,7 +302,7 @@ def search_defaults(
 
 @dataclass
 class Defaults:
-    """Sets defaults back. It remembers those of each side and those that explained a case, as cases of a release share causes."""
+    """Restore old defaults. The defaults of each side and those that explained a case are kept, since cases of a release share causes."""
 
     launcher: ProcessLauncher
     policy: Policy
