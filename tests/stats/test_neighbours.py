@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tfbench.model import DOUBT, Effect, Outcome, Run, Statistic
+from tfbench.model import DOUBT, HANDED, Effect, Outcome, Run, Statistic
 from tfbench.policy import Policy
 from tfbench.stats.interval import interval
 from tfbench.stats.rounds import without_neighbours
@@ -39,6 +39,15 @@ def test_neighbours_that_ran_little_have_not_taken_more():
 def test_an_effect_has_the_doubts_of_both_sides(statistic):
     sides = (Run((1.0,) * 20, 1, {DOUBT: 0.1}), Run((2.0,) * 20, 1, {DOUBT: 0.3}))
     assert effect_of(statistic, *sides, 0).doubt == (0.1, 0.3)
+
+
+def test_spinning_between_pieces_of_work_is_no_doubt_where_both_sides_have_it():
+    alike = Run((1e-3,) * 20, 1, {HANDED: 2.0})
+    shorter = Run((0.25e-3,) * 20, 1, {HANDED: 2.0})
+    assert effect_of(Statistic.MEDIAN, alike, alike, 0).doubt == (0.0, 0.0)
+    below, above = effect_of(Statistic.MEDIAN, shorter, alike, 0).doubt
+    assert below == pytest.approx(math.log(1.8 / 1.2))
+    assert above == pytest.approx(math.log(0.8 / 0.2))
 
 
 def test_a_doubt_widens_the_interval_and_does_not_average_out():

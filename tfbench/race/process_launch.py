@@ -14,7 +14,7 @@ from tfbench import protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
-from tfbench.model import DOUBT, Plan
+from tfbench.model import DOUBT, HANDED, Plan
 from tfbench.policy import Policy
 from tfbench.protocol import TOKEN, Done, LaunchRequest, M, Prepared
 from tfbench.race.launch import (
@@ -266,6 +266,8 @@ class ProcessLaunch:
             quiet[entrant], doubt = without_neighbours(most, least, self._ready[entrant].waiting, share)
             if doubt:
                 self._ready[entrant].facts[DOUBT] = doubt
+            if not (share and least):
+                self._ready[entrant].facts.pop(HANDED, None)
         return quiet
 
     def _unit(self, plan: Plan, entrant: int) -> float:

@@ -27,6 +27,7 @@ from tfbench.model import (
     BESIDE,
     COLLECTIONS,
     DOUBT,
+    HANDED,
     RESTLESS,
     RETRACED,
     SET_LATE,
@@ -254,7 +255,7 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
     Both runs have the same rounds, and ``pair`` is the pair of zygotes that the launch comes from.
     Raises `ValueError` if there is no round, the rounds do not match, or a time is not a positive number.
     """
-    doubt = baseline.facts.get(DOUBT, 0.0), contender.facts.get(DOUBT, 0.0)
+    doubt = _doubts(baseline, contender)
     if statistic is Statistic.MEDIAN:
         return replace(launch_effect(baseline.seconds, contender.seconds, pair), doubt=doubt)
     if statistic is Statistic.CYCLES:
@@ -271,6 +272,22 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
         return Effect(math.log(now.mean() / before.mean()) + more, pair, error, doubt)
     (then, then_error), (later, later_error) = _quantile(before, _P90), _quantile(now, _P90)
     return Effect(later - then, pair, math.hypot(then_error, later_error), doubt)
+
+
+_SPIN = 1e-4
+"""Seconds that a thread of TensorFlow's pools looks for more work before it waits, at most (Eigen's
+NonBlockingThreadPool.h: 5000 attempts): 60 µs on a processor of its own, nothing where another thread takes it at once."""
+
+
+def _doubts(baseline: Run, contender: Run) -> tuple[float, float]:
+    """Return by how much, as log-ratios, the ratio of a launch beside neighbours may be too high, and too low.
+
+    What threads spin between two pieces of work depends on who waits for their processor. It is alike on both sides, so
+    that it matters as far as their calls have other numbers of pieces, or other times.
+    """
+    spins = [min(0.9, run.facts.get(HANDED, 0.0) * _SPIN / median(run.seconds)) for run in (baseline, contender)]
+    off = [math.log1p(sign * spins[1]) - math.log1p(sign * spins[0]) for sign in (1, -1)]
+    return baseline.facts.get(DOUBT, 0.0) - min(off), contender.facts.get(DOUBT, 0.0) + max(off)
 
 
 def _work_beside(run: Run) -> float:

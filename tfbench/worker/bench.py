@@ -31,6 +31,7 @@ from tfbench.model import (
     CACHE,
     COLD,
     COLLECTIONS,
+    HANDED,
     JSON,
     ONCE,
     QUALITIES,
@@ -694,6 +695,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
     def _note(self, beside: WorkBeside, calls: int) -> None:
         """Note the work beside so many calls, once the process rests."""
+        if handed := beside.handed(calls):
+            self.late_facts[HANDED] = handed
         self.late_facts[BESIDE], rests = beside.per_call(calls)
         if not rests:
             self.late_facts[RESTLESS] = True

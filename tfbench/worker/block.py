@@ -25,7 +25,7 @@ from tfbench.worker.quiet import Meter, process_time
 
 
 with suppress(ImportError):  # Windows, where reports can be read
-    from resource import RUSAGE_CHILDREN, getrusage
+    from resource import RUSAGE_CHILDREN, RUSAGE_SELF, RUSAGE_THREAD, getrusage
 
 Clock = Callable[[], int]
 """Monotonic nanoseconds that all processes of the machine share."""
@@ -394,6 +394,7 @@ class WorkBeside:
     def __init__(self) -> None:
         self._children = children()
         self._nanoseconds = 0
+        self._handed = -_waits_of_others()
         self.go_on()
 
     def pause(self) -> None:
@@ -410,9 +411,14 @@ class WorkBeside:
 
     def end_rounds(self) -> None:
         """Count all children from now on, since no block follows."""
+        self._handed += _waits_of_others()
         self.pause()
         self._children = children()
         self.go_on()
+
+    def handed(self, calls: int) -> float:
+        """Return how often per call of so many another thread waited for work, until the rounds ended."""
+        return max(0, self._handed) / calls
 
     def per_call(self, calls: int) -> tuple[float, bool]:
         """Wait until the process rests, `REST_LIMIT` at most, and collect the youngest garbage, which counts as well.
@@ -426,6 +432,11 @@ class WorkBeside:
         gc.collect(0)
         self._nanoseconds += time.thread_time_ns() - began
         return max(0, self._nanoseconds) * 1e-9 / calls, rests
+
+
+def _waits_of_others() -> int:
+    """Return how often all threads but this one have left their processor to wait."""
+    return getrusage(RUSAGE_SELF).ru_nvcsw - getrusage(RUSAGE_THREAD).ru_nvcsw
 
 
 def used_time(processes: Sequence[str]) -> int:
