@@ -18,6 +18,7 @@ from tfbench.sides import source_tree
 from tfbench.sides.environments import Environments
 from tfbench.sides.source_tree import (
     KEPT,
+    Grafts,
     code_digest,
     code_files,
     commits,
@@ -54,6 +55,21 @@ def checkout(tmp_path):
     git(root, "add", "-A")
     git(root, "commit", "-qm", "first")
     return root
+
+
+def test_data_of_the_benchmarks_that_git_ignores_is_there_on_the_other_side(checkout, tmp_path):
+    benchmarks = checkout / "sub"
+    (checkout / ".gitignore").write_text("*.npz\ndata/\n*.so\n__pycache__/\n")
+    for name in ("images.npz", "data/1.bin", "fast.so", "__pycache__/a.pyc"):
+        (benchmarks / name).parent.mkdir(exist_ok=True)
+        (benchmarks / name).write_text(name)
+    (checkout / "other.npz").write_text("of the project")
+    for _ in range(2):  # the second one uses the first one's folder
+        top, _ = materialise(checkout, tree_of(checkout, "HEAD"), tmp_path / "cache", Grafts(lambda name: name.startswith("sub")))
+    assert (top / "sub/images.npz").read_text() == "images.npz"
+    assert (top / "sub/data/1.bin").read_text() == "data/1.bin"
+    assert sorted(os.listdir(top / "sub")) == ["a.py", "data", "images.npz"]
+    assert not (top / "other.npz").exists()
 
 
 def test_a_clean_tree_is_its_commit(checkout):

@@ -642,7 +642,7 @@ class SavedBaselineStrategy(Strategy):
         here = self.starter.environment_info(self.contender)
         if sample is not None and changed_since(saved, case):
             if self.baseline is not None:  # the saved values are those of another benchmark
-                return BaselineValues(side=self.baseline, case=case)
+                return BaselineValues(side=self._raced_on.get(case.name, self.baseline), case=case)
             changed = [Note.BENCHMARK_CHANGED]
         else:
             changed = []

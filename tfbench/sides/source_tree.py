@@ -461,7 +461,10 @@ def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Grafts:
-    """Files of the working tree that replace those of another tree: committed, changed and new ones, no ignored ones."""
+    """Files of the working tree that replace those of another tree: committed, changed and new ones.
+
+    Ignored ones are linked into it, unless they are modules.
+    """
 
     has: Callable[[str], bool]
     """Tell whether a file belongs to them, by its path from the top of the checkout."""
@@ -508,9 +511,26 @@ def materialise(root: Path, tree: str, cache: Path, grafts: Grafts | None = None
     with suppress(OSError):
         os.utime(target)
     _lend_versions(top, tree, target)
+    if grafts is not None:
+        _lend_data(top, target, grafts)
     return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
 
 
+def _lend_data(top: Path, place: Path, grafts: Grafts) -> None:
+    """Link the data that git ignores, and that belongs to the grafts, into a tree that has been extracted.
+
+    Benchmarks read data that is too large for git. Modules are no data: another tree may have its own.
+    """
+    for name in _git(top, *_IGNORED, "--directory").split("\0"):
+        data, there = top / name, place / name.rstrip("/")
+        is_data = name and data.suffix not in (*MODULES, ".so") and data.name not in _CACHES
+        inside = there.parent.resolve().is_relative_to(place.resolve())
+        if is_data and inside and grafts.has(name.rstrip("/")) and not Path(data, "pyvenv.cfg").exists():
+            with suppress(OSError):  # the tree has no such folder, or a file of its own
+                there.symlink_to(data.resolve())
+
+
+_CACHES = "__pycache__", ".pytest_cache", ".ipynb_checkpoints", DATA_FOLDER
 _UNUSED_DAYS = 14
 """Days after which a run removes an extracted tree that no run has used. No race takes nearly as long."""
 
