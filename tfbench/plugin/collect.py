@@ -28,13 +28,14 @@ from tfbench.fs import scratch_dir, write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.imports import FolderByFolder, enter, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case
-from tfbench.model.formats import convert
+from tfbench.model.formats import convert, line
 from tfbench.plugin import OPTIONS, RUNNER, STARTED_WITH, setting, takes_bench, whole_suite
 from tfbench.plugin.options import gate_options, own_options, worker_variables
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
 from tfbench.sides.counterparts import Selection
+from tfbench.sides.counterparts import Benchmark, Listing
 from tfbench.sides.counterparts import collect as run_collection
 from tfbench.sides.yardstick import ini_file
 from tfbench.storage.baselines import HISTORY_VARIABLE
@@ -464,20 +465,20 @@ def _collect_elsewhere(text: str) -> int:
         return 0
     policy = collected.policy  # another one than the run's, if only the other tree's configuration names one
     usual = () if policy.name == order["policy"] else tuple((name, getattr(policy, name)) for name in THRESHOLDS)
-    facts = {
-        name: {
-            "source": case.source,
-            "skipped": name in collected.skipped,
-            "selected": name in collected.cases,
-            "thresholds": dict(case.thresholds or usual),
-            "statistic": case.statistic or policy.statistic,
-            "cpus": case.cpus,
-            "env": [f"{name}={value}" for name, value in case.env],
-        }
+    cases = {
+        name: Benchmark(
+            case.source,
+            name in collected.skipped,
+            name in collected.cases,
+            case.thresholds or usual,
+            case.statistic or policy.statistic,
+            case.cpus,
+            tuple(f"{name}={value}" for name, value in case.env),
+        )
         for name, case in {**collected.deselected, **collected.cases}.items()
     }
-    places = {"broken": sorted(collected.broken), "seen": sorted(collected.seen)}
-    write_whole(Path(order["answer"]), render_json({"cases": facts, "gate": collected.gate, **places}))
+    listing = Listing(cases, tuple(sorted(collected.broken)), collected.seen, tuple(collected.gate))
+    write_whole(Path(order["answer"]), line(listing))
     return 0
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from tfbench.errors import ReportError, SideError
 from tfbench.fs import isolated_package_dir, python_path, read_text, scratch_dir, without_repository
 from tfbench.model import JSON, Case, own_thresholds, short_name
+from tfbench.model.formats import FormError, convert
 from tfbench.sides.spec import Side, as_committed
-from tfbench.untrusted import a_flag, a_list, a_number, a_text, an_object, described, parse_json
+from tfbench.untrusted import an_object, described, parse_json
 
 # Start a program that imports a source tree and writes down what it found there
 
@@ -91,6 +92,9 @@ class Benchmark:
     """Processors that its mark asks for there, see `Case.cpus`."""
     env: tuple[str, ...] = ()
     """Environment variables that its variant sets there, as ``NAME=value``."""
+
+    def __post_init__(self) -> None:
+        own_thresholds(dict(self.thresholds))
 
     @property
     def runs(self) -> bool:
@@ -186,28 +190,13 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
     plugins = {name: variables[name] for name in _NAME_PLUGINS if name in variables}
     try:
         listed = collect(command, request, Path(side.root), seconds, plugins, selection.variables)
-        cases = an_object(listed["cases"], "cases")
-        keys = ("broken", "seen", "gate")
-        broken, seen, gate = ([a_text(word, "a word") for word in a_list(listed[key], key)] for key in keys)
-        benchmarks = {name: _benchmark(benchmark) for name, benchmark in cases.items()}
-        return Listing(benchmarks, tuple(broken), frozenset(seen), tuple(gate))
+        if listed.keys() != Listing.__dataclass_fields__.keys():
+            raise FormError("", f"it has {', '.join(listed) or 'nothing'}")
+        return convert(Listing, listed)
     except SideError as error:
         raise SideError(f"{side.spec}: {error}") from None
-    except (ReportError, ValueError, KeyError) as error:
+    except FormError as error:
         raise SideError(f"{side.spec}: the list of its benchmarks is damaged ({described(error)})") from None
-
-
-def _benchmark(content: object) -> Benchmark:
-    mapping = an_object(content, "a benchmark")
-    return Benchmark(
-        a_text(mapping["source"], "source"),
-        a_flag(mapping["skipped"], "skipped"),
-        a_flag(mapping["selected"], "selected"),
-        own_thresholds(mapping["thresholds"]),
-        a_text(mapping["statistic"], "statistic"),
-        int(a_number(mapping["cpus"], "cpus")),
-        tuple(a_text(setting, "env") for setting in a_list(mapping["env"], "env")),
-    )
 
 
 def _paired(added: Mapping[str, str], removed: Mapping[str, str], kind: Callable[[str], str]) -> dict[str, str]:
