@@ -454,11 +454,10 @@ class Environments(ExitStack):
 
     @staticmethod
     def _read(folder: Path) -> Environment | None:
-        try:
+        with suppress(ReportError):
             made = read_file(folder / _MADE, _Made)
-        except ReportError:
-            return None
-        return Environment(folder, made.request, made.python, made.packages)
+            return Environment(folder, made.request, made.python, made.packages)
+        return None
 
     def _opened(self, key: str) -> IO[str]:
         self._root.mkdir(parents=True, exist_ok=True)
