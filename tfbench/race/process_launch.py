@@ -60,6 +60,10 @@ class ProcessLaunch:
     """Keeps a warning for the user."""
     compiling: tuple[int, ...] = ()
     """Processors of first calls on a GPU, which compile; empty elsewhere."""
+    waits: dict[tuple[str, ...], float] = field(default_factory=dict)
+    """Case, side and specification -> what the step waits by itself, as `Prepared.waiting`: the least of all launches so far.
+
+    Each launch has a bound from above, which neighbours of its warm-up raise."""
     clocks: dict[int, tuple[float, ...]] = field(default_factory=dict, init=False)
     """Entrant -> mean clock of the GPU in each of its rounds, MHz. An entrant whose clock was not read is absent."""
     _running: dict[int, Process] = field(default_factory=dict, init=False)
@@ -263,7 +267,11 @@ class ProcessLaunch:
         quiet = {}
         for entrant, most in times.items():
             least = self._least.get(entrant, {}) if len(self.cpus) == 1 else dict.fromkeys(range(len(most)), 0.0)
-            quiet[entrant], doubt = without_neighbours(most, least, self._ready[entrant].waiting, share)
+            waits, who = self._ready[entrant].waiting, self.entrants[entrant]
+            if waits is not None:
+                name = who.case.name, who.side.name, who.side.spec
+                waits = self.waits[name] = min(waits, self.waits.get(name, waits))
+            quiet[entrant], doubt = without_neighbours(most, least, waits, share)
             if doubt:
                 self._ready[entrant].facts[DOUBT] = doubt
             if not (share and least):

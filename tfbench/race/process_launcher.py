@@ -59,6 +59,7 @@ class ProcessLauncher:
         self._lane = threading.local()
         self._gpu_monitor = gpu_monitor
         self._opened: Counter[str] = Counter()
+        self._waits: dict[tuple[str, ...], float] = {}
         """Name of a case -> its launches so far, which seed the draws of the harness in each. Those of other cases do not
         count, so that the draws do not depend on the order of the races."""
         self._suite = suite
@@ -159,7 +160,8 @@ class ProcessLauncher:
         self._opened[name] += 1
         seed, compiling = self._opened[name], near if on_gpu else ()
         return ProcessLaunch(
-            self.start, entrants, pair, policy, cpus, places or [cpus], monitor, seed, self._note, compiling
+            self.start, entrants, pair, policy, cpus, places or [cpus], monitor, seed, self._note, compiling,
+            self._waits,
         )
 
     def on_gpu(self, entrants: Iterable[Entrant]) -> bool:
