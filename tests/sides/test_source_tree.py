@@ -65,7 +65,9 @@ def test_data_of_the_benchmarks_that_git_ignores_is_there_on_the_other_side(chec
         (benchmarks / name).write_text(name)
     (checkout / "other.npz").write_text("of the project")
     for _ in range(2):  # the second one uses the first one's folder
-        top, _ = materialise(checkout, tree_of(checkout, "HEAD"), tmp_path / "cache", Grafts(lambda name: name.startswith("sub")))
+        top, _ = materialise(
+            checkout, tree_of(checkout, "HEAD"), tmp_path / "cache", Grafts(lambda name: name.startswith("sub"))
+        )
     assert (top / "sub/images.npz").read_text() == "images.npz"
     assert (top / "sub/data/1.bin").read_text() == "data/1.bin"
     assert sorted(os.listdir(top / "sub")) == ["a.py", "data", "images.npz"]

@@ -34,8 +34,7 @@ from tfbench.plugin.options import gate_options, own_options, worker_variables
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
-from tfbench.sides.counterparts import Selection
-from tfbench.sides.counterparts import Benchmark, Listing
+from tfbench.sides.counterparts import Benchmark, Listing, Selection
 from tfbench.sides.counterparts import collect as run_collection
 from tfbench.sides.yardstick import ini_file
 from tfbench.storage.baselines import HISTORY_VARIABLE

@@ -160,7 +160,16 @@ class ProcessLauncher:
         self._opened[name] += 1
         seed, compiling = self._opened[name], near if on_gpu else ()
         return ProcessLaunch(
-            self.start, entrants, pair, policy, cpus, places or [cpus], monitor, seed, self._note, compiling,
+            self.start,
+            entrants,
+            pair,
+            policy,
+            cpus,
+            places or [cpus],
+            monitor,
+            seed,
+            self._note,
+            compiling,
             self._waits,
         )
 
