@@ -6,7 +6,7 @@ Options about its own way to measure (``rounds``, ``min_time``, ``timer`` …) a
 As a program, this module lists the benchmarks of ``tf.test`` for the controller, which does not import TensorFlow:
 ``python -m tfbench.worker.adopted REQUEST`` writes file -> name -> digest of the code.
 
-``run_op_benchmark`` runs an op of a session many times. Here it only notes the session, the op and its feeds. When the
+``run_op_benchmark`` runs an op of a session many times. Here it also notes the session, the op and its feeds. When the
 method has returned, one iteration of the step runs each noted op once. Sessions therefore stay open.
 """
 
@@ -16,7 +16,6 @@ import inspect
 import json
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -253,7 +252,10 @@ class BenchmarkFile(pytest.Module):
 
 
 class Collection:
-    """The hook of pytest by which a process with TensorFlow collects such files."""
+    """The hooks of pytest by which a process with TensorFlow collects such files."""
+
+    def pytest_addoption(self, parser: pytest.Parser) -> None:
+        declare_ini(parser)
 
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
         if not is_listed(parent.config, module_path):
@@ -265,9 +267,6 @@ class Collection:
 class _Lister(Collection):
     def __init__(self) -> None:
         self.found: JSON = {}
-
-    def pytest_addoption(self, parser: pytest.Parser) -> None:
-        declare_ini(parser)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -298,51 +297,6 @@ def main(text: str) -> None:
 _NOTHING = "it ran no op by run_op_benchmark and reported no wall_time here"
 
 
-class _Recorder:
-    """Takes the place of the methods by which a benchmark measures and reports."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], Any]] = []
-        self.times: dict[str, float] = {}
-        """Name of an entry -> reported seconds."""
-
-    def run_op_benchmark(
-        self,
-        sess: Any,
-        op_or_tensor: Any,
-        feed_dict: Any = None,
-        burn_iters: int = 2,
-        min_iters: int = 10,
-        *_: Any,
-        name: str | None = None,
-        extras: dict[str, Any] | None = None,
-        mbs: float = 0,
-        **__: Any,
-    ) -> dict[str, Any]:
-        """Note an op, run it as often as TensorFlow's method does, and return what that returns."""
-        call = partial(sess.run, op_or_tensor, feed_dict=feed_dict)
-        self.calls.append(call)
-        times = []
-        for _run in range(burn_iters + min_iters):
-            began = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - began)
-        seconds = median(times)
-        extras = {**(extras or {}), "wall_time_mean": seconds, "wall_time_stdev": 0.0}
-        return {"iters": min_iters, "wall_time": seconds, "extras": extras, "name": name, "throughput": mbs / seconds}
-
-    def report_benchmark(
-        self, iters: Any = None, cpu_time: Any = None, wall_time: Any = None, *_: Any, **options: Any
-    ) -> None:
-        """Note a reported time."""
-        if wall_time is None:
-            return
-        name = str(options.get("name") or len(self.times))
-        if not 0 < (seconds := float(wall_time)) < math.inf:
-            raise BenchmarkError(f"report_benchmark: wall_time={brief(repr(wall_time))} of {name} is no time")
-        self.times[name] = seconds
-
-
 def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
     """Run a method of a class and hand its ops, or the times that it reports, to the launch.
 
@@ -353,21 +307,40 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
         instance = kind()
     except Exception as error:
         launch.refuse(f"the constructor of {kind.__name__} failed: {type(error).__name__}: {error}")
-    tf, recorder = tf_runtime.tensorflow(), _Recorder()
+    tf = tf_runtime.tensorflow()
+    base, calls, times = tf.test.Benchmark, list[Callable[[], Any]](), dict[str, float]()
+    run_op = base.run_op_benchmark
+
+    def run_op_benchmark(
+        self: Any, sess: Any, op_or_tensor: Any, feed_dict: Any = None, burn_iters: int = 2, min_iters: int = 10,
+        *_: Any, **options: Any,
+    ) -> Any:  # fmt: skip
+        calls.append(partial(sess.run, op_or_tensor, feed_dict=feed_dict))
+        options |= {"store_trace": False, "store_memory_usage": False}  # it would start TensorFlow's profiler
+        return run_op(self, sess, op_or_tensor, feed_dict, burn_iters, min_iters, **options)
+
+    def report_benchmark(
+        self: Any, iters: Any = None, cpu_time: Any = None, wall_time: Any = None, *_: Any, **options: Any
+    ) -> None:
+        if wall_time is None:
+            return
+        entry = str(options.get("name") or len(times))
+        if not 0 < (seconds := float(wall_time)) < math.inf:
+            raise BenchmarkError(f"report_benchmark: wall_time={brief(repr(wall_time))} of {entry} is no time")
+        times[entry] = seconds
+
     # Of the classes of TensorFlow, since some benchmarks make other instances of them. This process ends soon.
-    base = tf.test.Benchmark
-    base.run_op_benchmark = lambda self, *given, **options: recorder.run_op_benchmark(*given, **options)
-    base.report_benchmark = lambda self, *given, **options: recorder.report_benchmark(*given, **options)
+    base.run_op_benchmark, base.report_benchmark = run_op_benchmark, report_benchmark
     tf.compat.v1.Session.close = lambda session: None
     isolation.keep_freed_memory()  # the method may loop by itself
     getattr(instance, name)()
-    if not recorder.calls and not recorder.times:
+    if not calls and not times:
         pytest.skip(_NOTHING)
     launch.called, launch.needs_result = True, False
-    if recorder.calls:
-        launch.serve(recorder.calls[0] if len(recorder.calls) == 1 else partial(_each, recorder.calls))
+    if calls:
+        launch.serve(calls[0] if len(calls) == 1 else partial(_each, calls))
     else:
-        launch.serve_reported(math.exp(fmean(map(math.log, recorder.times.values()))))
+        launch.serve_reported(math.exp(fmean(map(math.log, times.values()))))
 
 
 def parse_flags() -> None:

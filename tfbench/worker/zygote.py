@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -46,7 +46,7 @@ from tfbench.worker.adopted import Collection, PlainBenchmark, parse_flags
 from tfbench.worker.bench import Bench, TimingLaunch
 from tfbench.worker.launches import ProbingLaunch, ProfilingLaunch, SamplingLaunch
 from tfbench.worker.own_files import OwnFiles
-from tfbench.worker.shared import Shared, collecting, declare_ini
+from tfbench.worker.shared import Shared, collecting
 
 # What a zygote inherits from its ancestor, and whether its benchmarks would have imported the same
 
@@ -143,17 +143,8 @@ def run_ancestor(start: StartAncestor) -> None:
     gc.collect()
     gc.freeze()
     inheritance = Inheritance.of_this_process() if start.imports_tensorflow else None
-    become_zygote = partial(_become_zygote, timer, os.getcwd(), inheritance)
-    zygotes: set[int] = set()
     with suppress(ChannelClosed):
-        while True:
-            request = channel.receive(StartZygote, Reap)
-            if isinstance(request, StartZygote):
-                _fork(channel, request, become_zygote, zygotes)
-            elif isinstance(request, Reap):
-                status = _reap(request, zygotes)
-                isolation.end_orphans(zygotes)
-                channel.send(protocol.Reaped(request.number, status))
+        _serve_forks(channel, StartZygote, partial(_become_zygote, timer, os.getcwd(), inheritance), set())
     os._exit(0)
 
 
@@ -170,35 +161,44 @@ def _become_zygote(
     timer: tf_runtime.ImportTimer, home: str, inheritance: Inheritance | None, request: StartZygote, files: list[int]
 ) -> None:
     talk, log = files
+    _take_over(log)
+    run(replace(request, channel=talk), timer, home, inheritance)
+
+
+def _serve_forks(
+    channel: Channel, kind: type[protocol.ForkRequest], task: Callable[[Any, list[int]], object], spared: set[int]
+) -> NoReturn:
+    """Fork a process that does the task for each request of this kind, with its open files, and reap those processes.
+
+    What an ended process has left behind ends with it, unless it is ``spared``. Raises `ChannelClosed` once the controller is gone.
+    """
+    forked: set[int] = set()
+    while True:
+        request = channel.receive(kind, Reap)
+        if isinstance(request, Reap):
+            status = isolation.reap(request.pid, request.patience) if request.pid in forked else 0
+            forked.discard(request.pid)
+            isolation.end_orphans(forked | spared)
+            channel.send(protocol.Reaped(request.number, status))
+            continue
+        files, parent = channel.descriptors, os.getpid()
+        if (pid := os.fork()) == 0:
+            channel.close()  # it is the parent's
+            tf_runtime.run_and_exit(parent, partial(task, request, files))
+        with suppress(OSError):  # the child does the same: whichever comes first
+            os.setpgid(pid, pid)
+        forked.add(pid)
+        for file in files:
+            os.close(file)
+        channel.send(protocol.Launched(request.number, pid))
+
+
+def _take_over(log: int) -> None:
+    """Write into the log of a forked process, and lead the group of what it starts."""
     for output in (1, 2):
         os.dup2(log, output)
     os.close(log)
     isolation.lead_group()
-    run(replace(request, channel=talk), timer, home, inheritance)
-
-
-R = TypeVar("R", bound=protocol.ForkRequest)
-
-
-def _fork(channel: Channel, request: R, task: Callable[[R, list[int]], object], forked: set[int]) -> None:
-    """Fork a process that does the task, with the open files of the request; note and send its pid."""
-    files, parent = channel.descriptors, os.getpid()
-    if (pid := os.fork()) == 0:
-        channel.close()  # it is the parent's
-        tf_runtime.run_and_exit(parent, partial(task, request, files))
-    with suppress(OSError):  # the child does the same: whichever comes first
-        os.setpgid(pid, pid)
-    forked.add(pid)
-    for file in files:
-        os.close(file)
-    channel.send(protocol.Launched(request.number, pid))
-
-
-def _reap(request: Reap, forked: set[int]) -> int:
-    """End a process of these; return its exit code, 0 if it was reaped before."""
-    status = isolation.reap(request.pid, request.patience) if request.pid in forked else 0
-    forked.discard(request.pid)
-    return status
 
 
 # The zygote: collects the benchmarks of a side, runs no op, and forks a process for each launch
@@ -292,7 +292,7 @@ def _pytest_arguments(start: StartZygote) -> list[str]:
 
 
 @dataclass(eq=False)
-class Zygote:
+class Zygote(Collection):
     """A pytest plugin that takes over after collection and answers the controller."""
 
     channel: Channel
@@ -310,13 +310,6 @@ class Zygote:
     _items: dict[str, pytest.Item] = field(default_factory=dict, init=False)
     _broken: dict[str, str] = field(default_factory=dict, init=False)
     _launch: Bench[Any] | None = field(default=None, init=False)
-    _launches: set[int] = field(default_factory=set, init=False)
-    """Process ids of the launches that were not reaped yet."""
-    _helpers: set[int] = field(default_factory=set, init=False)
-    """Process ids of what the benchmarks' modules have started, which lives as long as the zygote."""
-
-    def pytest_addoption(self, parser: pytest.Parser) -> None:
-        declare_ini(parser)
 
     def pytest_plugin_registered(self, plugin: object, manager: pytest.PytestPluginManager) -> None:
         """Let a conftest.py have hooks of plugins that are not loaded here."""
@@ -330,7 +323,6 @@ class Zygote:
         vars(config.option).update(self.start.options)
         for marker in MARKERS:
             config.addinivalue_line("markers", marker)
-        config.pluginmanager.register(Collection(), "tfbench-tf-test")
 
     @pytest.hookimpl(trylast=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -369,7 +361,7 @@ class Zygote:
     def _serve(self) -> NoReturn:
         tf_runtime.import_all()
         spawns = tf_runtime.has_opened_gpu()
-        self._helpers = isolation.children()
+        helpers = isolation.children()  # what the benchmarks' modules have started lives as long as the zygote
         self.own_files.rest()
         self._modules = installed_modules({})
         self.own_files.remember()
@@ -397,26 +389,16 @@ class Zygote:
                 needs_own_import=self.inheritance.conflict() if self.inheritance else "",
             )
         )
-        while True:
-            request = self.channel.receive(LaunchRequest, Reap)
-            if isinstance(request, Reap):
-                status = _reap(request, self._launches)
-                if not self._launches:  # what a launch has left behind ends once no other one runs
-                    isolation.end_orphans(self._helpers)
-                self.channel.send(protocol.Reaped(request.number, status))
-            elif isinstance(request, LaunchRequest) and spawns:
-                # It has initialised CUDA, which no child could use. So it becomes the process of the launch.
-                self.channel.send(protocol.Launched(request.number, os.getpid()))
-                task = partial(self._answer, request, self.channel.descriptors)
-                tf_runtime.run_and_exit(os.getppid(), task)
-            elif isinstance(request, LaunchRequest):
-                _fork(self.channel, request, self._answer, self._launches)
+        if spawns:
+            # It has initialised CUDA, which no child could use. So it becomes the process of its only launch.
+            request = self.channel.receive(LaunchRequest)
+            self.channel.send(protocol.Launched(request.number, os.getpid()))
+            tf_runtime.run_and_exit(os.getppid(), partial(self._answer, request, self.channel.descriptors))
+        _serve_forks(self.channel, LaunchRequest, self._answer, helpers)
 
     def _answer(self, request: LaunchRequest, descriptors: list[int]) -> None:
         talk, log, *pipes = descriptors
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        isolation.lead_group()
+        _take_over(log)
         isolation.adopt_orphans()
         channel = Channel(socket.socket(fileno=talk))
         try:
