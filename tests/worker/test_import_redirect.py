@@ -61,13 +61,20 @@ def test_an_environment_around_the_working_tree_has_not_installed_it(trees, monk
     assert sys.path == [entry if installed else f"{here}/{path}"]
 
 
+def editable(monkeypatch, mapping):
+    """Adds the finder of an editable installation of these packages; returns its module."""
+    module = imported(monkeypatch, "__editable___mine_finder", "/finder.py")
+    module.MAPPING = mapping
+    sys.meta_path.append(
+        type("Finder", (), {"__module__": module.__name__, "find_spec": staticmethod(lambda *a: None)})
+    )
+    return module
+
+
 def test_finders_of_editable_installations_are_redirected(trees, monkeypatch):
     there, here = trees
-    module = types.ModuleType("__editable___mine_finder")
-    module.MAPPING = {"mine": f"{there}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench"}
-    finder = type("Finder", (), {"__module__": module.__name__, "find_spec": staticmethod(lambda *a: None)})
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    sys.meta_path.append(finder)
+    mapping = {"mine": f"{there}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench"}
+    module = editable(monkeypatch, mapping)
     sys.path.insert(0, f"{there}/src")
     assert redirect_imports(there, here) == [f"{here}/src", here]
     assert {
@@ -81,11 +88,7 @@ def test_started_processes_find_a_package_of_an_editable_installation_by_its_nam
     for place in names.values():
         Path(here, place).mkdir(parents=True)
         Path(here, place, "__init__.py").touch()
-    module = types.ModuleType("__editable___mine_finder")
-    module.MAPPING = {name: f"{there}/{place}" for name, place in names.items()}
-    finder = type("Finder", (), {"__module__": module.__name__, "find_spec": staticmethod(lambda *a: None)})
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    sys.meta_path.append(finder)
+    editable(monkeypatch, {name: f"{there}/{place}" for name, place in names.items()})
     folders = redirect_imports(there, here)
     text = f"import os, {', '.join(names)}\nfor name in {list(names)}: print(os.path.realpath(eval(name).__file__))"
     done = subprocess.run(
@@ -95,21 +98,27 @@ def test_started_processes_find_a_package_of_an_editable_installation_by_its_nam
     assert f"{here}/src/space" not in folders  # whose modules have longer names
 
 
-def test_packages_that_still_come_from_the_working_tree_are_named(trees, monkeypatch):
-    there, here = trees
-    for name, file in {"ours.deep": f"{there}/ours/deep.py", "theirs": f"{here}/theirs.py", "far": "/far.py"}.items():
-        module = types.ModuleType(name)
-        module.__file__ = file
-        monkeypatch.setitem(sys.modules, name, module)
-    assert leaked_packages(there, here, f"{here}/packages/one") == ["ours"]
+def imported(monkeypatch, name, file):
+    """Makes a module of this file."""
+    module = types.ModuleType(name)
+    module.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, name, module)
+    return module
 
 
-def test_a_folder_is_no_import(trees, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "file", "leaks"),
+    [
+        ("ours.deep", "{there}/ours/deep.py", ["ours"]),
+        ("theirs", "{here}/theirs.py", []),
+        ("far", "/far.py", []),
+        ("above", "{there}", []),  # as pytest makes one for a folder above a conftest.py
+    ],
+)
+def test_packages_that_still_come_from_the_working_tree_are_named(trees, monkeypatch, name, file, leaks):
     there, here = trees
-    parent = types.ModuleType("above")  # as pytest makes one for a folder above a conftest.py
-    parent.__file__ = there
-    monkeypatch.setitem(sys.modules, "above", parent)
-    assert leaked_packages(there, here, f"{here}/packages/one") == []
+    imported(monkeypatch, name, file.format(there=there, here=here))
+    assert leaked_packages(there, here, f"{here}/packages/one") == leaks
 
 
 @pytest.fixture
@@ -144,18 +153,26 @@ def check_hidden(tree, file, hidden, record, package):
 
 
 @pytest.mark.parametrize(
-    ("file", "hidden"),
-    [("space/part/__init__.py", "space.part"), ("space/single.py", "space.single"), ("space/other/__init__.py", "")],
+    ("installed", "file", "hidden"),
+    [
+        # A part of a namespace package hides the same installed part alone.
+        (("Space.Part", "space/part/__init__.py", "space/single.py"), "space/part/__init__.py", "space.part"),
+        (("Space.Part", "space/part/__init__.py", "space/single.py"), "space/single.py", "space.single"),
+        (("Space.Part", "space/part/__init__.py", "space/single.py"), "space/other/__init__.py", ""),
+        (("Two.Packages", "one/__init__.py", "two.py"), "one/__init__.py", "one"),
+        (("Two.Packages", "one/__init__.py", "two.py"), "two.py", "two"),
+        (("Two.Packages", "one/__init__.py", "two.py"), "one/data.py", ""),
+    ],
 )
-def test_a_part_of_a_namespace_package_hides_the_same_installed_part_alone(trees, install, file, hidden):
-    check_hidden(
-        trees[0], file, hidden, install("Space.Part", "space/part/__init__.py", "space/single.py"), "space-part"
-    )
-
-
-@pytest.mark.parametrize(("file", "hidden"), [("one/__init__.py", "one"), ("two.py", "two"), ("one/data.py", "")])
-def test_a_module_of_the_tree_hides_the_installed_one_that_comes_later(trees, install, file, hidden):
-    before = check_hidden(trees[0], file, hidden, install("Two.Packages", "one/__init__.py", "two.py"), "two-packages")
+def test_a_module_of_the_tree_hides_the_installed_one_that_comes_later(trees, install, installed, file, hidden):
+    site, path = str(install(*installed).parent), Path(trees[0], file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    before = hidden_modules()
+    sys.path[:0] = [trees[0]]
+    sys.path.append(site)
+    assert hidden_modules() == before | ({hidden: site} if hidden else {})
+    assert hidden_packages([installed[0].replace(".", "-").lower()], hidden_modules()) == [hidden] * bool(hidden)
     assert hidden_packages(["numpy"], hidden_modules()) == []
     sys.path.append(sys.path.pop(0))  # as a file .pth of an editable installation adds it
     assert hidden_modules() == before
@@ -165,50 +182,37 @@ def test_a_module_of_the_tree_hides_the_installed_one_that_comes_later(trees, in
 def test_a_copy_that_pip_installed_from_the_working_tree_leaks(trees, monkeypatch, install, info, leaks):
     there, here = trees
     record = install("copied", "copied/__init__.py")
-    site = record.parent
     (record / "direct_url.json").write_text(json.dumps({"url": f"file://{there}", "dir_info": info}))
-    monkeypatch.syspath_prepend(str(site))
-    module = types.ModuleType("copied")
-    module.__file__ = str(site / "copied/__init__.py")
-    monkeypatch.setitem(sys.modules, "copied", module)
+    monkeypatch.syspath_prepend(str(record.parent))
+    module = imported(monkeypatch, "copied", record.parent / "copied/__init__.py")
     assert leaked_packages(there, here, f"{here}/packages/one") == leaks
     module.__file__ = f"{here}/copied/__init__.py"
     assert leaked_packages(there, here, f"{here}/packages/one") == []
 
 
 @pytest.mark.parametrize(
-    ("file", "leaks"),
+    ("files", "leaks"),
     [
-        ("copied/__init__.py", True),
-        ("copied.py", True),
-        ("src/copied/__init__.py", True),
-        ("packages/one/src/copied/__init__.py", True),
-        ("other/copied/__init__.py", False),
-        ("data/copied/notes.txt", False),
+        (["copied/__init__.py"], True),
+        (["copied.py"], True),
+        (["src/copied/__init__.py"], True),
+        (["packages/one/src/copied/__init__.py"], True),
+        (["other/copied/__init__.py"], False),
+        (["data/copied/notes.txt"], False),
+        # A module of a package may be named like an installed one.
+        (["src/__init__.py", "src/copied.py"], False),
+        (["packages/__init__.py", "packages/copied.py"], False),
     ],
 )
 def test_a_package_that_the_working_tree_has_must_not_be_an_installed_one(
-    trees, monkeypatch, tmp_path_factory, file, leaks
+    trees, monkeypatch, tmp_path_factory, files, leaks
 ):
     there, here = trees
-    Path(there, file).parent.mkdir(parents=True, exist_ok=True)
-    Path(there, file).touch()
-    module = types.ModuleType("copied")
-    module.__file__ = str(tmp_path_factory.mktemp("environment") / "site-packages" / "copied" / "__init__.py")
-    monkeypatch.setitem(sys.modules, "copied", module)
-    assert leaked_packages(there, here, f"{here}/packages/one") == (["copied"] if leaks else [])
-
-
-@pytest.mark.parametrize("package", ["src/__init__.py", "packages/__init__.py"])
-def test_a_module_of_a_package_may_be_named_like_an_installed_one(trees, monkeypatch, tmp_path_factory, package):
-    there, here = trees
-    for file in (package, f"{Path(package).parent}/borrowed.py"):
+    for file in files:
         Path(there, file).parent.mkdir(parents=True, exist_ok=True)
         Path(there, file).touch()
-    module = types.ModuleType("borrowed")
-    module.__file__ = str(tmp_path_factory.mktemp("environment") / "site-packages" / "borrowed.py")
-    monkeypatch.setitem(sys.modules, "borrowed", module)
-    assert leaked_packages(there, here, f"{here}/packages/one") == []
+    imported(monkeypatch, "copied", tmp_path_factory.mktemp("environment") / "site-packages" / "copied" / "__init__.py")
+    assert leaked_packages(there, here, f"{here}/packages/one") == (["copied"] if leaks else [])
 
 
 def test_a_script_may_be_named_like_a_module_of_python(trees):
@@ -228,9 +232,7 @@ def test_the_search_for_leaked_packages_loads_no_lazy_module(trees, monkeypatch)
 
 def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
     root = str(ROOT)
-    main = types.ModuleType("__mp_main__")
-    main.__file__ = f"{root}/tfbench/worker/__main__.py"
-    monkeypatch.setitem(sys.modules, "__mp_main__", main)
+    imported(monkeypatch, "__mp_main__", f"{root}/tfbench/worker/__main__.py")
     found = leaked_packages(root, trees[1], trees[1])
     assert not {"tfbench", "__mp_main__"} & set(found)
     assert "tests" in found  # this module is in that package

@@ -22,36 +22,38 @@ def inherited(monkeypatch, tmp_path):
     del sys.modules["borrowed"]
 
 
-def test_the_same_state_is_no_conflict(inherited):
-    assert inherited.conflict() == ""
+NO_BACKEND = {"KERAS_BACKEND": None}
+"""Keras is loaded, and has chosen TensorFlow."""
+SET_LATE = "{} is set while the benchmarks are imported; set it before pytest starts"
 
 
-@pytest.mark.parametrize("name", ["TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "KERAS_BACKEND", "OMP_NUM_THREADS"])
-def test_a_variable_that_libraries_read_is_named(inherited, monkeypatch, name):
-    monkeypatch.setenv(name, "another")
-    assert inherited.conflict() == f"{name} is set while the benchmarks are imported; set it before pytest starts"
+@pytest.mark.parametrize(
+    ("before", "later", "conflict"),
+    [
+        ({}, {}, ""),
+        ({}, {"MY_DATA": "there"}, ""),
+        *(
+            ({}, {name: "another"}, SET_LATE.format(name))
+            for name in ("TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "KERAS_BACKEND", "OMP_NUM_THREADS")
+        ),
+        ({"XLA_FLAGS": "--xla"}, {"XLA_FLAGS": None}, SET_LATE.format("XLA_FLAGS")),
+        (NO_BACKEND, {"KERAS_BACKEND": "tensorflow"}, ""),
+        (NO_BACKEND, {"KERAS_BACKEND": "jax"}, SET_LATE.format("KERAS_BACKEND")),
+    ],
+)
+def test_a_variable_that_libraries_read_must_not_change(monkeypatch, before, later, conflict):
+    def set_variables(given):
+        for name, value in given.items():
+            monkeypatch.delenv(name, raising=False)
+            if value is not None:
+                monkeypatch.setenv(name, value)
 
-
-def test_the_backend_that_keras_has_chosen_may_be_named_late(monkeypatch):
-    monkeypatch.delenv("KERAS_BACKEND", raising=False)
-    monkeypatch.setitem(sys.modules, "keras.backend", SimpleNamespace(backend=lambda: "tensorflow"))
+    if before == NO_BACKEND:
+        monkeypatch.setitem(sys.modules, "keras.backend", SimpleNamespace(backend=lambda: "tensorflow"))
+    set_variables(before)
     inherited = Inheritance.of_this_process()
-    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
-    assert inherited.conflict() == ""
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
-    assert "KERAS_BACKEND is set while the benchmarks are imported" in inherited.conflict()
-
-
-def test_a_variable_that_was_removed_is_named(monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "--xla")
-    inherited = Inheritance.of_this_process()
-    monkeypatch.delenv("XLA_FLAGS")
-    assert "XLA_FLAGS" in inherited.conflict()
-
-
-def test_any_other_variable_is_free(inherited, monkeypatch):
-    monkeypatch.setenv("MY_DATA", "there")
-    assert inherited.conflict() == ""
+    set_variables(later)
+    assert inherited.conflict() == conflict
 
 
 def test_a_relative_path_of_a_library_is_another_one_in_another_folder(monkeypatch, tmp_path):
@@ -66,28 +68,18 @@ def test_a_relative_path_of_a_library_is_another_one_in_another_folder(monkeypat
     assert Inheritance.of_this_process().conflict() == ""
 
 
-def test_a_new_folder_that_would_win_is_named(inherited, monkeypatch, tmp_path):
-    other = tmp_path / "vendor"
-    (other / "borrowed").mkdir(parents=True)
-    (other / "borrowed/__init__.py").write_text("")
-    monkeypatch.syspath_prepend(str(other))
-    assert (
-        inherited.conflict()
-        == f"the benchmarks change the path, and borrowed would come from {other}/borrowed/__init__.py"
-    )
-
-
-def test_a_new_folder_behind_the_others_wins_nothing(inherited, monkeypatch, tmp_path):
-    (tmp_path / "borrowed.py").write_text("")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    assert inherited.conflict() == ""
-
-
-def test_a_new_folder_without_such_a_module_is_free(inherited, monkeypatch, tmp_path):
-    (tmp_path / "mine.py").write_text("")
-    for folder in (tmp_path, tmp_path / "missing"):
-        monkeypatch.syspath_prepend(str(folder))
-    assert inherited.conflict() == ""
+@pytest.mark.parametrize(
+    ("file", "first", "wins"),
+    [("borrowed/__init__.py", True, True), ("borrowed.py", False, False), ("mine.py", True, False), ("", True, False)],
+)
+def test_a_new_folder_must_not_provide_what_was_imported(inherited, monkeypatch, tmp_path, file, first, wins):
+    folder = tmp_path / "vendor"  # missing in the last case
+    if file:
+        (folder / file).parent.mkdir(parents=True)
+        (folder / file).touch()
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path] if first else [*sys.path, str(folder)])
+    text = f"the benchmarks change the path, and borrowed would come from {folder / file}"
+    assert inherited.conflict() == (text if wins else "")
 
 
 @pytest.mark.parametrize("name", ["sitecustomize", "usercustomize"])

@@ -11,40 +11,26 @@ from tfbench.worker.quiet import Stretch, bounds, certain, waiting
 MS = 1_000_000
 
 
-def test_what_a_single_thread_queues_is_no_time_of_its_own():
-    assert bounds(30 * MS, 10 * MS, [(10 * MS, 20 * MS)], hidden=False) == (10 * MS, 10 * MS)
-
-
-def test_what_a_single_thread_waits_is_time_of_its_own():
-    assert bounds(40 * MS, 10 * MS, [(10 * MS, 25 * MS)], hidden=False) == (15 * MS, 15 * MS)
-
-
-def test_without_a_loss_the_time_is_that_of_the_clock():
-    assert bounds(10 * MS, 10 * MS - 500, [(10 * MS - 500, 500)], hidden=False) == (10 * MS, 10 * MS)
-    assert bounds(50 * MS, 10 * MS, [(10 * MS, 900)], hidden=False) == (50 * MS, 50 * MS)
-
-
-def test_threads_that_queue_behind_each_other_lose_nothing():
-    """Two threads run for 5 ms each, at the same time. Neither waits for anything else."""
-    assert bounds(10 * MS, 10 * MS, [(5 * MS, 5 * MS), (5 * MS, 4 * MS)], hidden=False) == (10 * MS, 10 * MS)
-
-
-def test_threads_that_run_side_by_side_beside_a_neighbour_lose_what_each_of_them_lost():
-    """Both are in the queue while the neighbour runs for 20 ms, and one of them while the other one runs."""
-    low, high = bounds(30 * MS, 10 * MS, [(5 * MS, 25 * MS), (5 * MS, 25 * MS)], hidden=False)
-    assert (low, high) == (10 * MS, 10 * MS)
-
-
-def test_threads_that_hand_over_leave_the_wait_between_two_bounds():
-    """One thread runs for 9 ms and the other for 1 ms, which loses nothing."""
-    low, high = bounds(40 * MS, 10 * MS, [(9 * MS, 30 * MS), (1 * MS, 0)], hidden=False)
-    assert (low, high) == (10 * MS, 11 * MS)
-
-
-def test_work_that_is_not_seen_may_have_lost_all_of_the_rest():
-    """Such as that of a child process, which has ended."""
-    assert bounds(40 * MS, 10 * MS, [(1 * MS, 10 * MS)], hidden=True) == (10 * MS, 39 * MS)
-    assert bounds(40 * MS, 10 * MS, [(1 * MS, 10 * MS)], hidden=False) == (30 * MS, 39 * MS)
+@pytest.mark.parametrize(
+    ("wall", "used", "threads", "low", "high"),
+    [
+        pytest.param(30, 10, [(10, 20)], 10, 10, id="a single thread queues"),
+        pytest.param(40, 10, [(10, 25)], 15, 15, id="a single thread queues and waits"),
+        pytest.param(10, 9.9995, [(9.9995, 0.0005)], 10, 10, id="no loss"),
+        pytest.param(50, 10, [(10, 0.0009)], 50, 50, id="a wait without loss"),
+        pytest.param(10, 10, [(5, 5), (5, 4)], 10, 10, id="threads queue behind each other alone"),
+        pytest.param(30, 10, [(5, 25), (5, 25)], 10, 10, id="threads side by side queue behind a neighbour"),
+        pytest.param(40, 10, [(9, 30), (1, 0)], 10, 11, id="a thread hands over to another"),
+        pytest.param(40, 10, [(1, 10)], 30, 39, id="a thread queues while others work"),
+        pytest.param(
+            40, 10, [(1, 10), "hidden"], 10, 39, id="a child process, which has ended, may have lost all of the rest"
+        ),
+    ],
+)
+def test_the_time_without_neighbours_has_bounds(wall, used, threads, low, high):
+    """In milliseconds: by the clock, on processors, and for each thread on one and in a queue."""
+    times = [(round(ran * MS), round(queued * MS)) for ran, queued in (one for one in threads if one != "hidden")]
+    assert bounds(wall * MS, round(used * MS), times, "hidden" in threads) == (low * MS, high * MS)
 
 
 def test_waits_are_those_of_the_median_stretch_at_most():
