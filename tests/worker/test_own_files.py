@@ -67,10 +67,8 @@ def test_a_forked_process_that_watches_has_its_own_record(trees):
     assert found.read() == ["data/a.txt"]
 
 
-def test_without_watching_the_files_are_unknown(trees, monkeypatch):
+def test_without_watching_the_files_are_unknown(trees):
     assert OwnFiles(str(trees[1])).read() is None
-    monkeypatch.setattr(own_files.ctypes, "CDLL", lambda *arguments, **keywords: object())  # macOS has no inotify
-    assert watched(trees[1]).read() is None
 
 
 def test_beyond_the_limit_of_watched_folders_the_files_are_unknown(trees, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -112,10 +113,7 @@ def _set(parameter: int, value: int) -> None:
 
 def _function(name: str) -> Any:
     """Return a function of the C library, ``None`` if it has none of this name."""
-    try:
-        return getattr(ctypes.CDLL(None), name, None)
-    except OSError:
-        return None
+    return getattr(ctypes.CDLL(None), name, None)
 
 
 # Contain a launch: it ends with its parent, what it starts ends with it, and what it writes is limited
@@ -131,7 +129,7 @@ def die_with_parent(parent: int) -> None:
 
     ``parent`` is its process id, noted before this process was started.
     """
-    _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() == parent:
         return
     try:
@@ -144,7 +142,7 @@ def die_with_parent(parent: int) -> None:
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends, such as daemons, instead of Linux' first process."""
-    _prctl(_CHILD_SUBREAPER, 1)
+    ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1)
 
 
 def lead_group() -> None:
@@ -155,8 +153,6 @@ def lead_group() -> None:
 
 def limit_files(largest: int) -> None:
     """Have the kernel end this process and its children if they write a larger file. They write no core files."""
-    import resource  # Windows has none, and reads reports
-
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest if hard < 0 else min(largest, hard), hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -165,8 +161,6 @@ def limit_files(largest: int) -> None:
 
 def file_limit() -> int:
     """Return how many files this process may have open."""
-    import resource
-
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
@@ -205,8 +199,3 @@ def end_orphans(spared: Collection[int]) -> None:
         for pid in orphans:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-
-
-def _prctl(option: int, value: int) -> None:
-    with suppress(OSError, AttributeError):  # not Linux
-        ctypes.CDLL(None).prctl(option, value)

@@ -27,6 +27,7 @@ _GENERATED = "__autograph_generated_file"
 _OPENED, _OVERFLOW, _FOLDER = 0x20, 0x4000, 0x4000_0000
 """Bits of inotify: a file was opened, events were lost, the event is about a folder."""
 _EVENT = struct.Struct("iIII")
+_EXTENSION = ".so"
 
 
 class OwnFiles:
@@ -75,9 +76,6 @@ class OwnFiles:
             self._folders = [self.tree, *self._below(self.tree)]
             self._knows = True
         libc = ctypes.CDLL(None, use_errno=True)
-        if not hasattr(libc, "inotify_init1"):
-            self._knows = False
-            return
         self._inotify, self._watched = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), {}
         for folder in self._folders:
             number = libc.inotify_add_watch(self._inotify, os.fsencode(folder), _OPENED)
@@ -200,7 +198,7 @@ class OwnFiles:
         own, foreign = set(), set()
         for path, name in loaded.items():
             if name:
-                if path in code or path.endswith(_EXTENSIONS) or (not self._replaced and self._is_ignored(name)):
+                if path in code or path.endswith(_EXTENSION) or (not self._replaced and self._is_ignored(name)):
                     own.add(name)
             elif self._replaced and is_below(path, self._replaced) and not _is_apart(path, self._replaced):
                 there = os.path.relpath(path, self._replaced)
@@ -210,7 +208,7 @@ class OwnFiles:
 
     def _compiled(self) -> Iterator[str]:
         for name, file in module_files(self.known):
-            spec = vars(sys.modules[name]).get("__spec__") if file.endswith(_EXTENSIONS) else None
+            spec = vars(sys.modules[name]).get("__spec__") if file.endswith(_EXTENSION) else None
             if spec is None or spec.loader is None or type(spec.loader) is ExtensionFileLoader:
                 continue  # pyximport's loader is derived from it
             if not is_below(os.path.realpath(file), self.tree) and not is_installed(file, self.tree):
@@ -234,16 +232,10 @@ class OwnFiles:
         return {path: name for path, name in map(self._places.__getitem__, files) if path}
 
 
-_EXTENSIONS = (".so", ".dylib", ".pyd")
-
-
 def _mapped() -> set[str]:
-    """Return the files that this process has mapped as native code, as far as the system says."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-            fields = [line.rstrip("\n").split(maxsplit=5) for line in maps]
-    except OSError:
-        return set()
+    """Return the files that this process has mapped as native code."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        fields = [line.rstrip("\n").split(maxsplit=5) for line in maps]
     files = {line[5].removesuffix(" (deleted)") for line in fields if len(line) == 6 and "x" in line[1]}
     return {file for file in files if file.startswith("/") and not file.startswith(("/memfd:", "/dev/"))}
 

@@ -16,11 +16,9 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from statistics import median
 from typing import NamedTuple
-
-with suppress(ImportError):  # Windows, where reports can be read
-    from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 _PROCESS_CLOCK = 2
 """CPUCLOCK_SCHED of Linux: with the id of a process, the clock of its processor time."""
@@ -85,7 +83,7 @@ class Meter:
         self._files: dict[int, int] = {}
         self._own = _open(self._thread)
         self._before: dict[int, tuple[int, int]] = {}
-        self._began = (0, 0, 0, 0)
+        self._began = (0, 0, 0)
         self.stretches: list[Stretch] = []
 
     def __del__(self) -> None:
@@ -97,25 +95,23 @@ class Meter:
         """Begin a stretch. The clock of the stretch is read afterwards."""
         if self._watch:
             self._before = self._others()
-        used, ran, children = time.process_time_ns(), time.thread_time_ns(), self._of_children()
+        used, ran = used_time(self._processes), time.thread_time_ns()
         # Last, since a call that reads processor time may end with the loss of the processor.
-        self._began = (used, ran, children, self._queued())
+        self._began = (used, ran, self._queued())
 
     def end(self, wall: int) -> Stretch:
         """End the stretch, whose clock has been read before."""
         queued = self._queued()
-        used, ran, children = time.process_time_ns(), time.thread_time_ns(), self._of_children()
-        used_before, ran_before, children_before, queued_before = self._began
-        children -= children_before
-        used, ran, queued = used - used_before, ran - ran_before, queued - queued_before
-        whole = used + children
+        used_before, ran_before, queued_before = self._began
+        used, ran = used_time(self._processes) - used_before, time.thread_time_ns() - ran_before
+        queued -= queued_before
         threads = [(ran, queued)]
-        beside = whole - ran
+        beside = used - ran
         limit = _CERTAIN[0] + _CERTAIN[1] * wall
-        if wall - whole <= limit:
-            stretch = Stretch(whole, ran, wall, wall)
+        if wall - used <= limit:
+            stretch = Stretch(used, ran, wall, wall)
         elif self._own is None:
-            stretch = Stretch(whole, ran, whole if queued else wall, wall)  # it was preempted or not
+            stretch = Stretch(used, ran, used if queued else wall, wall)  # it was preempted or not
         else:
             if beside > limit and self._watch:
                 after = self._others()
@@ -123,8 +119,8 @@ class Meter:
                     before = self._before.get(thread, (0, 0))
                     threads.append((ran_then - before[0], queued_then - before[1]))
             seen = sum(thread for thread, _ in threads)
-            hidden = whole - seen > _HIDDEN * whole + _CERTAIN[0]
-            stretch = Stretch(whole, ran, *bounds(wall, whole, threads, hidden))
+            hidden = used - seen > _HIDDEN * used + _CERTAIN[0]
+            stretch = Stretch(used, ran, *bounds(wall, used, threads, hidden))
             self._watch = self._watch or beside > limit
         self.stretches.append(stretch)
         return stretch
@@ -134,10 +130,6 @@ class Meter:
         if self._own is None:
             return getrusage(RUSAGE_SELF).ru_nivcsw + getrusage(RUSAGE_CHILDREN).ru_nivcsw
         return int(os.pread(self._own, _FIELDS, 0).split()[1])
-
-    def _of_children(self) -> int:
-        ended = getrusage(RUSAGE_CHILDREN)
-        return round((ended.ru_utime + ended.ru_stime) * 1e9) + sum(map(process_time, self._processes))
 
     def _others(self) -> dict[int, tuple[int, int]]:
         """Return for each other thread how long it ran and was in a queue."""
@@ -165,7 +157,14 @@ def _open(thread: int) -> int | None:
         return None
 
 
-def process_time(process: str) -> int:
+def used_time(processes: Sequence[str]) -> int:
+    """Return how long this process, these children and all that it has waited for have run, in nanoseconds."""
+    ended = getrusage(RUSAGE_CHILDREN)
+    waited_for = round((ended.ru_utime + ended.ru_stime) * 1e9)
+    return time.process_time_ns() + waited_for + sum(map(_process_time, processes))
+
+
+def _process_time(process: str) -> int:
     """Return how long the threads of another process have run, the ended ones included, in nanoseconds; 0 if it is gone."""
     with suppress(OSError, ValueError):
         return time.clock_gettime_ns(~int(process) << 3 | _PROCESS_CLOCK)
