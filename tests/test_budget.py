@@ -31,7 +31,7 @@ BUDGET = {
     "storage": 522,
     "suite": 490,
     "versions": 1170,
-    "worker": 3308,
+    "worker": 3113,
     "the top level": 1524,
 }
 """Lines of code of each package, at most: without blank lines, comments and docstrings."""

@@ -13,10 +13,11 @@ from multiprocessing import get_context
 
 import pytest
 
-from tfbench.errors import BenchmarkError
 from tfbench.worker import block as block_module
 from tfbench.worker.block import (
     Block,
+    Injection,
+    TakenBlock,
     WorkBeside,
     active_time,
     drain,
@@ -26,9 +27,6 @@ from tfbench.worker.block import (
     pace,
     rest,
     serve_turns,
-    slowdown,
-    spin,
-    spins_for,
     waits_ahead,
     warm_up,
 )
@@ -177,27 +175,9 @@ def test_a_long_step_is_called_once_to_be_warm_and_once_after_a_rest(monkeypatch
     assert len(calls) == 2
 
 
-def test_spins_take_about_as_long_as_asked():
-    turns = spins_for(2e6, time.perf_counter_ns)
-    took = []
-    for _ in range(15):
-        began = time.perf_counter_ns()
-        spin(turns)
-        took.append(time.perf_counter_ns() - began)
-    assert min(took) == pytest.approx(2e6, rel=0.5)
-
-
-def test_a_clock_that_stands_still_is_an_error_that_names_it():
-    with pytest.raises(BenchmarkError, match="the benchmark's clock stood still"):
-        spins_for(1e6, lambda: 7)
-    clock = Clock()
-    with pytest.raises(BenchmarkError, match="--inject-slowdown"):
-        slowdown(iterations=1, fraction=0.1, clock=clock)
-
-
 @pytest.mark.alone
 @pytest.mark.parametrize(("iterations", "fraction", "extra"), [(30, 0.1, 3), (10, 0.15, 1), (1, 0.05, 0), (1, 1.5, 1)])
-def test_a_slowdown_is_whole_iterations_and_spins_for_the_rest(iterations, fraction, extra):
+def test_a_slowdown_is_whole_iterations_and_an_empty_loop_for_the_rest(iterations, fraction, extra):
     seconds = 2e-3 / iterations
 
     def step():
@@ -205,30 +185,42 @@ def test_a_slowdown_is_whole_iterations_and_spins_for_the_rest(iterations, fract
         while time.perf_counter() < end:
             pass
 
-    whole, rest = slowdown(iterations, fraction, time.perf_counter_ns)
-    assert whole == extra
+    injected = Injection(iterations, fraction, (), 0)
+    assert injected()[0] == extra
     block = Block(step, None)
-    times = [end - start for start, end in (block(iterations, 0, whole, rest) for _ in range(25))]
+    times = [end - start for start, end in (block(iterations, 0, *injected()) for _ in range(25))]
     assert min(times) == pytest.approx(2e6 * (1 + fraction), rel=0.03)
 
 
-@pytest.mark.parametrize("turn", [10, 40])
-def test_a_slowdown_comes_after_the_work_of_the_device_and_is_exact(turn):
+@pytest.mark.parametrize(("fraction", "seconds"), [(0.0, 2.0), (0.1, 2.2), (1.5, 5.0)])
+def test_blocks_of_a_step_that_runs_once_have_its_time_and_the_slowdown_and_call_nothing(fraction, seconds):
     clock = Clock()
+    block = TakenBlock(clock.step(), None, clock, taken=2_000_000_000)
+    began, ended = block(1, 0, *Injection(1, fraction, (), 0)())
+    assert (ended - began) * 1e-9 == pytest.approx(seconds)
+    assert (clock.now, block.calls) == (0, 0)
+
+
+@pytest.mark.parametrize("tick", [10, 40])
+def test_a_slowdown_comes_after_the_work_of_the_device_and_is_exact(tick):
     order = []
 
+    class Ticking(Clock):
+        def __call__(self):
+            self.now += tick
+            return self.now
+
+    clock = Ticking()
+
     def synchronise():
-        order.append(clock.now)
-        clock.now += 500
+        order.append("waited")
 
-    def spun(turns):
-        clock.now += turn
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_module, "spin", spun)
-        began, ended = Block(clock.step(), synchronise, clock)(iterations=1, prime=0, extra=0, rest=0.1)
-    assert order == [0, 1500]
-    assert ended - began == 1650
+    block = Block(lambda: order.append("called"), synchronise, clock)
+    began, ended = block(iterations=1, rest=10.0)
+    assert order == ["waited", "called", "waited"]
+    taken = 2 * tick  # the clock is read at dispatch and at the end
+    assert ended - began == 11 * taken
+    assert clock.now > began + 11 * taken
 
 
 def test_garbage_collection_is_disabled_and_comes_back():

@@ -9,14 +9,13 @@ import time
 
 import pytest
 
-from tfbench.worker.probes import Leaks
+from tfbench.worker.probes import _sites
 
 STEPS = """
     import itertools, json, os, resource, sys, threading, time
     import numpy as np
-    from tfbench.worker.tf_runtime import MetricUnavailable
     from tfbench.protocol import ProbeCase
-    from tfbench.worker.probes import Leaks
+    from tfbench.worker.probes import END, Probes, leaks
 
     PATIENT = ("object", "steady", "slow bytes", "slow nothing", "loaded", "sites", "slower still")
 
@@ -53,16 +52,15 @@ STEPS = """
         if (pid := os.fork()) == 0:
             if name == "scarce":
                 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
-            leaks = Leaks()
+            probes = Probes()
             step()
             began = time.perf_counter()
             step()
             each = time.perf_counter() - began
-            leaks.repeat(step, 10 * each if name == "loaded" else each, request(name in PATIENT, name == "sites"))
-            try:
-                print(json.dumps([name, leaks.found()]), flush=True)
-            except MetricUnavailable as error:
-                print(json.dumps([name, str(error)]), flush=True)
+            asked = request(name in PATIENT, name == "sites")
+            probes.start("leaks", leaks(step, 10 * each if name == "loaded" else each, asked))
+            probes.reach(END)
+            print(json.dumps([name, (probes.found | probes.absent)["leaks"]]), flush=True)
             os._exit(0)
         os.waitpid(pid, 0)
 """
@@ -137,6 +135,6 @@ def test_calls_that_are_slow_while_allocations_are_recorded_are_few():
         time.sleep(0.05)
         kept.append(bytearray(100_000))
 
-    (place,) = Leaks()._sites(step, 10, 0.12)
+    (place,) = _sites(step, 10, 0.12, 0.0)
     assert place.startswith("test_leaks.py:")
     assert 2 <= len(calls) <= 3

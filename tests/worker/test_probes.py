@@ -6,15 +6,15 @@ import subprocess
 import sys
 import textwrap
 from collections import namedtuple
-from functools import partial
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tfbench.metrics.graphs import of_module
-from tfbench.worker import tf_runtime
-from tfbench.worker.probes import MOST_ON_GPU, Artifact, DevicePeak, Outputs, Traces, Xla
+from tfbench.worker import probes, tf_runtime
+from tfbench.worker.probes import MOST_ON_GPU, Probes
 from tfbench.worker.tf_runtime import MetricUnavailable
 
 
@@ -26,12 +26,27 @@ def tensor(*shape, dtype="float32"):
     return SimpleNamespace(shape=Shape(shape), dtype=SimpleNamespace(name=dtype))
 
 
+def found(probe, *points):
+    """Returns the evidence of a probe that is sent these values at these points, or why it has none."""
+    led = Probes()
+    led.start("it", probe)
+    for point, value in (*points, (probes.END, None)):
+        led.reach(point, value)
+    return (led.found | led.absent)["it"]
+
+
 def traced(*signatures):
-    traces = Traces()
+    """Returns the evidence of traces of a function, one of them in the first call."""
+    reported = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf_runtime, "on_trace", lambda callback: reported.append(callback) or nullcontext())
+        led = Probes()
+        led.start("it", probes.traces({}))
     for signature in signatures:
-        traces._traced("f", SimpleNamespace(structured_input_signature=(signature, {})), 0.1, None)
-        traces._in_first = False
-    return traces.found()
+        reported[0]("f", SimpleNamespace(structured_input_signature=(signature, {})), 0.1, None)
+        led.reach(probes.FIRST)
+    led.reach(probes.RELEASED, 2)
+    return led.found["it"]
 
 
 @pytest.mark.parametrize(
@@ -62,14 +77,13 @@ def test_artifacts_are_bytes_files_and_folders(tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 1000)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "c").write_bytes(os.urandom(500))
-    whole = Artifact(tmp_path).found()
+    whole = found(probes.artifact(tmp_path))
     assert whole["bytes"] == 1500
     assert 500 < whole["gzipped"] < 700
-    assert Artifact(b"x" * 1000).found() == Artifact(tmp_path / "a").found()
-    assert Artifact(tmp_path / "a").found() == Artifact(str(tmp_path / "a")).found()
-    for nothing in (None, tmp_path / "missing"):
-        with pytest.raises(MetricUnavailable):
-            Artifact(nothing).found()
+    (file,) = {str(found(probes.artifact(one))) for one in (b"x" * 1000, tmp_path / "a", str(tmp_path / "a"))}
+    assert file.startswith("{'bytes': 1000, ")
+    assert found(probes.artifact(None)) == "the benchmark names no artifact"
+    assert found(probes.artifact(tmp_path / "missing")) == f"the artifact {tmp_path / 'missing'} does not exist"
 
 
 @pytest.fixture
@@ -87,8 +101,16 @@ def gpu(monkeypatch):
 
 
 def test_an_allocator_without_statistics_is_named_as_the_reason(gpu):
-    with pytest.raises(MetricUnavailable, match=r"the allocator of GPU:0 does not count its bytes: .*not available"):
-        DevicePeak().before()
+    assert re.search(r"the allocator of GPU:0 does not count its bytes: .*not available", found(probes.device_memory()))
+
+
+def written(folder, first, later=(1, None)):
+    """Returns what the probe of results finds, and the arrays that it writes."""
+    evidence = found(probes.outputs(folder), (probes.FIRST, first), (probes.LAST, later))
+    if isinstance(evidence, str):
+        return evidence, []
+    with np.load(folder / evidence["file"]) as arrays:
+        return evidence, [arrays[f"arr_{place}"] for place in range(len(arrays.files))]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -96,22 +118,19 @@ def test_an_allocator_without_statistics_is_named_as_the_reason(gpu):
 def test_on_a_gpu_the_same_part_of_a_large_result_is_written_in_every_precision(
     gpu, tmp_path, monkeypatch, rows, kept, dtype
 ):
-    probe = Outputs(tmp_path)
-    monkeypatch.setattr("tfbench.worker.probes.MOST_ON_GPU", MOST_ON_GPU >> 12)
+    monkeypatch.setattr(probes, "MOST_ON_GPU", MOST_ON_GPU >> 12)
     large = np.arange(rows * 4).reshape(rows, 4).astype(dtype)
-    probe._first = [tf_runtime.Part("large", "", large), tf_runtime.Part("loss", "", np.array(1.0))]
-    with np.load(tmp_path / probe.found()["file"]) as arrays:
-        assert arrays["arr_0"].shape == (kept, 4)
-        assert np.array_equal(arrays["arr_0"], large[:: -(-rows // kept)])
-        assert arrays["arr_1"] == 1.0
+    monkeypatch.setattr(tf_runtime, "flattened", lambda result: [tf_runtime.Part("", "", one) for one in result or ()])
+    _, (part, loss) = written(tmp_path, [large, np.array(1.0)])
+    assert part.shape == (kept, 4)
+    assert np.array_equal(part, large[:: -(-rows // kept)])
+    assert loss == 1.0
 
 
 def test_on_a_cpu_a_large_result_is_written_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("tfbench.worker.probes.MOST_ON_GPU", 1)
-    probe = Outputs(tmp_path)
-    probe._first = [tf_runtime.Part("", "", np.ones(1000))]
-    with np.load(tmp_path / probe.found()["file"]) as arrays:
-        assert arrays["arr_0"].shape == (1000,)
+    monkeypatch.setattr(probes, "MOST_ON_GPU", 1)
+    _, (whole,) = written(tmp_path, np.ones(1000))
+    assert whole.shape == (1000,)
 
 
 def test_the_peak_counts_memory_that_was_released():
@@ -148,77 +167,98 @@ class Unreadable:
 
 
 def test_the_results_of_two_calls_are_written(tmp_path):
-    outputs, array = Outputs(tmp_path), np.ones(3)
-    outputs.between(array)
+    array, led = np.ones(3), Probes()
+    led.start("it", probes.outputs(tmp_path))
+    led.reach(probes.FIRST, array)
     array[:] = 2.0  # the step writes into the same array again
-    outputs.later(6, {"loss": array})
-    found = outputs.found()
-    assert (found["names"], found["calls"]) == (["", "['loss']"], [1, 6])
+    led.reach(probes.LAST, (6, {"loss": array}))
+    led.reach(probes.END)
+    assert (led.found["it"]["names"], led.found["it"]["calls"]) == (["", "['loss']"], [1, 6])
     with np.load(tmp_path / "outputs.npz") as arrays:
         assert [arrays[name].tolist() for name in sorted(arrays.files)] == [[1.0] * 3, [2.0] * 3]
 
 
 @pytest.mark.parametrize("limit", ["MOST", "LARGEST"])
 def test_a_later_result_is_left_out_where_both_are_too_large(tmp_path, monkeypatch, limit):
-    outputs = Outputs(tmp_path)
-    monkeypatch.setattr(f"tfbench.worker.probes.{limit}", {"MOST": 1, "LARGEST": 24}[limit])
-    for keep in (outputs.between, partial(outputs.later, 6)):
-        keep(np.ones(3))
-    assert outputs.found()["calls"] == [1]
+    monkeypatch.setattr(probes, limit, {"MOST": 1, "LARGEST": 24}[limit])
+    evidence, _ = written(tmp_path, np.ones(3), (6, np.ones(3)))
+    assert evidence["calls"] == [1]
 
 
-def test_numbers_are_found_in_nested_results(tmp_path):
-    outputs = Outputs(tmp_path)
-    outputs.between({"a": [np.ones(3), 2.0], "b": ("text", np.array([1, 2]))})
-    found = outputs.found()
-    assert found["names"] == ["['a'][0]", "['a'][1]", "['b'][1]"]
-    assert found["dtypes"] == ["float64", "float64", "int64"]
-    assert found["inside"] == ["dict list", "dict list", "dict tuple"]
-    with np.load(tmp_path / "outputs.npz") as arrays:
-        assert [arrays[name].shape for name in sorted(arrays.files)] == [(3,), (), (2,)]
-    outputs.between({"b": 1, "a": 2.0})
-    assert outputs.found()["names"] == ["['a']", "['b']"]  # whatever the order of insertion
-    outputs.between({object: 1.0, object(): Pair(1.0, 2.0)})
-    assert outputs.found()["names"] == ["[<class 'object'>]", "[<object object at …>][0]", "[<object object at …>][1]"]
-    assert outputs.found()["inside"] == ["dict", "dict Pair", "dict Pair"]
-    outputs.between(np.float32(1))
-    assert (outputs.found()["names"], outputs.found()["dtypes"]) == ([""], ["float32"])
-    outputs.between({"loss": 0.5, "table": Unreadable()})
-    assert outputs.found()["names"] == ["['loss']"]
-    outputs.between(
-        {"path": "/tmp/x", "texts": np.array([b"a", b"b", b"a"], object), "things": np.array([{}, b"a"], object)}
-    )
-    assert outputs.found()["names"] == ["['texts']"]
-    with np.load(tmp_path / "outputs.npz") as arrays:
-        first, second, third = arrays["arr_0"]
+@pytest.mark.parametrize(
+    ("result", "names", "types"),
+    [
+        (
+            {"a": [np.ones(3), 2.0], "b": ("text", np.array([1, 2]))},
+            ["['a'][0]", "['a'][1]", "['b'][1]"],
+            ["float64 in dict list", "float64 in dict list", "int64 in dict tuple"],
+        ),
+        (
+            {"b": 1, "a": 2.0},
+            ["['a']", "['b']"],
+            ["float64 in dict", "int64 in dict"],
+        ),  # whatever the order of insertion
+        (
+            {object: 1.0, object(): Pair(1.0, 2.0)},
+            ["[<class 'object'>]", "[<object object at …>][0]", "[<object object at …>][1]"],
+            ["float64 in dict", "float64 in dict Pair", "float64 in dict Pair"],
+        ),
+        (np.float32(1), [""], ["float32 in "]),
+        ({"loss": 0.5, "table": Unreadable()}, ["['loss']"], ["float64 in dict"]),
+        (
+            {"path": "/tmp/x", "texts": np.array([b"a", b"b"], object), "things": np.array([{}, b"a"], object)},
+            ["['texts']"],
+            ["int64 in dict"],
+        ),
+    ],
+)
+def test_numbers_are_found_in_nested_results(tmp_path, result, names, types):
+    evidence, arrays = written(tmp_path, result)
+    assert evidence["names"] == names
+    assert [
+        f"{dtype} in {inside}" for dtype, inside in zip(evidence["dtypes"], evidence["inside"], strict=True)
+    ] == types
+    assert len(arrays) == len(names)
+
+
+def test_arrays_keep_their_shapes_and_equal_texts_have_equal_numbers(tmp_path):
+    _, arrays = written(tmp_path, {"a": [np.ones(3), 2.0], "texts": np.array([b"a", b"b", b"a"], object)})
+    assert [array.shape for array in arrays] == [(3,), (), (3,)]
+    first, second, third = arrays[2]
     assert first == third != second
-    outputs.between("no number")
-    with pytest.raises(MetricUnavailable, match="no numbers"):
-        outputs.found()
-    outputs.between([0.5] * 5000)
-    with pytest.raises(MetricUnavailable, match="returns 5,000 arrays, more than the limit of 4,096"):
-        outputs.found()
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ("no number", "the step returns no numbers"),
+        ([0.5] * 5000, "the step returns 5,000 arrays, more than the limit of 4,096"),
+    ],
+)
+def test_results_that_cannot_be_compared_have_a_reason(tmp_path, result, reason):
+    assert written(tmp_path, result)[0] == reason
 
 
 def test_only_modules_of_the_step_are_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--mine")
-    probe = Xla(tmp_path)
+    led = Probes()
+    led.start("xla", probes.xla(tmp_path))
     assert os.environ["XLA_FLAGS"].startswith("--mine --xla_dump_to=")
     folder = tmp_path / "xla"
     folder.mkdir()
     (folder / "module_0000.setup.cpu_after_optimizations.txt").touch()
-    probe.before()
+    led.reach(probes.BEFORE)
     name = "module_0001.a_inference_step_42__XlaMustCompile_true_config_proto_1_executor_type_2_.9.cpu_after_optimizations.txt"
     (folder / name).touch()
     (folder / name.replace(".txt", "-buffer-assignment.txt")).touch()
-    probe.after(4)
-    assert probe.found() == {"modules": [name]}
+    led.reach(probes.RELEASED, 4)
+    assert led.found == {"xla": {"modules": [name]}}
     assert of_module(name) == "step"
 
 
 def test_on_a_gpu_only_modules_of_tensorflow_are_dumped_and_not_what_xla_tries(tmp_path, monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    Xla(tmp_path, driver=tmp_path)
+    next(probes.xla(tmp_path, driver=tmp_path))
     filtered = os.environ["XLA_FLAGS"].split()[-1]
     assert filtered.startswith("--xla_dump_hlo_module_re=")
     of_tensorflow = re.compile(filtered.partition("=")[2])
@@ -236,15 +276,16 @@ ON_A_GPU = """
 import os, sys
 from pathlib import Path
 
-from tfbench.worker.probes import Xla
+from tfbench.worker import probes
 
-probe = Xla(Path(sys.argv[1]), driver=Path(sys.argv[1]))
+led = probes.Probes()
+led.start("xla", probes.xla(Path(sys.argv[1]), driver=Path(sys.argv[1])))
 import tensorflow as tf
 
-probe.before()
+led.reach(probes.BEFORE)
 tf.function(lambda x: tf.nn.softmax(x), jit_compile=True)(tf.ones([4, 4]))
-probe.after(1)
-print(len(probe.found()["modules"]))
+led.reach(probes.RELEASED, 1)
+print(len(led.found["xla"]["modules"]))
 """
 
 
@@ -301,4 +342,20 @@ def test_probes_report_that_tensorflow_is_missing(monkeypatch):
     with pytest.raises(MetricUnavailable, match="does not use TensorFlow"):
         tf_runtime.collect_graphs(True)
     assert tf_runtime.device_peaks() == {}
-    tf_runtime.on_trace(lambda *reported: None)()
+    monkeypatch.delitem(sys.modules, "tensorflow.python.framework.func_graph", raising=False)
+    with tf_runtime.on_trace(lambda *reported: None):
+        pass
+
+
+def test_a_probe_that_fails_costs_no_other_one_and_has_its_reason():
+    def fails():
+        yield probes.FIRST
+        raise ValueError("an internal name has moved")
+
+    led = Probes()
+    led.start("odd", fails())
+    led.start("artifact", probes.artifact(b"x"))
+    led.reach(probes.FIRST, 1)
+    led.reach(probes.END)
+    assert led.absent == {"odd": "the probe failed (ValueError: an internal name has moved)"}
+    assert led.found["artifact"]["bytes"] == 1

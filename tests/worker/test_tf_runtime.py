@@ -145,8 +145,22 @@ def test_an_object_that_contains_itself_is_read_once():
         ("np.random.set_bit_generator(np.random.PCG64(1))", (False, True)),
     ],
 )
-def test_a_module_that_seeds_a_generator_is_told_from_one_that_draws(module, seeded):
+def test_forked_processes_draw_the_same_numbers_if_a_module_has_seeded_a_generator(module, seeded):
     begin = "import random, numpy as np; from tfbench.worker.tf_runtime import Seeds; seeds = Seeds()\n"
-    end = "\nseeds.imported(); print(seeds._python is not None, seeds._numpy)"
+    end = """
+import os
+seed = random.seed
+seeds.imported()
+def draws(draw):
+    answer, question = os.pipe()
+    for _ in range(2):
+        if os.fork() == 0:
+            seeds.fork()
+            os.write(question, f"{draw()} ".encode())
+            os._exit(0)
+        os.wait()
+    return len(set(os.read(answer, 1000).split())) == 1
+print(draws(random.random), draws(np.random.rand), seed is random.seed)
+"""
     done = subprocess.run([sys.executable, "-c", begin + module + end], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(one) for one in seeded]
+    assert done.stdout.split() == [*(str(one) for one in seeded), "False"]

@@ -15,7 +15,7 @@ import types
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -54,6 +54,7 @@ from tfbench.worker.block import (
     Injection,
     PreparedBlock,
     PreparedStep,
+    TakenBlock,
     WorkBeside,
     children,
     drain,
@@ -64,16 +65,13 @@ from tfbench.worker.block import (
     rest,
     serve_slices,
     serve_turns,
-    spin,
-    spins_for,
-    used_time,
     waits_ahead,
     warm_up,
 )
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak, open_files
 from tfbench.worker.profiler import SmClock, sm_clock, tracer
-from tfbench.worker.quiet import Meter, certain, waiting
+from tfbench.worker.quiet import Meter, certain, used_time, waiting
 
 # The keywords of ``bench``: the work of one call of the step, its contracts, and the qualities of a model
 
@@ -175,8 +173,7 @@ def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, flo
     """
     traces: list[float] = []
     began = time.perf_counter()
-    with ExitStack() as watch:
-        watch.callback(tf_runtime.on_trace(lambda name, graph, seconds, function: traces.append(seconds)))
+    with tf_runtime.on_trace(lambda name, graph, seconds, function: traces.append(seconds)):
         result, whole, least = call_once(block, time.perf_counter_ns)
     own = min(1.0, whole / (time.perf_counter() - began))
     check(result)
@@ -194,6 +191,17 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, f
 _RUN = "measure a function that runs it, such as lambda: asyncio.run(step())"
 _WAITING = {("result", "done"): "result", ("get", "ready"): "get"}
 """Methods of an object that stands for a later result -> the method that waits for it."""
+_OF_TENSORFLOW = {
+    **dict.fromkeys(
+        ("data.Dataset", "distribute.DistributedDataset"),
+        "iterate over it in the step, such as by for batch in dataset, or sum its batches by .reduce(…)",
+    ),
+    **dict.fromkeys(
+        (f"distribute.experimental.coordinator.{name}" for name in ("RemoteValue", "PerWorkerValues")),
+        "wait for it in the step, such as by coordinator.fetch(…)",
+    ),
+}
+"""Type of TensorFlow -> what to do with an object of it."""
 
 
 def unfinished(result: object, *, functions: bool = False) -> str:
@@ -211,24 +219,17 @@ def unfinished(result: object, *, functions: bool = False) -> str:
             article = "an" if kind[0].lower() in "aeiou" else "a"
             what = f"the step's result{path} is" if path else "the step returned"
             return f"{what} {article} {kind}, whose work was not done: {fix}"
-        if isinstance(part, Mapping):
-            inside = [(f"[{key!r:.40}]", value) for key, value in part.items()]
-        elif isinstance(part, (list, tuple, set, frozenset)):
-            inside = [(f"[{place}]", value) for place, value in enumerate(part)]
-        else:
-            continue
-        if id(part) not in seen:
+        if id(part) not in seen and (found := tf_runtime.contents(part)) is not None:
             seen.add(id(part))
-            parts += reversed([(path + step, value) for step, value in inside])
+            parts += reversed([(path + place, one) for place, one in found[1]])
     return ""
 
 
 def _fix(part: object, functions: bool) -> str:
     """Return how the step gets this part computed, ``""`` if it is."""
-    if inspect.iscoroutine(part):
-        part.close()
-        return _RUN
     if isinstance(part, Awaitable):
+        if inspect.iscoroutine(part):
+            part.close()
         return _RUN
     for methods, wait in _WAITING.items():
         if all(callable(getattr(type(part), method, None)) for method in methods):
@@ -237,29 +238,16 @@ def _fix(part: object, functions: bool) -> str:
         return "consume it in a coroutine, and measure a function that runs that by asyncio.run"
     if isinstance(part, Iterator) and not isinstance(part, io.IOBase):
         return "consume it in the step, such as by list(…), sum(…) or next(…)"
-    if (tf := tf_runtime.tensorflow()) is not None:
-        if isinstance(part, _types(tf, "data.Dataset", "distribute.DistributedDataset")):
-            return "iterate over it in the step, such as by for batch in dataset, or sum its batches by .reduce(…)"
-        remote = _types(
-            tf, "distribute.experimental.coordinator.RemoteValue", "distribute.experimental.coordinator.PerWorkerValues"
-        )
-        if isinstance(part, remote):
-            return "wait for it in the step, such as by coordinator.fetch(…)"
+    for name, fix in _OF_TENSORFLOW.items():
+        with suppress(AttributeError, TypeError):  # this version of TensorFlow has no such type
+            if isinstance(part, attrgetter(name)(tf_runtime.tensorflow())):
+                return fix
     if functions:
         return ""
     traces = getattr(type(part), "experimental_get_tracing_count", None)  # of a tf.function
     if isinstance(part, _FUNCTIONS) or (callable(traces) and traces(part) == 0):
         return "call it in the step, or measure by bench.once how it is built"
     return ""
-
-
-def _types(tf: Any, *names: str) -> tuple[type, ...]:
-    """Return those of the public types that this version of TensorFlow has."""
-    found = []
-    for name in names:
-        with suppress(AttributeError):
-            found.append(attrgetter(name)(tf))
-    return tuple(kind for kind in found if isinstance(kind, type))
 
 
 # Cold caches: each call has another copy of its tensors, or the cache is overwritten before each call
@@ -284,7 +272,8 @@ def in_cache(call: Step, wanted: str | None, multiple: float, most: int) -> tupl
     Returns:
         The step, and ``cold``, ``warm`` or ``unknown``; ``None`` for the default of a CPU, which is a primed block.
     """
-    given = {id(leaf): leaf for part in _arguments(call) for leaf in _leaves(part)}
+    arguments = (*call.args, *call.keywords.values()) if isinstance(call, partial) else ()
+    given = {id(leaf): leaf for part in arguments for leaf in _leaves(part)}
     arrays = [leaf for leaf in given.values() if _nbytes(leaf)]
     on_gpu = [leaf for leaf in arrays if _GPU in getattr(leaf, "device", "")]
     gpu = bool(tf_runtime.gpus() and (on_gpu or not arrays))
@@ -310,10 +299,6 @@ def in_cache(call: Step, wanted: str | None, multiple: float, most: int) -> tupl
         return bound
 
     return PreparedStep(bind, step.clear), COLD
-
-
-def _arguments(call: Step) -> tuple[Any, ...]:
-    return (*call.args, *call.keywords.values()) if isinstance(call, partial) else ()
 
 
 def _leaves(part: Any) -> list[Any]:
@@ -491,26 +476,6 @@ class Bench(ABC, Generic[Request]):
         return Block(call, tf_runtime.synchroniser(), self.clock)
 
 
-class Retraces:
-    """Counts, while it is entered, the traces of Python functions that it has seen traced before."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._watch = ExitStack()
-
-    def __enter__(self) -> None:
-        self._watch.callback(tf_runtime.on_trace(self._traced))
-
-    def __exit__(self, *error: object) -> None:
-        self._watch.close()
-
-    def _traced(self, name: str, graph: object, seconds: float, function: object) -> None:
-        with suppress(TypeError):  # an object without weak references
-            self.count += function in self._seen
-            self._seen.add(function)
-
-
 _READ_AT_FIRST_USE = ("XLA_FLAGS", "TF_XLA_FLAGS")
 """Variables that TensorFlow reads when it first compiles, and not when it is imported."""
 
@@ -520,7 +485,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     """Times blocks of the step in turn with the other processes of the launch."""
 
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
-    _retraces: Retraces = field(default_factory=Retraces, init=False)
+    _retraces: int = field(default=0, init=False)
+    """Traces of Python functions that had been traced before, in the calls after the first ones."""
+    _traced: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet, init=False)
     _variables: Mapping[str, str] = field(default_factory=tf_runtime.variables_in_effect, init=False)
     """Those that libraries read, as the benchmark and its fixtures find them."""
 
@@ -546,8 +513,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self._note_late_variables()
         if (often := gc_rate()) != 1:
             self.facts[COLLECTIONS] = often
-        self.channel.send(prepared)
-        self._serve_rounds(call, block, prepared)
+        self._serve_rounds(block, prepared)
 
     def block(self, call: Step) -> Block:
         block = super().block(call)
@@ -566,8 +532,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         whole = Meter(children(), watch=True)
         whole.begin()
         began = time.perf_counter_ns()
-        with gc_watched(), self._retraces:
-            iteration = warm_up(block, *self.request.warmup, lambda: self._retraces.count)
+        with gc_watched(), self._counting_retraces():
+            iteration = warm_up(block, *self.request.warmup, lambda: self._retraces)
         stretch = whole.end(time.perf_counter_ns() - began)
         waited = waiting([stretch])
         on_device, untimed = block.synchronise is not None, block.untimed
@@ -585,11 +551,20 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             iteration, self.facts, on_device, waits, untimed, first, works_on or bool(paced), bool(paced), block.calls
         )
 
-    def _serve_rounds(self, call: Step, block: Block, prepared: Prepared) -> None:
+    def _counting_retraces(self) -> AbstractContextManager[None]:
+        def traced(name: str, graph: object, seconds: float, function: object) -> None:
+            with suppress(TypeError):  # an object without weak references
+                self._retraces += function in self._traced
+                self._traced.add(function)
+
+        return tf_runtime.on_trace(traced)
+
+    def _serve_rounds(self, block: Block, prepared: Prepared) -> None:
         """Serve requests until the launch stops. The garbage of the rounds is collected after them."""
         cpus, calls = self.request.cpus, 0
         clock = sm_clock() if prepared.on_device else (None, "")
-        with self._retraces, ExitStack() as uncollected:
+        self.channel.send(prepared)
+        with self._counting_retraces(), ExitStack() as uncollected:
             while True:
                 order = self.channel.receive(protocol.Settle, protocol.Serve, protocol.ServeSliced, protocol.Stop)
                 if isinstance(order, protocol.Settle):
@@ -601,24 +576,29 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                         rest(REST_LIMIT)
                     self.channel.send(protocol.Settled(waits))
                 elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
+                    if order.extra and REPORTED in self.facts:
+                        self.refuse(
+                            "--inject-slowdown cannot slow down a method that loops by itself; leave it out with -k"
+                        )
                     uncollected.enter_context(gc_disabled())
-                    retraced = self._retraces.count
-                    beside, before = WorkBeside(), block.calls
+                    retraced, beside, before = self._retraces, WorkBeside(), block.calls
                     if isinstance(order, protocol.Serve):
                         rounds = self._turns(order, block, beside, *clock)
-                    else:
-                        rounds = self._slices(order, call, beside)
+                    else:  # processor time includes that of threads
+                        block, before = Block(block.call, None, time.process_time_ns), 0
+                        rounds, self.late_facts[WAITED] = serve_slices(block, order, self.pipes, beside, self._seed)
+                    calls = block.calls - before
                     beside.end_rounds()
-                    tf_runtime.check_pinned(cpus)
-                    tf_runtime.check_synchronous()
+                    if calls:
+                        tf_runtime.check_pinned(cpus)
+                        tf_runtime.check_synchronous()
                     self.channel.send(rounds)
-                    calls = block.calls - before or order.iterations * len(rounds.began)
                     self.iterations = order.iterations
                     times = zip(rounds.began, rounds.ended, strict=True)
                     self.seconds = [(end - start) * 1e-9 / self.iterations for start, end in times]
                 else:
                     break
-            if calls and 2 * (self._retraces.count - retraced) > calls:
+            if calls and 2 * (self._retraces - retraced) > calls:
                 self.late_facts[RETRACED] = True
             if calls and not prepared.on_device and self.clock is time.perf_counter_ns:
                 self._note(beside, calls)
@@ -646,7 +626,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     ) -> protocol.Rounds:
         """Time a block in each turn."""
         inbox, *outboxes = self.pipes
-        injected = Injection(order.iterations, order.extra, order.slow, self.clock, self._seed)
+        injected = Injection(order.iterations, order.extra, order.slow, self._seed)
         drawn = random.Random(self.request.seed)  # the same on all sides, which then make equally many calls
         spent = 0
 
@@ -682,13 +662,6 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
         return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, least, clocks, why)
 
-    def _slices(self, order: protocol.ServeSliced, call: Step, beside: WorkBeside) -> protocol.Rounds:
-        """Time blocks by processor time, which includes that of threads."""
-        inbox, *outboxes = self.pipes
-        rounds, waited = serve_slices(call, order, inbox, outboxes, beside, self._seed)
-        self.late_facts[WAITED] = waited / max(1, sum(rounds.ended) - sum(rounds.began))
-        return rounds
-
     @property
     def _seed(self) -> int:
         return self.request.seed + self.request.entrant
@@ -703,7 +676,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
     def serve_reported(self, seconds: float) -> None:
         self.facts.update({REPORTED: True, ONCE: True})
-        self._repeat(seconds)
+        self._serve_again(seconds)
 
     def _first_call(self, block: Block) -> tuple[float, float, int] | None:
         """Add the times of `first_call` to the facts; returns those of a call in turn, for `Prepared`."""
@@ -738,7 +711,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             self.facts["peak_host_memory"] = peak
 
     def _serve_once(self, block: Block) -> None:
-        """Call the step once, and answer every request for rounds with this time."""
+        """Call the step once, and serve rounds of this time."""
         isolation.keep_freed_memory()  # a step that runs once may contain a loop
         in_turn, used = self._meets(), used_time(children())
         result, seconds, least = call_once(block, block.clock)
@@ -748,29 +721,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self.check_result(result)
         self._note_peak()
         self._note_late_variables()
-        self._repeat(seconds, (seconds, least, used) if in_turn else None)
+        self._serve_again(seconds, (seconds, least, used) if in_turn else None)
 
-    def _repeat(self, seconds: float, first: tuple[float, float, int] | None = None) -> None:
-        """Answer every request for rounds with the same time.
-
-        ``first`` has its times, if it was taken in turn.
-        """
-        elapsed = round(seconds * 1e9)
-        self.channel.send(Prepared(seconds, self.facts, first_call=first))
-        while True:
-            order = self.channel.receive(protocol.Settle, protocol.Serve, protocol.Stop)
-            if isinstance(order, protocol.Settle):
-                self.channel.send(protocol.Settled())
-            elif isinstance(order, protocol.Serve):
-                if order.extra and REPORTED in self.facts:
-                    self.refuse(
-                        "--inject-slowdown cannot slow down a method that loops by itself; leave it out with -k"
-                    )
-                began = self.clock()
-                if order.extra:
-                    spin(spins_for(order.extra * elapsed, self.clock))
-                ended = began + round(elapsed * (1 + order.extra))  # neighbours may have run in the loop
-                self.channel.send(protocol.Rounds((began,) * len(order.follow), (ended,) * len(order.follow), ()))
-                self.seconds = [seconds] * len(order.follow)
-            else:
-                return
+    def _serve_again(self, seconds: float, first: tuple[float, float, int] | None = None) -> None:
+        """Serve rounds that all have this time. ``first`` has its times, if it was taken in turn."""
+        block = TakenBlock(lambda: None, None, self.clock, taken=round(seconds * 1e9))
+        self._serve_rounds(block, Prepared(seconds, self.facts, first_call=first))

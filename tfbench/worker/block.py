@@ -10,22 +10,19 @@ import signal
 import sys
 import threading
 import time
-import timeit
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
+from resource import RUSAGE_SELF, RUSAGE_THREAD, getrusage
 from statistics import fmean, median
 
 from tfbench.errors import BenchmarkError
 from tfbench.protocol import TOKEN, Rounds, ServeSliced
-from tfbench.worker.quiet import Meter, process_time
+from tfbench.worker.quiet import Meter, used_time
 
 # The inner loops: one timed block, and the turns of a launch. All of it is on the hot path
 
-
-with suppress(ImportError):  # Windows, where reports can be read
-    from resource import RUSAGE_CHILDREN, RUSAGE_SELF, RUSAGE_THREAD, getrusage
 
 Clock = Callable[[], int]
 """Monotonic nanoseconds that all processes of the machine share."""
@@ -48,8 +45,6 @@ class PreparedStep:
         return result
 
 
-_SHORT_SPIN = 20
-"""Turns of an empty loop between two looks at the clock: half a microsecond."""
 _REST = 2e-3
 """Seconds to watch for threads that keep working after a step: as long as several turns of the other side."""
 _BUSY = 0.1
@@ -92,37 +87,57 @@ class Block:
         ``extra`` calls, and an empty loop for the fraction ``rest`` of the time that all the calls took, run inside the
         timed block and are not counted. They are the slowdown of ``--inject-slowdown``. So does a ``pause`` in seconds.
         """
-        call, clock = self.call, self.clock
-        total = iterations + extra
-        self.calls += prime + total
+        self._prime(prime, iterations + extra)
+        began, dispatched, _, taken = self._timed(self.call, iterations + extra, pause)
+        return began, began + self._ended(began, dispatched, taken, rest)
+
+    def _prime(self, prime: int, calls: int) -> None:
+        self.calls += prime + calls
         for _ in repeat(None, prime):
-            call()
+            self.call()
         self.wait()
         self.mark()
+
+    def _timed(self, call: Call, calls: int, pause: float) -> tuple[int, int, int, int]:
+        """Time so many calls, and note the least time that they take without neighbours.
+
+        Returns when they began and, after that, nanoseconds until their work was dispatched, by the clock, and without neighbours.
+        """
+        clock = self.clock
         if self.meter is not None:
             self.meter.begin()
         began = clock()
-        for _ in repeat(None, total):
+        for _ in repeat(None, calls):
             call()
+        dispatched = 0
         if self.synchronise is not None:
-            self.dispatched.append(clock())
+            dispatched = clock() - began
             self.synchronise()
         if pause:
             time.sleep(pause)
-        ended = clock()
-        taken = self._without_neighbours(ended - began)
-        if rest:  # after the device has finished, which would hide the loop
-            taken = self._loop(rest, taken)
-        self.mark()
-        return began, began + taken
-
-    def _without_neighbours(self, wall: int) -> int:
-        """Return the time of a block that has just ended, from its time by the clock, and note the least."""
+        wall = clock() - began
         if self.meter is None:
-            return wall
+            return began, dispatched, wall, wall
         stretch = self.meter.end(wall)
         self.least.append(stretch.least)
-        return stretch.most
+        return began, dispatched, wall, stretch.most
+
+    def _ended(self, began: int, dispatched: int, taken: int, rest: float) -> int:
+        """Note the dispatch of a block, and return its time with an empty loop for this fraction of it.
+
+        The loop comes after the device has finished, which would hide it. It ends 0.1 to 0.3 µs later. The delay is not
+        part of the slowdown, so it does not count.
+        """
+        if self.synchronise is not None:
+            self.dispatched.append(began + dispatched)
+        if rest:
+            until = self.clock() + rest * taken
+            while self.clock() < until:
+                pass
+            self.least[-1:] = [round(least * (1 + rest)) for least in self.least[-1:]]
+            taken = round(taken * (1 + rest))
+        self.mark()
+        return taken
 
     def restart(self) -> None:
         """Forget the blocks so far."""
@@ -130,17 +145,6 @@ class Block:
         self.least.clear()
         if self.meter is not None:
             self.meter.stretches.clear()
-
-    def _loop(self, rest: float, taken: int) -> int:
-        """Run an empty loop for this fraction of a block that took so many nanoseconds; return the time of both.
-
-        The loop ends 0.1 to 0.3 µs later. The delay is not part of the slowdown, so it does not count.
-        """
-        until = self.clock() + rest * taken
-        while self.clock() < until:
-            spin(_SHORT_SPIN)
-        self.least[-1:] = [round(least * (1 + rest)) for least in self.least[-1:]]
-        return round(taken * (1 + rest))
 
     def wait(self) -> None:
         """Wait until the device has finished the work dispatched so far."""
@@ -172,38 +176,18 @@ class PreparedBlock(Block):
     def __call__(
         self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0, pause: float = 0.0
     ) -> tuple[int, int]:
-        call, clock = self.call, self.clock
-        self.calls += prime + iterations + extra
-        for _ in repeat(None, prime):
-            call()
-        self.wait()
-        self.mark()
-        timed, lost, first, began = 0, 0, len(self.least), clock()
+        self._prime(prime, iterations + extra)
+        timed, whole, dispatched, first, began = 0, 0, 0, len(self.least), self.clock()
         for left in reversed(range(iterations + extra)):
-            bound = call.bind()
-            if self.meter is not None:
-                self.meter.begin()
-            start = clock()
-            bound()
-            if self.synchronise is not None:
-                handed_over = clock() - start
-                self.synchronise()
-                if not left:
-                    self.dispatched.append(began + timed + handed_over)
-            if pause and not left:
-                time.sleep(pause)
-            wall = clock() - start
-            taken = self._without_neighbours(wall)
-            timed, lost = timed + taken, lost + wall - taken
-            if self.meter is not None and not left:
-                self.least[first:] = [sum(self.least[first:])]
-            if rest and not left:
-                timed = self._loop(rest, timed)
-            call.clear()
-        self._untimed += clock() - began - timed - lost
+            _, handed_over, wall, taken = self._timed(self.call.bind(), 1, 0.0 if left else pause)
+            dispatched = timed + handed_over
+            timed, whole = timed + taken, whole + wall
+            self.call.clear()
+        if self.meter is not None:
+            self.least[first:] = [sum(self.least[first:])]
+        self._untimed += self.clock() - began - whole
         self._iterations += iterations + extra
-        self.mark()
-        return began, began + timed
+        return began, began + self._ended(began, dispatched, timed, rest)
 
     @property
     def untimed(self) -> float | None:
@@ -215,57 +199,36 @@ class PreparedBlock(Block):
         self.call.clear()
 
 
-def spin(turns: int) -> None:
-    """Run an empty loop: extra work in finer steps than one iteration."""
-    for _ in repeat(None, turns):
-        pass
+@dataclass
+class TakenBlock(Block):
+    """Blocks of a step that runs once. Each of them has the time of its only call, and calls nothing."""
 
+    taken: int = 0
+    """Nanoseconds of that call."""
 
-def spins_for(nanoseconds: float, clock: Clock) -> int:
-    """Return the turns of `spin` that take this long on this processor now.
-
-    Raises `BenchmarkError` if the clock stands still while the loop runs.
-    """
-    if nanoseconds <= 0:
-        return 0
-    turns = 20_000
-    times = timeit.repeat(lambda: spin(turns), timer=clock, number=1, repeat=9)
-    if (cost := median(times) / turns) <= 0:
-        raise BenchmarkError(
-            f"the benchmark's clock stood still during {turns:,} turns of an empty loop, so the slowdown of "
-            "--inject-slowdown cannot be measured out; use a clock that runs"
-        )
-    return max(1, round(nanoseconds / cost))
-
-
-def slowdown(iterations: int, fraction: float, clock: Clock) -> tuple[int, float]:
-    """Return the extra work that slows a block down by a fraction, as `Block` takes it: whole calls, and the rest.
-
-    A block of 30 iterations does 3 more for 10%. A block of one iteration is followed by an empty loop that takes this
-    fraction of the time that the iteration itself has just taken. Raises `BenchmarkError` if the clock stands still.
-    """
-    surplus = fraction * iterations
-    whole = math.floor(surplus + 1e-9)
-    rest = surplus - whole
-    if rest < 1e-6 * iterations:
-        return whole, 0.0
-    spins_for(1.0, clock)  # the loop would never end by a clock that stands still
-    return whole, rest / (iterations + whole)
+    def __call__(
+        self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0, pause: float = 0.0
+    ) -> tuple[int, int]:
+        began = self.clock()
+        return began, began + round(self.taken * (iterations + extra) * (1 + rest) + pause * 1e9)
 
 
 class Injection:
     """The extra work of successive blocks: a constant slowdown, and slow calls that are drawn at random.
 
-    Raises `BenchmarkError` if the clock stands still.
+    A block of 30 iterations does 3 more for 10%. A block of one iteration is followed by an empty loop that takes this
+    fraction of the time that the iteration itself has just taken.
 
     Args:
         extra: Fraction of a block.
         slow: Share of slow calls, their factor, and the seconds that one waits; 0 if it makes extra calls instead.
     """
 
-    def __init__(self, iterations: int, extra: float, slow: Sequence[float], clock: Clock, seed: int) -> None:
+    def __init__(self, iterations: int, extra: float, slow: Sequence[float], seed: int) -> None:
         self._iterations = iterations
-        self._constant, self._rest = slowdown(iterations, extra, clock)
+        self._constant = math.floor(extra * iterations + 1e-9)
+        rest = extra * iterations - self._constant
+        self._rest = rest / (iterations + self._constant) if rest >= 1e-6 * iterations else 0.0
         self._slow = tuple(slow)
         self._random = random.Random(seed).random
 
@@ -439,13 +402,6 @@ def _waits_of_others() -> int:
     return getrusage(RUSAGE_SELF).ru_nvcsw - getrusage(RUSAGE_THREAD).ru_nvcsw
 
 
-def used_time(processes: Sequence[str]) -> int:
-    """Return how long this process, these children and all that it has waited for have run, in nanoseconds."""
-    ended = getrusage(RUSAGE_CHILDREN)
-    waited_for = round((ended.ru_utime + ended.ru_stime) * 1e9)
-    return time.process_time_ns() + waited_for + sum(map(process_time, processes))
-
-
 def children() -> list[str]:
     """Reap exited `multiprocessing` children, and return the process IDs of the running ones."""
     pool = sys.modules.get("multiprocessing")
@@ -592,27 +548,23 @@ waited for the other would start first in every round, and would take 1% more pr
 
 
 def serve_slices(
-    call: Callable[[], object],
-    order: ServeSliced,
-    inbox: int,
-    outboxes: Sequence[int],
-    beside: WorkBeside,
-    seed: int = 0,
-) -> tuple[Rounds, int]:
+    block: Block, order: ServeSliced, pipes: Sequence[int], beside: WorkBeside, seed: int = 0
+) -> tuple[Rounds, float]:
     """Time blocks by the processor time of this process. The entrants start each round one shortly after the other.
 
-    Also returns for how many nanoseconds the blocks have waited, which their times lack.
+    Also returns for what fraction of their times the blocks have waited, which these lack.
 
     Args:
-        inbox: Descriptor from which this entrant reads one byte per round and other entrant.
-        outboxes: For each entrant, the descriptor that writes to its inbox.
+        block: Has that clock.
+        pipes: The inbox, from which this entrant reads one byte per round and other entrant, and for each entrant the
+            descriptor that writes to its inbox.
         beside: Is told what threads used in blocks, whose times include it.
         seed: Of injected slow calls.
     """
-    block, meter = Block(call, None, time.process_time_ns), Meter(children(), watch=True)
-    injected = Injection(order.iterations, order.extra, order.slow, block.clock, seed)
+    inbox, *outboxes = pipes
+    meter, injected = Meter(children(), watch=True), Injection(order.iterations, order.extra, order.slow, seed)
     others = [outboxes[entrant] for entrant in order.others]
-    blocks, waited = [], 0
+    starts, ends, waited = [], [], 0
     for place in order.places:
         for outbox in others:
             os.write(outbox, TOKEN)
@@ -624,6 +576,7 @@ def serve_slices(
         start, end = block(order.iterations, 0, *injected())
         stretch = meter.end(time.perf_counter_ns() - began)
         beside.add(stretch.ran - (end - start))
-        blocks.append((start, end))
+        starts.append(start)
+        ends.append(end)
         waited += max(0, stretch.most - stretch.used)
-    return Rounds(tuple(start for start, _ in blocks), tuple(end for _, end in blocks), ()), waited
+    return Rounds(tuple(starts), tuple(ends), ()), waited / max(1, sum(ends) - sum(starts))

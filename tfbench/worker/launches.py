@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import sys
 import threading
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -18,24 +19,11 @@ from typing import Any
 from tfbench import protocol
 from tfbench.model import JSON, NATIVE, ONCE
 from tfbench.suite.functions import digest
-from tfbench.worker import profiler, tf_runtime
+from tfbench.worker import probes, profiler, tf_runtime
 from tfbench.worker.bench import Bench, Step
 from tfbench.worker.block import Block, warm_up
 from tfbench.worker.isolation import mallinfo
-from tfbench.worker.probes import (
-    Artifact,
-    DevicePeak,
-    Flops,
-    Graph,
-    Leaks,
-    Live,
-    Outputs,
-    Probe,
-    Traces,
-    Xla,
-    resident,
-)
-from tfbench.worker.tf_runtime import MetricUnavailable
+from tfbench.worker.probes import Probes, resident
 
 # A launch that takes no times: a thread samples which Python functions the step runs in, and memory is counted
 
@@ -93,7 +81,6 @@ class FunctionSampler:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tfbench-sampler", daemon=True)
         self._interval = sys.getswitchinterval()
-        self._names: dict[CodeType, str] = {}
 
     def __enter__(self) -> FunctionSampler:
         sys.setswitchinterval(_SWITCH)
@@ -114,7 +101,7 @@ class FunctionSampler:
         """Count the functions from this frame down to the root."""
         names = []
         while frame is not None and frame is not self._root:
-            names.append(self._name(frame))
+            names.append(_qualified(frame.f_code, frame.f_globals.get("__name__", "?")))
             frame = frame.f_back
         self.samples += 1
         # A recursive function counts once, at its outermost call.
@@ -123,15 +110,13 @@ class FunctionSampler:
             entry[0] += 1
             entry[1] += depth
 
-    def _name(self, frame: FrameType) -> str:
-        code = frame.f_code
-        if (name := self._names.get(code)) is None:
-            name = getattr(code, "co_qualname", code.co_name)  # qualified names are new in Python 3.11
-            name = self._names[code] = f"{frame.f_globals.get('__name__', '?')}.{name}"
-        return name
+
+@cache
+def _qualified(code: CodeType, module: str) -> str:
+    return f"{module}.{getattr(code, 'co_qualname', code.co_name)}"  # qualified names are new in Python 3.11
 
 
-@contextlib.contextmanager
+@contextmanager
 def growth(grown: JSON) -> Iterator[None]:
     """Fill in what the block leaves behind, in bytes by keeper, and the types of Python objects that grew.
 
@@ -187,69 +172,57 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
 
     def __post_init__(self) -> None:
         self.facts["source"] = digest(self.function)
-        self._xla = Xla(Path(self.request.folder))
-        self._absent: dict[str, str] = {}
+        self._folder = Path(self.request.folder)
+        self._probes = Probes()
+        self._probes.start("xla", probes.xla(self._folder))
         self._end_seed = tf_runtime.seed(_SEED)
         self.own_files.watch_replaced()
 
     def serve(self, call: Step) -> None:
-        outputs, traces, live = Outputs(Path(self.request.folder)), Traces(), Live()
-        # Graph comes last, so it collects from just before the first call to just after it, and no other graphs.
-        probes = [self._xla, outputs, traces, live, Flops(traces), DevicePeak(), Artifact(self.artifact), Graph()]
-        for probe in probes:
-            self._ask(probe, probe.before)
+        start, reach, graphs = self._probes.start, self._probes.reach, dict[str, Any]()
+        reach(probes.BEFORE)
+        start("outputs", probes.outputs(self._folder))
+        start("traces", probes.traces(graphs))
+        start("live", probes.live())
+        start("flops", probes.flops(graphs))
+        start("device_memory", probes.device_memory())
+        start("artifact", probes.artifact(self.artifact))
+        start("graph", probes.graph())
         result = call()
         self.check_result(result)
-        for probe in reversed(probes):
-            self._ask(probe, probe.between, result)
+        reach(probes.FIRST, result)
         del result
-        leaks = Leaks()
         if self.facts.get(ONCE):
-            probes.remove(live)
-            for probe in probes:
-                self._ask(probe, probe.after, 0)
+            reach(probes.LAST, (1, None))
+            reach(probes.RELEASED, 0)
+            self._probes.absent["leaks"] = "the step was not repeated"
         else:
             call()  # it may still fill a cache
-            self._ask(live, live.settled)
+            reach(probes.SETTLED)
             seconds = []
             for number in range(1, self.request.calls + 1):
                 began = time.perf_counter()
                 result = call()
                 seconds.append(time.perf_counter() - began)
                 if number == self.request.calls:
-                    self._ask(outputs, outputs.later, 2 + number, result)
+                    reach(probes.LAST, (2 + number, result))
                 del result  # it is no part of the peak of the next call
-            for probe in probes:
-                self._ask(probe, probe.after, self.request.calls)
+            reach(probes.RELEASED, self.request.calls)
             self._end_seed()
             # Last, since these calls are more or fewer, as long as they take. The fastest call says how many.
-            self._ask(leaks, leaks.repeat, call, min(seconds), self.request)
-        evidence = {probe.name: self._ask(probe, probe.found) for probe in [*probes, leaks]}
-        self._send({name: read for name, read in evidence.items() if name not in self._absent}, self._absent)
+            start("leaks", probes.leaks(call, min(seconds), self.request))
+        reach(probes.END)
+        self._send(self._probes.found, self._probes.absent)
 
     def serve_reported(self, seconds: float) -> None:
-        probes = (self._xla, Outputs, Traces, Live, Flops, DevicePeak, Artifact, Graph, Leaks)
-        why = "the benchmark loops by itself, so no call of a step can be read"
-        self._send({}, {probe.name: why for probe in probes})
+        self._send({}, dict.fromkeys(probes.NAMES, "the benchmark loops by itself, so no call of a step can be read"))
 
-    def _send(self, evidence: JSON, absent: dict[str, str]) -> None:
+    def _send(self, found: JSON, absent: dict[str, str]) -> None:
         if native := self.own_files.native():
             self.facts[NATIVE] = native
         if read := self.own_files.read():  # last, since a step may read what it needs in its first call
             self.facts |= {"read": read, "installed": self.own_files.installed()}
-        self.channel.send(protocol.Probed(evidence, absent, self.facts))
-
-    def _ask(self, probe: Probe, method: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what the method returns, ``None`` if the probe fails or has failed before."""
-        if probe.name in self._absent:
-            return None
-        try:
-            return method(*arguments)
-        except MetricUnavailable as error:
-            self._absent[probe.name] = str(error)
-        except Exception as error:  # a change in TensorFlow's internals must not cost the other probes
-            self._absent[probe.name] = f"the probe failed ({type(error).__name__}: {str(error)[:200]})"
-        return None
+        self.channel.send(protocol.Probed(found, absent, self.facts))
 
 
 # A launch that takes no times: the step runs under TensorFlow's profiler
@@ -268,23 +241,22 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
     """
 
     def serve(self, call: Step) -> None:
-        block = self.block(call)
-        if self.facts.get(ONCE):
-            self._repeat(block, 0.0, 1.0)
-            self._profile_once(block)
-            return
-        call()
-        block.wait()
-        block = self.block(self.in_cache(call, self.request.cold))
-        iteration = warm_up(block, *self.request.warmup)
-        self._repeat(block, self.request.energy, iteration)
-        fewest, most = self.request.steps
-        # Readers of a profile leave out its first step.
-        wanted = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))
-        trace = profiler.tf_profiler().Trace
-        with profiler.profiled(self.request.folder):
-            for done in range(wanted):
-                with block.one() as step, trace(STEP, step_num=done, _r=1):
+        once = bool(self.facts.get(ONCE))
+        if not once:
+            call()
+            self.block(call).wait()
+            call = self.in_cache(call, self.request.cold)
+        block, iteration, steps = self.block(call), 1.0, 2
+        if not once:
+            iteration = warm_up(block, *self.request.warmup)
+            fewest, most = self.request.steps
+            steps = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))
+        self._repeat(block, 0.0 if once else self.request.energy, iteration)
+        with profiler.profiled(self.request.folder) as trace:
+            for number in range(steps):
+                # Readers of a profile leave out its first step, which is empty if there is only one call.
+                empty = once and not number
+                with nullcontext(block.wait) if empty else block.one() as step, trace(STEP, step_num=number, _r=1):
                     step()
                     block.wait()
         self.channel.send(protocol.Profiled())
@@ -301,14 +273,3 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
             block(at_once)
             calls += at_once
         self.channel.send(protocol.Sampled(calls, time.perf_counter() - began, 0, {}, {}))
-
-    def _profile_once(self, block: Block) -> None:
-        """Profile the only call as the second step. Readers leave out the first, which is empty."""
-        trace = profiler.tf_profiler().Trace
-        with profiler.profiled(self.request.folder):
-            with trace(STEP, step_num=0, _r=1):
-                block.wait()
-            with block.one() as step, trace(STEP, step_num=1, _r=1):
-                step()
-                block.wait()
-        self.channel.send(protocol.Profiled())

@@ -1,7 +1,7 @@
 """Read exact metrics: graphs, leaks, memory, outputs, traces. Probes run in a launch that takes no times.
 
-Their methods are called ``before`` the first call of the step, ``between`` the first call and the later ones, and
-``after`` the last call. The evidence is JSON, from which the controller derives the metrics.
+A probe is a generator that waits for points of the launch, from before the first call of the step to after the last one.
+The evidence that it returns is JSON, from which the controller derives the metrics.
 
 TensorFlow exports a graph when it builds a function for its first call, so functions called before `bench` are missing.
 
@@ -24,7 +24,7 @@ import sys
 import time
 import tracemalloc
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,23 +41,51 @@ from tfbench.worker.tf_runtime import MetricUnavailable
 # Probes: each reads one kind of evidence for the metrics other than time
 
 
-class Probe:
-    """Reads one kind of evidence. A subclass overrides only the methods that it needs."""
+BEFORE, FIRST, SETTLED, LAST, RELEASED, END = "before", "first", "settled", "last", "released", "end"
+"""Points of a launch: before the first call, after it with its result, after the calls that fill caches, after the last call
+with its number and result, once the results are released with the number of later calls, and when all calls are over."""
+NAMES = ("xla", "outputs", "traces", "live", "flops", "device_memory", "artifact", "graph", "leaks")
+"""All probes."""
+Probe = Generator[str, Any, JSON]
+"""Yields the next point that it waits for, is sent what that point has, and returns its evidence as JSON.
 
-    name = ""
+It raises `MetricUnavailable` if the evidence cannot be read here.
+"""
 
-    def before(self) -> None:
-        """Prepare for the first call of the step in this process."""
 
-    def between(self, result: object) -> None:
-        """Read the state after the first call, which returned ``result``."""
+class Probes:
+    """Leads probes from point to point."""
 
-    def after(self, calls: int) -> None:
-        """Read the state after so many further calls, whose results are released."""
+    def __init__(self) -> None:
+        self.found: JSON = {}
+        """Probe -> its evidence."""
+        self.absent: dict[str, str] = {}
+        """Probe -> why it has none."""
+        self._waiting: dict[str, tuple[str, Probe]] = {}
 
-    def found(self) -> JSON:
-        """Return the evidence as JSON. Raises `MetricUnavailable` if it cannot be read here."""
-        raise NotImplementedError
+    def start(self, name: str, probe: Probe) -> None:
+        """Run a probe up to its first point."""
+        self._waiting[name] = "", probe
+        self._go_on(name, None)
+
+    def reach(self, point: str, value: Any = None) -> None:
+        """Let the probes go on that wait for this point, in the reverse order of their start."""
+        for name, (awaited, _) in reversed([*self._waiting.items()]):
+            if awaited == point:
+                self._go_on(name, value)
+
+    def _go_on(self, name: str, value: Any) -> None:
+        _, probe = self._waiting[name]
+        try:
+            self._waiting[name] = probe.send(value), probe
+            return
+        except StopIteration as end:
+            self.found[name] = end.value
+        except MetricUnavailable as error:
+            self.absent[name] = str(error)
+        except Exception as error:  # a change in TensorFlow's internals must not cost the other probes
+            self.absent[name] = f"the probe failed ({type(error).__name__}: {str(error)[:200]})"
+        del self._waiting[name]
 
 
 # The graphs that TensorFlow runs, after grappler and as placed on devices, and the modules that XLA compiles
@@ -71,31 +99,24 @@ _OF_TENSORFLOW = "^a_|^cluster_"
 _DRIVER = Path("/proc/driver/nvidia")
 
 
-class Graph(Probe):
-    """Lists the nodes of the first call's graphs."""
+def graph() -> Probe:
+    """List the nodes of the first call's graphs.
 
-    name = "graph"
-
-    def __init__(self) -> None:
-        self._metadata: Any = None
-
-    def before(self) -> None:
-        tf_runtime.collect_graphs(True)
-
-    def between(self, result: object) -> None:
-        self._metadata = tf_runtime.collect_graphs(False)
-
-    def found(self) -> JSON:
-        graphs = self._metadata.function_graphs
-        if not graphs:
-            raise MetricUnavailable(
-                "the first call built no TensorFlow graph: it ran an eager op, a function that XLA compiles completely, "
-                "or a function that was called before bench"
-            )
-        optimized = [_nodes(graph.post_optimization_graph) for graph in graphs]
-        run = [_nodes(*(graph.partition_graphs or [graph.post_optimization_graph])) for graph in graphs]
-        rewritten = any("_Mkl" in node["op"] for nodes in run for node in nodes)
-        return {"optimized": optimized, "executed": run, "onednn": rewritten or tf_runtime.has_onednn()}
+    It starts last, so it collects from just before the first call to just after it, and no other graphs.
+    """
+    tf_runtime.collect_graphs(True)
+    yield FIRST
+    graphs = tf_runtime.collect_graphs(False).function_graphs
+    yield END
+    if not graphs:
+        raise MetricUnavailable(
+            "the first call built no TensorFlow graph: it ran an eager op, a function that XLA compiles completely, "
+            "or a function that was called before bench"
+        )
+    optimized = [_nodes(graph.post_optimization_graph) for graph in graphs]
+    run = [_nodes(*(graph.partition_graphs or [graph.post_optimization_graph])) for graph in graphs]
+    rewritten = any("_Mkl" in node["op"] for nodes in run for node in nodes)
+    return {"optimized": optimized, "executed": run, "onednn": rewritten or tf_runtime.has_onednn()}
 
 
 def _nodes(*graphs: Any) -> list[JSON]:
@@ -119,37 +140,23 @@ def _node(node: Any) -> JSON:
     return made
 
 
-class Xla(Probe):
-    """Lists the files of the modules that are compiled in any call, from XLA's own dump below the launch's folder.
+def xla(folder: Path, driver: Path = _DRIVER) -> Probe:
+    """List the files of the modules that are compiled in any call, from XLA's own dump below the launch's folder.
 
     All calls count, because XLA compiles its automatic clusters at the second call.
-    The probe must be created before the first op, because XLA reads its flags only once. For a GPU, XLA also compiles a
+    The probe must start before the first op, because XLA reads its flags only once. For a GPU, XLA also compiles a
     module for each algorithm that it tries. The dump leaves them out.
     """
-
-    name = "xla"
-
-    def __init__(self, folder: Path, driver: Path = _DRIVER) -> None:
-        self._folder = folder / XLA_FOLDER
-        given = os.environ.get("XLA_FLAGS", "")
-        only = f"--xla_dump_hlo_module_re={_OF_TENSORFLOW}" if driver.exists() else ""
-        os.environ["XLA_FLAGS"] = f"{given} --xla_dump_to={self._folder} --xla_dump_hlo_as_text {only}".strip()
-        self._known: set[str] = set()
-        self._after: set[str] = set()
-
-    def before(self) -> None:
-        self._known = self._modules()
-
-    def after(self, calls: int) -> None:
-        self._after = self._modules()
-
-    def found(self) -> JSON:
-        if new := sorted(self._after - self._known):
-            return {"modules": new}
-        raise MetricUnavailable("XLA compiled no module")
-
-    def _modules(self) -> set[str]:
-        return {file.name for file in self._folder.glob(f"*{_ENDING}")}
+    dump = folder / XLA_FOLDER
+    given = os.environ.get("XLA_FLAGS", "")
+    only = f"--xla_dump_hlo_module_re={_OF_TENSORFLOW}" if driver.exists() else ""
+    os.environ["XLA_FLAGS"] = f"{given} --xla_dump_to={dump} --xla_dump_hlo_as_text {only}".strip()
+    yield BEFORE
+    known = set(dump.glob(f"*{_ENDING}"))
+    yield RELEASED
+    if new := sorted(file.name for file in set(dump.glob(f"*{_ENDING}")) - known):
+        return {"modules": new}
+    raise MetricUnavailable("XLA compiled no module")
 
 
 # Peak memory of the process and of the devices, and tensors that stay alive from call to call
@@ -188,39 +195,25 @@ def resident() -> dict[str, int]:
     return {key: int(value.split()[0]) << 10 for key, _, value in pairs if key in _FIELDS}
 
 
-class DevicePeak(Probe):
-    """Reads TensorFlow's peak allocation on each accelerator."""
-
-    name = "device_memory"
-
-    def before(self) -> None:
-        tf_runtime.device_peaks(reset=True)
-
-    def found(self) -> JSON:
-        if peaks := tf_runtime.device_peaks():
-            return {"peak": peaks}
-        raise MetricUnavailable("TensorFlow sees no accelerator, and does not count its allocations on a CPU")
+def device_memory() -> Probe:
+    """Read TensorFlow's peak allocation on each accelerator."""
+    tf_runtime.device_peaks(reset=True)
+    yield END
+    if peaks := tf_runtime.device_peaks():
+        return {"peak": peaks}
+    raise MetricUnavailable("TensorFlow sees no accelerator, and does not count its allocations on a CPU")
 
 
-class Live(Probe):
-    """Counts the eager tensors that stay alive, and their bytes, by call."""
+def live() -> Probe:
+    """Count the eager tensors that stay alive, and their bytes, by call.
 
-    name = "live"
-
-    def __init__(self) -> None:
-        self._before: np.ndarray[Any, Any] = np.zeros(2)
-        self._per_call = self._before
-
-    def settled(self) -> None:
-        """Count once the first calls have filled the caches. Any later growth repeats with every call."""
-        self._before = _alive()
-
-    def after(self, calls: int) -> None:
-        self._per_call = (_alive() - self._before) / calls
-
-    def found(self) -> JSON:
-        tensors, size = self._per_call.tolist()
-        return {"tensors": tensors, "bytes": size}
+    The first calls have filled the caches before. Any later growth repeats with every call.
+    """
+    yield SETTLED
+    before = _alive()
+    calls = yield RELEASED
+    tensors, size = ((_alive() - before) / calls).tolist()
+    return {"tensors": tensors, "bytes": size}
 
 
 def _alive() -> np.ndarray[Any, Any]:
@@ -234,8 +227,8 @@ def _alive() -> np.ndarray[Any, Any]:
 # What a process gains with every call: memory, Python objects, threads and child processes, open files and traces
 
 
-_FOLDERS = ("/proc/self/task", "/proc/self/fd")
-"""One entry per thread, and per open file."""
+_THREADS, _FILES = "/proc/self/task", "/proc/self/fd"
+"""Folders with an entry for each thread and for each open file."""
 _TEN = 10
 """Longer windows have a multiple of ten calls, so that one event in ten calls is in every window equally often."""
 _FEW = 50
@@ -245,110 +238,92 @@ _FRAMES, _SITES = 64, 3
 _INSTALLED = ("site-packages", "dist-packages", os.path.dirname(os.__file__), "<frozen", os.path.dirname(__file__))
 
 
-class Leaks(Probe):
-    """Counts what stays after each window of calls, per call."""
+def leaks(call: Callable[[], object], each: float, request: ProbeCase) -> Probe:
+    """Count what stays after each of the windows of calls that the request allows, per call of ``each`` seconds."""
+    windows, most, quick = request.windows
+    longest = request.seconds[2]
+    if windows * each > longest:
+        fix = "use a smaller step" if request.limits else "use a smaller step, or @no_leak, which takes longer"
+        raise MetricUnavailable(
+            f"a call takes {each:.2g} s, and the {windows} calls that show a leak may take {longest:g} s: {fix}"
+        )
+    fitting = [int(seconds / windows / max(each, 1e-9)) for seconds in request.seconds]
+    calls = max(1, min(most, fitting[1]), min(quick, fitting[0]))
+    calls -= calls % _TEN if calls > _TEN else 0
+    opened = open_files()
+    call()
+    if (left := open_files() - opened) > 0:  # all windows must fit into the limit of open files
+        calls = max(1, min(calls, (file_limit() - opened) // (2 * windows * left)))
+    marks = np.full((windows + 1, len(LEAK_KINDS)), math.nan)  # made before, so that it is no growth
+    allocated, traces = mallinfo(), 0
 
-    name = "leaks"
+    def traced(*_: object) -> None:
+        nonlocal traces
+        traces += 1
 
-    def __init__(self) -> None:
-        self._allocated = mallinfo()
-        self._traces = 0
-        self._found: JSON = {}
-        self._why = "the step was not repeated"
-
-    def repeat(self, call: Callable[[], object], each: float, request: ProbeCase) -> None:
-        """Run the windows of calls that the request allows. A call takes ``each`` seconds."""
-        windows, most, quick = request.windows
-        longest = request.seconds[2]
-        if windows * each > longest:
-            fix = "use a smaller step" if request.limits else "use a smaller step, or @no_leak, which takes longer"
-            self._why = (
-                f"a call takes {each:.2g} s, and the {windows} calls that show a leak may take {longest:g} s: {fix}"
-            )
-            return
-        fitting = [int(seconds / windows / max(each, 1e-9)) for seconds in request.seconds]
-        calls = max(1, min(most, fitting[1]), min(quick, fitting[0]))
-        calls -= calls % _TEN if calls > _TEN else 0
-        opened = open_files()
-        call()
-        if (left := open_files() - opened) > 0:  # all windows must fit into the limit of open files
-            calls = max(1, min(calls, (file_limit() - opened) // (2 * windows * left)))
-        marks = np.full((windows + 1, len(LEAK_KINDS)), math.nan)  # made before, so that it is no growth
-        stop = tf_runtime.on_trace(self._traced)
-        try:
-            self._mark(marks[0])
-            for window in range(windows):
-                for _ in range(calls):
-                    call()
-                self._mark(marks[window + 1])
-        finally:
-            stop()
-        known = zip(LEAK_KINDS, _growth(marks, calls, request.noise).tolist(), strict=True)
-        self._found = {kind: value for kind, value in known if not math.isnan(value)}
-        memory = (self._found.get(kind, 0.0) for kind in ("bytes", "objects"))
-        if request.limits and any(grown > limit for grown, limit in zip(memory, request.limits, strict=True)):
-            self._found["sites"] = self._sites(call, min(calls, _TEN), request.seconds[1])
-        self._found["calls"] = calls * windows
-
-    def _traced(self, name: str, graph: object, seconds: float, function: object) -> None:
-        self._traces += 1
-
-    def _mark(self, row: np.ndarray[Any, Any]) -> None:
-        """Fill in what the process has now, in the order of `LEAK_KINDS`. What the system does not report stays NaN."""
-        gc.collect()
-        if self._allocated is not None:
-            info = self._allocated()
-            row[0] = info.uordblks + info.hblkhd
-        row[1] = resident().get("RssAnon", math.nan)
-        row[2] = sys.getallocatedblocks()
-        with suppress(OSError):
-            row[3:5] = [len(os.listdir(folder)) for folder in _FOLDERS]
-            row[3] += len(children())  # of processes, zombies included
-        row[5] = self._traces
-
-    def _sites(self, call: Callable[[], object], calls: int, seconds: float) -> dict[str, float]:
-        """Return the lines of code whose memory grows most -> bytes per call.
-
-        Recorded calls may take thirty times as long, so there are fewer of them than ``calls`` if they would take more than
-        these ``seconds``. A line is the innermost one outside of installed packages, or else the innermost one.
-        """
-        tracemalloc.start(_FRAMES)
-        try:
-            began = time.monotonic()
-            call()
-            calls = max(1, min(calls, int(seconds / (time.monotonic() - began + 1e-9))))
-            gc.collect()
-            before = tracemalloc.take_snapshot()
+    with tf_runtime.on_trace(traced):
+        _mark(marks[0], allocated, traces)
+        for window in range(windows):
             for _ in range(calls):
                 call()
-            gc.collect()
-            changes = tracemalloc.take_snapshot().compare_to(before, "traceback")
-        finally:
-            tracemalloc.stop()
-        sizes: dict[str, float] = defaultdict(float)
-        for change in changes:
-            frames = [frame for frame in reversed(change.traceback) if frame.filename != tracemalloc.__file__]
-            own = [frame for frame in frames if not any(part in frame.filename for part in _INSTALLED)]
-            if frame := next(iter(own or frames), None):
-                sizes[f"{os.path.basename(frame.filename)}:{frame.lineno}"] += change.size_diff / calls
-        rest = self._found.get("bytes", 0.0) - sum(sizes.values())
-        if rest > sum(sizes.values()):
-            sizes[OUTSIDE_PYTHON] = rest
-        largest = sorted(sizes.items(), key=lambda item: -item[1])[:_SITES]
-        return {place: size for place, size in largest if size > 0.1 * largest[0][1]}
+            _mark(marks[window + 1], allocated, traces)
+    known = zip(LEAK_KINDS, _growth(marks, calls, request.noise).tolist(), strict=True)
+    found: JSON = {kind: value for kind, value in known if not math.isnan(value)}
+    memory = (found.get(kind, 0.0) for kind in ("bytes", "objects"))
+    if request.limits and any(grown > limit for grown, limit in zip(memory, request.limits, strict=True)):
+        found["sites"] = _sites(call, min(calls, _TEN), request.seconds[1], found.get("bytes", 0.0))
+    yield END
+    return {**found, "calls": calls * windows}
 
-    def found(self) -> JSON:
-        if not self._found:
-            raise MetricUnavailable(self._why)
-        return self._found
+
+def _mark(row: np.ndarray[Any, Any], allocated: Callable[[], Any] | None, traces: int) -> None:
+    """Fill in what the process has now, in the order of `LEAK_KINDS`. What the system does not report stays NaN."""
+    gc.collect()
+    if allocated is not None:
+        info = allocated()
+        row[0] = info.uordblks + info.hblkhd
+    row[1] = resident().get("RssAnon", math.nan)
+    row[2] = sys.getallocatedblocks()
+    row[3] = len(os.listdir(_THREADS)) + len(children())  # of processes, zombies included
+    row[4] = open_files()
+    row[5] = traces
+
+
+def _sites(call: Callable[[], object], calls: int, seconds: float, grown: float) -> dict[str, float]:
+    """Return the lines of code whose memory grows most -> bytes per call, of which ``grown`` are known in all.
+
+    Recorded calls may take thirty times as long, so there are fewer of them than ``calls`` if they would take more than
+    these ``seconds``. A line is the innermost one outside of installed packages, or else the innermost one.
+    """
+    tracemalloc.start(_FRAMES)
+    try:
+        began = time.monotonic()
+        call()
+        calls = max(1, min(calls, int(seconds / (time.monotonic() - began + 1e-9))))
+        gc.collect()
+        before = tracemalloc.take_snapshot()
+        for _ in range(calls):
+            call()
+        gc.collect()
+        changes = tracemalloc.take_snapshot().compare_to(before, "traceback")
+    finally:
+        tracemalloc.stop()
+    sizes: dict[str, float] = defaultdict(float)
+    for change in changes:
+        frames = [frame for frame in reversed(change.traceback) if frame.filename != tracemalloc.__file__]
+        own = [frame for frame in frames if not any(part in frame.filename for part in _INSTALLED)]
+        if frame := next(iter(own or frames), None):
+            sizes[f"{os.path.basename(frame.filename)}:{frame.lineno}"] += change.size_diff / calls
+    rest = grown - sum(sizes.values())
+    if rest > sum(sizes.values()):
+        sizes[OUTSIDE_PYTHON] = rest
+    largest = sorted(sizes.items(), key=lambda item: -item[1])[:_SITES]
+    return {place: size for place, size in largest if size > 0.1 * largest[0][1]}
 
 
 def open_files() -> int:
-    """Return the number of open files of this process, 0 if the system does not report it."""
-    try:
-        return len(os.listdir(_FOLDERS[1]))
-    except OSError:
-        return 0
+    """Return the number of open files of this process."""
+    return len(os.listdir(_FILES))
 
 
 def _growth(marks: np.ndarray[Any, Any], calls: int, noise: tuple[float, float, float]) -> np.ndarray[Any, Any]:
@@ -382,70 +357,54 @@ MOST = 4096
 """Upper limit of arrays, because each of them is written and read on its own."""
 
 
-class Outputs(Probe):
-    """Writes the numbers of the results of two calls, and no Python objects, to a file in the launch's folder. Sends
-    names, types, containers and the numbers of the calls."""
+def outputs(folder: Path) -> Probe:
+    """Write the numbers of the results of two calls, and no Python objects, to a file in the launch's folder.
 
-    name = "outputs"
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / FILE
-        self._first: list[tf_runtime.Part] = []
-        self._later: list[tf_runtime.Part] = []
-        self._call = 1
-
-    def between(self, result: object) -> None:
-        self._first = tf_runtime.flattened(result)
-
-    def later(self, call: int, result: object) -> None:
-        """Keep the result of a later call, unless both results together are too large."""
-        parts = tf_runtime.flattened(result)
-        both = [*self._first, *parts]
-        if len(both) <= MOST and _bytes(both) <= LARGEST:
-            self._call, self._later = call, parts
-
-    def found(self) -> JSON:
-        if not self._first:
-            raise MetricUnavailable("the step returns no numbers")
-        if (count := len(self._first)) > MOST:
-            raise MetricUnavailable(f"the step returns {count:,} arrays, more than the limit of {MOST:,}")
-        if (size := _bytes(self._first)) > LARGEST:
-            raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
-        parts = [*self._first, *self._later]
-        # Every n-th row, so that variants whose results have other shapes still differ in them, and those of another
-        # precision do not.
-        numbers = sum(part.array.size for part in self._first)
-        step = -(-numbers // MOST_ON_GPU) if tf_runtime.gpus() else 1
-        kept = (part.array[::step] if part.array.ndim else part.array for part in parts)
-        # Not every version of numpy reads extension types, such as bfloat16.
-        portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for array in kept)
-        np.savez(self._file, *portable)
-        return {
-            "file": FILE,
-            "names": [part.name for part in parts],
-            "dtypes": [part.array.dtype.name for part in parts],
-            "inside": [part.inside for part in parts],
-            "calls": [1] * len(self._first) + [self._call] * len(self._later),
-        }
+    The evidence has names, types, containers and the numbers of the calls. The result of the last call is left out if both
+    together are too large.
+    """
+    first = tf_runtime.flattened((yield FIRST))
+    call, result = yield LAST
+    later = tf_runtime.flattened(result)
+    del result  # it is released before others count what stays alive
+    if len(first) + len(later) > MOST or _bytes([*first, *later]) > LARGEST:
+        later = []
+    yield END
+    if not first:
+        raise MetricUnavailable("the step returns no numbers")
+    if (count := len(first)) > MOST:
+        raise MetricUnavailable(f"the step returns {count:,} arrays, more than the limit of {MOST:,}")
+    if (size := _bytes(first)) > LARGEST:
+        raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
+    parts = [*first, *later]
+    # Every n-th row, so that variants whose results have other shapes still differ in them, and those of another
+    # precision do not.
+    numbers = sum(part.array.size for part in first)
+    step = -(-numbers // MOST_ON_GPU) if tf_runtime.gpus() else 1
+    kept = (part.array[::step] if part.array.ndim else part.array for part in parts)
+    # Not every version of numpy reads extension types, such as bfloat16.
+    portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for array in kept)
+    np.savez(folder / FILE, *portable)
+    return {
+        "file": FILE,
+        "names": [part.name for part in parts],
+        "dtypes": [part.array.dtype.name for part in parts],
+        "inside": [part.inside for part in parts],
+        "calls": [1] * len(first) + [call] * len(later),
+    }
 
 
 def _bytes(parts: Sequence[tf_runtime.Part]) -> int:
     return sum(part.array.nbytes for part in parts)
 
 
-class Artifact(Probe):
-    """Counts the bytes of ``bench(..., artifact=)``, raw and gzipped: of bytes, or of the file or folder at a path."""
-
-    name = "artifact"
-
-    def __init__(self, artifact: Any) -> None:
-        self._artifact = artifact
-
-    def found(self) -> JSON:
-        if self._artifact is None:
-            raise MetricUnavailable("the benchmark names no artifact")
-        sizes = [(len(content), len(gzip.compress(content, mtime=0))) for content in _contents(self._artifact)]
-        return {"bytes": sum(raw for raw, _ in sizes), "gzipped": sum(zipped for _, zipped in sizes)}
+def artifact(given: Any) -> Probe:
+    """Count the bytes of ``bench(..., artifact=)``, raw and gzipped: of bytes, or of the file or folder at a path."""
+    yield END
+    if given is None:
+        raise MetricUnavailable("the benchmark names no artifact")
+    sizes = [(len(content), len(gzip.compress(content, mtime=0))) for content in _contents(given)]
+    return {"bytes": sum(raw for raw, _ in sizes), "gzipped": sum(zipped for _, zipped in sizes)}
 
 
 def _contents(artifact: Any) -> Iterator[bytes]:
@@ -466,56 +425,41 @@ def _contents(artifact: Any) -> Iterator[bytes]:
 _LONGEST = 60
 
 
-class Traces(Probe):
-    """Counts traces that are not nested in another trace: those of the first call, and later ones with their cause."""
+def traces(graphs: dict[str, Any]) -> Probe:
+    """Count traces that are not nested in another trace: those of the first call, and later ones with their cause.
 
-    name = "traces"
+    ``graphs`` gets function -> its last graph of the first call.
+    """
+    first: list[str] = []
+    later: list[str] = []
+    signatures: dict[str, list[str]] = {}
+    in_first = True
 
-    def __init__(self) -> None:
-        self.graphs: dict[str, Any] = {}
-        """Function -> its last graph of the first call."""
-        self._found: JSON = {"first": [], "later": []}
-        self._signatures: dict[str, list[str]] = {}
-        self._stop: Callable[[], None] = lambda: None
-        self._in_first = True
-
-    def before(self) -> None:
-        self._stop = tf_runtime.on_trace(self._traced)
-
-    def between(self, result: object) -> None:
-        self._in_first = False
-
-    def after(self, calls: int) -> None:
-        self._stop()
-
-    def _traced(self, name: str, graph: Any, seconds: float, function: object) -> None:
+    def traced(name: str, graph: Any, seconds: float, function: object) -> None:
         signature = _signature(graph)
-        before, self._signatures[name] = self._signatures.get(name), signature
-        if self._in_first:
-            self._found["first"].append(name)
-            self.graphs[name] = graph
+        before, signatures[name] = signatures.get(name), signature
+        if in_first:
+            first.append(name)
+            graphs[name] = graph
         else:
-            self._found["later"].append(f"{name}: {_cause(before, signature)}")
+            later.append(f"{name}: {_cause(before, signature)}")
 
-    def found(self) -> JSON:
-        return self._found
+    with tf_runtime.on_trace(traced):
+        yield FIRST
+        in_first = False
+        yield RELEASED
+    return {"first": first, "later": later}
 
 
-class Flops(Probe):
-    """Counts the floating-point operations of the graphs that were traced in the first call.
+def flops(graphs: dict[str, Any]) -> Probe:
+    """Count the floating-point operations of the graphs that were traced in the first call.
 
     TensorFlow has statistics of its ops. Ops without them count as 0.
     """
-
-    name = "flops"
-
-    def __init__(self, traces: Traces) -> None:
-        self._traces = traces
-
-    def found(self) -> JSON:
-        if graphs := self._traces.graphs:
-            return {"flops": sum(map(tf_runtime.flops, graphs.values()))}
+    yield END
+    if not graphs:
         raise MetricUnavailable("the first call traced no function")
+    return {"flops": sum(map(tf_runtime.flops, graphs.values()))}
 
 
 def _signature(graph: Any) -> list[str]:

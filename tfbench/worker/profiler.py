@@ -43,21 +43,19 @@ LEVELS = {"host": 2, "device": 1, "python": 0}
 """Levels of its tracers: ops and the larger phases of the runtime. To record every Python call would change the times."""
 
 
-def tf_profiler() -> Any:
-    """Return ``tf.profiler.experimental``, or raise a BenchmarkError if the benchmarks do not import TensorFlow."""
+@contextmanager
+def profiled(folder: str) -> Iterator[Any]:
+    """Profile this process until the block ends, into a folder. The context is TensorFlow's class for marks, ``Trace``.
+
+    Raises `BenchmarkError` if the benchmarks do not import TensorFlow.
+    """
     if (tf := tf_runtime.tensorflow()) is None:
         raise BenchmarkError("the benchmark file does not import TensorFlow, whose profiler it needs")
-    return tf.profiler.experimental
-
-
-@contextmanager
-def profiled(folder: str) -> Iterator[None]:
-    """Profile this process until the block ends, into a folder."""
-    profiler = tf_profiler()
+    profiler = tf.profiler.experimental
     levels = {f"{tracer}_tracer_level": level for tracer, level in LEVELS.items()}
     profiler.start(folder, profiler.ProfilerOptions(**levels))
     try:
-        yield
+        yield profiler.Trace
     finally:
         profiler.stop()
 

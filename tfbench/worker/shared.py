@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +52,7 @@ def collecting(root: str, import_mode: str, cache: str) -> list[str]:
 # Shared set-ups: folders that one launch builds for all launches, such as a trained model or a converted file
 
 
-_MANIFEST, _FAILED = "made.json", "failed.txt"
+_MANIFEST = "made.json"
 _INPUTS, _OUTPUTS = "inputs", "files"
 
 
@@ -110,17 +110,13 @@ class Shared:
 
 
 def _run(folder: Path, build: Callable[..., object], arguments: tuple[Any, ...], own_files: OwnFiles) -> None:
-    parent = os.getpid()
-    if (pid := os.fork()) == 0:
-        tf_runtime.run_and_exit(parent, partial(_fill, folder, partial(build, folder, *arguments), own_files))
-    if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-        failed = [report.read_text(encoding="utf-8") for report in folder.glob(_FAILED)]
-        reason = failed[0] if failed else f"its process ended with status {code}"
-        raise BenchmarkError(f"{build.__name__} failed: {reason}")
+    code, reason = tf_runtime.forked(partial(_fill, folder, partial(build, folder, *arguments), own_files))
+    if code or reason:
+        raise BenchmarkError(f"{build.__name__} failed: {reason or f'its process ended with status {code}'}")
 
 
-def _fill(folder: Path, build: Callable[[], object], own_files: OwnFiles) -> None:
-    """Fill the folder and write its manifest, or the reason of a failure."""
+def _fill(folder: Path, build: Callable[[], object], own_files: OwnFiles) -> str:
+    """Fill the folder and write its manifest; return the reason of a failure, ``""`` without one."""
     try:
         noted = own_files.anew()
         noted.watch()
@@ -130,9 +126,9 @@ def _fill(folder: Path, build: Callable[[], object], own_files: OwnFiles) -> Non
         manifest = {_INPUTS: inputs, _OUTPUTS: _digests(folder)}
         (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     except BaseException as error:
-        text = error_line(f"{type(error).__name__}: {error}")
-        (folder / _FAILED).write_text(text[:500], encoding="utf-8")
-        raise
+        traceback.print_exc()
+        return error_line(f"{type(error).__name__}: {error}")[:500]
+    return ""
 
 
 def _key(build: Callable[..., object], arguments: tuple[Any, ...]) -> str:

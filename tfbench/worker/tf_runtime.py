@@ -22,6 +22,7 @@ import random
 import re
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -102,46 +103,36 @@ class Seeds:
     """
 
     def __init__(self) -> None:
-        self._before = _states()
-        self._python: object = None
-        self._numpy = False
+        """Note from now on, until `imported`, whether a module calls a function that sets the state of a generator."""
+        self.seeded: set[str] = set()
+        self._state: Any = None
+        self._setters = [(module, name, getattr(module, name)) for module, name in _SETTERS]
+        for module, name, setter in self._setters:
+            setattr(module, name, partial(self._set, module.__name__, setter))
+
+    def _set(self, module: str, setter: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        self.seeded.add(module)
+        return setter(*arguments, **keywords)
 
     def imported(self) -> None:
-        """Note which have been seeded since this object was made. TensorFlow's import draws numbers, too."""
-        python, numpy = (_is_seeded(*states) for states in zip(self._before, _states(), strict=True))
-        self._python, self._numpy = random.getstate() if python else None, numpy
+        """Keep the state of Python's generator, which a forked process would lose."""
+        for module, name, setter in self._setters:
+            setattr(module, name, setter)
+        self._state = random.getstate()
 
     def fork(self) -> None:
         """Go on with the numbers of a seed in a forked process, and draw others without one."""
-        if self._python is not None:
-            random.setstate(self._python)  # type: ignore[arg-type]
-        if not self._numpy:
+        if random.__name__ in self.seeded:
+            random.setstate(self._state)
+        if np.random.__name__ not in self.seeded:
             np.random.seed()
 
 
-_State = Mapping[str, Any]
-"""``key``, the numbers of a Mersenne Twister, and ``pos``, how many of them are used."""
-_WORDS = 624
-"""It makes so many numbers of 32 bits at once."""
-_IMPORT_DRAWS = 1000 * _WORDS
-"""Numbers that imports draw at most. After more, a generator passes for one that was seeded."""
-
-
-def _states() -> tuple[_State, _State]:
-    """Return the states of Python's and numpy's generators, which are of the same kind."""
-    *words, used = random.getstate()[1]
-    return {"key": np.array(words, np.uint32), "pos": used}, np.random.get_state(legacy=False)["state"]
-
-
-def _is_seeded(before: _State, after: _State) -> bool:
-    """Return whether no number of draws leads from one state to the other, such as to that of another generator."""
-    stream = np.random.RandomState()
-    stream.set_state({"bit_generator": "MT19937", "state": before})
-    for _ in range(0, _IMPORT_DRAWS, _WORDS):
-        if np.array_equal(stream.get_state(legacy=False)["state"]["key"], after.get("key", ())):
-            return False
-        stream.bytes(4 * _WORDS)
-    return True
+_SETTERS = [
+    *((random, name) for name in ("seed", "setstate")),
+    *((np.random, name) for name in ("seed", "set_state", "set_bit_generator") if hasattr(np.random, name)),
+]
+"""The functions that set the states of Python's and numpy's generators."""
 
 
 def collect_graphs(on: bool) -> Any:
@@ -194,27 +185,19 @@ def _rewrites_for_onednn() -> bool:
     chosen = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1" if platform.machine() == "x86_64" else "0")
     if chosen != "1" or tensorflow() is None or has_run_an_op() or has_opened_gpu():
         return False
-    parent, (answer, question) = os.getpid(), os.pipe()
-    if (pid := os.fork()) == 0:
-        signal.alarm(_GRAPH_SECONDS)
-        run_and_exit(parent, partial(_tell_ops, question))
-    os.close(question)
-    with open(answer, encoding="utf-8") as ops:
-        text = ops.read()
-    os.waitpid(pid, 0)
-    return "_Mkl" in text
+    return "_Mkl" in forked(_optimized_ops)[1]
 
 
-def _tell_ops(pipe: int) -> None:
+def _optimized_ops() -> str:
+    """Return the ops of the graph of one convolution."""
+    signal.alarm(_GRAPH_SECONDS)
     tf = required()
     tf.config.set_visible_devices([], "GPU")
     image, kernel = tf.ones([1, 16, 16, 8]), tf.ones([3, 3, 8, 8])
     collect_graphs(True)
     tf.function(lambda x: tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), tf.ones([8]))))(image)
     graphs = collect_graphs(False).function_graphs
-    ops = {node.op for graph in graphs for part in graph.partition_graphs for node in part.node}
-    with open(pipe, "w", encoding="utf-8") as answer:
-        answer.write(" ".join(sorted(ops)))
+    return " ".join(node.op for graph in graphs for part in graph.partition_graphs for node in part.node)
 
 
 def defaults() -> JSON:
@@ -230,18 +213,13 @@ def defaults() -> JSON:
     return words
 
 
-def on_trace(callback: Traced) -> Callable[[], None]:
-    """Call ``callback`` after each trace of a Python function, without traces nested in another trace.
-
-    Returns a function that ends this.
-    """
-    try:
-        required()
-        from tensorflow.python.framework import func_graph
-
-        traced = func_graph.func_graph_from_py_func
-    except (MetricUnavailable, ImportError, AttributeError):
-        return lambda: None
+@contextlib.contextmanager
+def on_trace(callback: Traced) -> Iterator[None]:
+    """Call ``callback`` after each trace of a Python function in the context, without traces nested in another trace."""
+    func_graph: Any = sys.modules.get("tensorflow.python.framework.func_graph")
+    if (traced := getattr(func_graph, "func_graph_from_py_func", None)) is None:
+        yield
+        return
     depth = 0
 
     def timed(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -257,7 +235,10 @@ def on_trace(callback: Traced) -> Callable[[], None]:
         return graph
 
     func_graph.func_graph_from_py_func = timed
-    return partial(setattr, func_graph, "func_graph_from_py_func", traced)
+    try:
+        yield
+    finally:
+        func_graph.func_graph_from_py_func = traced
 
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -404,27 +385,30 @@ def _number_of(text: bytes | str) -> int:
 def _leaves(name: str, inside: str, result: object, around: tuple[object, ...] = ()) -> Iterator[tuple[str, str, Any]]:
     if any(result is outer for outer in around):  # an object that contains itself
         return
-    around = (*around, result)
-    if isinstance(result, Mapping):
-        for key, part in sorted(result.items(), key=lambda item: str(item[0])):
-            yield from _leaves(f"{name}[{key!r:.40}]", f"{inside} dict", part, around)
-    elif isinstance(result, (list, tuple)):
-        # Wrappers of TensorFlow for lists and tuples are the same for the user.
-        kind = "list" if isinstance(result, list) else type(result).__name__ if hasattr(result, "_fields") else "tuple"
-        for place, part in enumerate(result):
-            yield from _leaves(f"{name}[{place}]", f"{inside} {kind}", part, around)
-    elif isinstance(result, (set, frozenset)):
-        for place, part in enumerate(sorted(result, key=repr)):
-            yield from _leaves(f"{name}[{place}]", f"{inside} set", part, around)
-    elif (fields := _fields(result)) is not None:
+    if (found := contents(result)) is None and (fields := _fields(result)) is not None:
         kind = "dataclass" if dataclasses.is_dataclass(result) else type(result).__name__
-        for field, part in fields.items():
-            yield from _leaves(f"{name}.{field}", f"{inside} {kind}", part, around)
-    else:
-        tf = tensorflow()
-        parts = [result] if tf is None else tf.nest.flatten(result, expand_composites=True)
-        for place, part in enumerate(parts):
-            yield (name if len(parts) == 1 else f"{name}.{place}"), inside, part
+        found = kind, [(f".{field}", part) for field, part in fields.items()]
+    if found is not None:
+        for place, part in found[1]:
+            yield from _leaves(name + place, f"{inside} {found[0]}", part, (*around, result))
+        return
+    tf = tensorflow()
+    parts = [result] if tf is None else tf.nest.flatten(result, expand_composites=True)
+    for number, part in enumerate(parts):
+        yield (name if len(parts) == 1 else f"{name}.{number}"), inside, part
+
+
+def contents(part: object) -> tuple[str, list[tuple[str, Any]]] | None:
+    """Return the kind of a container and its parts with their places, such as ``['loss']`` and ``[1]``; ``None`` for others."""
+    if isinstance(part, Mapping):
+        return "dict", [(f"[{key!r:.40}]", part[key]) for key in sorted(part, key=str)]
+    if isinstance(part, (set, frozenset)):
+        return "set", [(f"[{place}]", one) for place, one in enumerate(sorted(part, key=repr))]
+    if isinstance(part, (list, tuple)):
+        # Wrappers of TensorFlow for lists and tuples are the same for the user.
+        kind = "list" if isinstance(part, list) else type(part).__name__ if hasattr(part, "_fields") else "tuple"
+        return kind, [(f"[{place}]", one) for place, one in enumerate(part)]
+    return None
 
 
 _HOLD_NUMBERS = (numbers.Number, np.ndarray, np.generic, Mapping, list, tuple, set, frozenset, SimpleNamespace)
@@ -568,7 +552,7 @@ def has_opened_gpu() -> bool:
 
     An open file of the driver shows it. A question to CUDA would initialise it.
     """
-    # realpath returns a file that was closed in the meantime as it is. Without Linux there is no CUDA either.
+    # realpath returns a file that was closed in the meantime as it is.
     return any(os.path.realpath(file).startswith("/dev/nvidia") for file in Path("/proc/self/fd").glob("*"))
 
 
@@ -624,6 +608,17 @@ def run_and_exit(parent: int, task: Callable[[], object]) -> NoReturn:
         os._exit(code)
 
 
+def forked(task: Callable[[], str]) -> tuple[int, str]:
+    """Do a task in a forked process; return its exit code, negative for a signal, and the text that the task returns."""
+    parent = os.getpid()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as answer:
+        if (pid := os.fork()) == 0:
+            run_and_exit(parent, lambda: print(task(), end="", file=answer, flush=True))
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        answer.seek(0)
+        return code, answer.read()
+
+
 def replace_process(argument: str, descriptor: int) -> NoReturn:
     """Start this worker anew in the same process, with the same options and this message. Its socket stays open."""
     os.set_inheritable(descriptor, True)
@@ -631,8 +626,8 @@ def replace_process(argument: str, descriptor: int) -> NoReturn:
 
 
 def pin(cpus: Collection[int]) -> None:
-    """Restrict this process with its threads and children to these processors, if the system can."""
-    if not cpus or not hasattr(os, "sched_setaffinity"):
+    """Restrict this process with its threads and children to these processors; to none others than now if there are none."""
+    if not cpus:
         return
     os.sched_setaffinity(0, cpus)
     done: set[int] = set()
@@ -658,7 +653,7 @@ def check_pinned(cpus: Collection[int]) -> None:
 
     Raises `BenchmarkError` if the benchmark, or someone else, moved it.
     """
-    if cpus and hasattr(os, "sched_getaffinity") and (now := os.sched_getaffinity(0)) != set(cpus):
+    if cpus and (now := os.sched_getaffinity(0)) != set(cpus):
         raise BenchmarkError(f"the process was moved from the processors {sorted(cpus)} to {sorted(now)}")
 
 
