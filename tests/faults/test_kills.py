@@ -33,7 +33,6 @@ from pathlib import Path
 
 from tfbench import fs
 from tfbench.model import Case, EnvironmentInfo, Run, Sample
-from tfbench.policy import preset
 from tfbench.race import workers
 from tfbench.race.lanes import Processors
 from tfbench.race.workers import Suite
@@ -46,9 +45,9 @@ environment = EnvironmentInfo("3", "python", {}, "", False, {}, (0,), 1, {})
 
 def save(number):
     (root / "benchmarks/test_mine.py").write_text(f"NUMBER = {number}\\n")
-    suite = Suite((), "", "importlib", "", ())
     request = RunRequest(
-        root, suite, preset("quick"), Processors((0,), (0,)), "python", root / ".tfbench", (), save="main"
+        root=root, suite=Suite((), "", "importlib", "", ()), processors=Processors((0,), (0,)), executable="python",
+        folder=root / ".tfbench", save_baseline="main",
     )
     cases = [Case(f"benchmarks/test_mine.py::test_{one}", "w", "") for one in range(50)]
     results = [CaseResult(case, sample=Sample(case, (Run((number * 1e-3,) * 200, 1),))) for case in cases]

@@ -42,6 +42,7 @@ from tfbench.errors import ReportError
 from tfbench.fleet.jobs import FleetFolder
 from tfbench.fleet.jobs import load as load_job
 from tfbench.model import Ratio, Report
+from tfbench.model.formats import line
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders
 from tfbench.report import json_format, markdown, merge, terminal
@@ -52,11 +53,10 @@ from tfbench.report.saved import read, read_inputs
 from tfbench.report.trends import Trends, render_case, render_overview
 from tfbench.ruling import decided
 from tfbench.session.request import CaseResult
-from tfbench.session.resume import entry_of, result_of
+from tfbench.session.resume import result_of
 from tfbench.storage.baselines import Baselines
 from tfbench.storage.history import History
 from tfbench.suite.shards import Shard, part
-from tfbench.untrusted import parse_json
 
 DATA = Path(__file__).parent / "data"
 ASV = Path(__file__).parents[1] / "data" / "asv-result.json"
@@ -178,8 +178,8 @@ def use_history(path: Path) -> object:
     trends = Trends(path.parent)
     lines = [trend for case in trends.followed for trend in trends.of_case(case.series.case)]
     Console(file=io.StringIO(), width=100).print(render_overview(lines, 1, 100))
-    for line in lines:
-        Console(file=io.StringIO(), width=100).print(render_case([line]))
+    for one in lines:
+        Console(file=io.StringIO(), width=100).print(render_case([one]))
     if found.problems:
         raise ReportError(found.problems[0])
     return found.once()
@@ -207,11 +207,7 @@ def use_kept(path: Path) -> object:
 
 def use_entry(path: Path) -> object:
     """An entry of the journal of a run; a damaged one is measured again."""
-    try:
-        entry = parse_json(path.read_text())
-    except ValueError:
-        return None
-    found = result_of(CASE, entry) if isinstance(entry, dict) else None
+    found = result_of(path.read_text(errors="replace"))
     if found is not None:
         report = replace(
             REPORT, verdicts=tuple(found.rows), variant_results=(found.variant_result,) * bool(found.variant_result)
@@ -363,7 +359,7 @@ READERS = (
     Reader("job", "job.json", jobs, JSON_FILE, load_job),
     Reader("acceptance", "accepted.toml", lambda _: [ACCEPT], encoded(mutated_toml), use_accepted),
     Reader("calibration", "trials.jsonl", trials, encoded(mutated_lines), use_calibration),
-    Reader("entry of a run", "entry.json", lambda _: [json.dumps(entry_of(ENTRY))], JSON_FILE, use_entry),
+    Reader("entry of a run", "entry.json", lambda _: [line(ENTRY)], JSON_FILE, use_entry),
     Reader("xplane", "host.xplane.pb", profiles, lambda one, rng: mutated_bytes(bytes(one), rng), use_profile),
     Reader("folder of profiles", folders.ABOUT, lambda _: [json.dumps(KEPT)], JSON_FILE, use_kept),
     Reader(

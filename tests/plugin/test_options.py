@@ -1,23 +1,20 @@
-"""Parsing of option values."""
+"""Options: their values, what contradicts, and names that others have as well."""
 
+import argparse
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tfbench.errors import UsageError
-from tfbench.plugin.options import (
-    available_cpus,
-    check_folder,
-    kept_options,
-    parse_cpus,
-    parse_device_gate,
-    parse_slowdown,
-    parse_suite_limit,
-)
+from tfbench.plugin.options import available_cpus, check_options, kept_options, parse_cpus
+from tfbench.policy import preset
+from tfbench.session.options import OPTIONS, RunOptions
+from tfbench.suite.shards import Shard
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,39 +31,68 @@ def test_an_invalid_list_of_processors_is_refused(text):
         parse_cpus(text)
 
 
-def test_a_file_in_place_of_a_folder_is_refused(tmp_path):
-    (tmp_path / "times").write_text("")
-    config = SimpleNamespace(invocation_params=SimpleNamespace(dir=tmp_path, args=("--history=times",)))
-    with pytest.raises(UsageError, match="--history times: this is a file; name a folder"):
-        check_folder(config, "--history", "times")
-    for place in ("", "absent", ".", "postgresql://host/name"):
-        check_folder(config, "--history", place)
+def read(**given):
+    absent = dict.fromkeys(f"tfbench_{option.setting}" for option in OPTIONS)
+    return RunOptions.of(argparse.Namespace(**absent | {f"tfbench_{name}": text for name, text in given.items()}))
 
 
-def test_a_slowdown_is_a_fraction_from_0_to_10():
-    assert parse_slowdown("0.10") == 0.1
-    for text in ("x", "-1", "nan", "11"):
-        with pytest.raises(UsageError, match="--inject-slowdown"):
-            parse_slowdown(text)
-
-
-@pytest.mark.parametrize(("text", "limit"), [("0.5%", 0.005), ("0.02", 0.02), ("3%", 0.03), (None, 0.0)])
-def test_the_slowdown_of_the_mean_is_a_percentage_or_a_fraction(text, limit):
-    assert parse_suite_limit(text, raced=True, partial="") == pytest.approx(limit)
+def checked(folder, *args, **given):
+    config = SimpleNamespace(
+        invocation_params=SimpleNamespace(dir=folder, args=args), stash={}, option=SimpleNamespace(),
+        getoption=lambda name, default: default,
+    )  # fmt: skip
+    check_options(config, read(**given))
 
 
 @pytest.mark.parametrize(
-    ("text", "raced", "partial", "why"),
+    ("name", "value", "texts", "refused"),
     [
-        ("x", True, "", "such as 0.5%"), ("%", True, "", "such as 0.5%"), ("0", True, "", "such as 0.5%"),
-        ("100%", True, "", "such as 0.5%"), ("nan", True, "", "such as 0.5%"), ("-1%", True, "", "such as 0.5%"),
-        ("1%", False, "", "--against SPEC or --baseline"), ("1%", True, "--shard", "without --shard"),
+        ("inject_slowdown", 0.1, ["0.10", "10%"], ["x", "-1", "nan", "11"]),
+        ("gate_suite", 0.005, ["0.5%", "0.005"], ["x", "%", "0", "100%", "nan", "-1%"]),
+        ("gate_device", 0.05, ["5%", "0.05"], ["0", "50%", "nan", "five"]),
+        ("shard", Shard(2, 4), ["2/4"], ["0/4", "5/4", "x"]),
+        ("statistic", "p90", ["p90"], ["p91"]),
+        ("replay", "never", ["never"], ["some"]),
+        ("policy", preset("quick"), ["quick"], ["lax"]),
     ],
-)  # fmt: skip
-def test_a_mean_that_cannot_be_judged_is_refused(text, raced, partial, why):
-    with pytest.raises(UsageError, match="--gate-suite") as caught:
-        parse_suite_limit(text, raced=raced, partial=partial)
-    assert why in str(caught.value)
+)
+def test_the_value_of_an_option_is_parsed_or_refused_in_a_line(name, value, texts, refused):
+    for text in texts:
+        assert getattr(read(**{name: text}), name) == value
+    for text in refused:
+        with pytest.raises(UsageError, match=rf"^--{name.replace('_', '-')} '|^no policy named 'lax'"):
+            read(**{name: text})
+
+
+def test_options_that_are_not_given_have_their_defaults():
+    assert read() == RunOptions()
+    assert read(gate_device="5%", statistic="mean").policy == replace(
+        preset("standard").with_device_gate(0.05), statistic="mean"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"gate_suite": "1%"}, "--gate-suite judges the mean .*: add --against SPEC or --baseline"),
+        ({"gate_suite": "1%", "against": "self", "shard": "1/2"}, "--gate-suite .* without --shard"),
+        ({"gate_suite": "1%", "against": "self", "changed_only": True}, "--gate-suite .* without --changed-only"),
+        ({"inject_slowdown": "1%"}, "--inject-slowdown .*; add --against self"),
+        ({"changed_only": True, "baseline": "x"}, "--changed-only .*; add --against git:REV"),
+        ({"against": "self", "baseline": "x"}, "give only one of them"),
+        ({"job": "j", "against": "self"}, "--job needs --against and --report-json"),
+        ({"history": "times"}, "--history times: this is a file; name a folder"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(tmp_path, given, why):
+    (tmp_path / "times").write_text("")
+    with pytest.raises(UsageError, match=why):
+        checked(tmp_path, **given)
+
+
+@pytest.mark.parametrize("place", ["", "absent", ".", "postgresql://host/name"])
+def test_a_history_may_be_a_folder_or_a_database(tmp_path, place):
+    checked(tmp_path, history=place)
 
 
 # Names that other plugins, and the conftest.py of a project, have as well
@@ -259,14 +285,6 @@ def test_a_benchmark_of_hypothesis_is_told_what_to_do(folder):
     code, output = run_pytest(folder, "--benchmark", "-p", "_hypothesis_pytestplugin")
     assert code == 1, output
     assert "bench measures one step, and hypothesis calls it with many: replace @given by @parametrize" in output
-
-
-def test_the_growth_of_device_time_that_fails_is_a_fraction():
-    assert parse_device_gate(None) == 0
-    assert parse_device_gate("5%") == parse_device_gate("0.05") == pytest.approx(0.05)
-    for text in ("", "0", "50%", "nan", "five"):
-        with pytest.raises(UsageError, match="--gate-device"):
-            parse_device_gate(text)
 
 
 def test_a_fixture_or_parameter_of_the_project_named_bench_makes_no_benchmark(folder):

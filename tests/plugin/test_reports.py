@@ -9,9 +9,8 @@ from tfbench.plugin import runner
 
 
 def test_one_file_for_two_reports_is_refused(monkeypatch):
-    monkeypatch.setattr(
-        runner, "setting", lambda config, option: {"report_markdown": "r", "report_json": "./r"}.get(option)
-    )
     monkeypatch.setattr(runner, "check_not_taken_for_test", lambda *_: None)
     with pytest.raises(UsageError, match="--report-json and --report-markdown both write r; name two files"):
-        runner.ReportFiles(SimpleNamespace())
+        runner.ReportFiles(
+            SimpleNamespace(getoption={"tfbench_report_markdown": "r", "tfbench_report_json": "./r"}.get)
+        )

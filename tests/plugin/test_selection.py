@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfbench.errors import DeclarationError
-from tfbench.plugin.cases import case_of, constructor_of, places
-from tfbench.plugin.collect import misnamed
+from tfbench.plugin.cases import case_of, constructor_of, misnamed, places
 from tfbench.untrusted import is_case
 
 

@@ -68,5 +68,5 @@ def test_a_saved_baseline_is_the_same_anchor_whatever_it_is_recreated_from():
 def test_an_anchor_that_moves_is_refused(monkeypatch, against, refused):
     monkeypatch.setattr(strategies, "is_pinned", lambda root, revision: revision == "v1.0")
     with pytest.raises(UsageError, match=f"^--history: {refused}") if refused else nullcontext():
-        check_anchor(SimpleNamespace(history=Path("h"), against=against, root=Path()))
-    check_anchor(SimpleNamespace(history=None, against=against, root=Path()))
+        check_anchor(SimpleNamespace(history="h", against=against, root=Path()))
+    check_anchor(SimpleNamespace(history="", against=against, root=Path()))

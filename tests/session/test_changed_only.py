@@ -136,8 +136,8 @@ def test_a_system_that_does_not_report_files_is_named_with_the_fix(spared):
 
 def test_at_least_one_case_is_drawn_and_the_seed_decides_which():
     cases = [replace(CASE, name=f"b/test_x.py::test_{number}") for number in range(40)]
-    assert [len(drawn(cases[:count], 0.1, 1)) for count in (0, 1, 3, 10, 11, 40)] == [0, 1, 1, 1, 2, 4]
-    assert drawn(cases, 0.1, 1) == drawn(cases, 0.1, 1) != drawn(cases, 0.1, 2)
+    assert [len(drawn(cases[:count], 1)) for count in (0, 1, 3, 10, 11, 40)] == [0, 1, 1, 1, 2, 4]
+    assert drawn(cases, 1) == drawn(cases, 1) != drawn(cases, 2)
 
 
 def test_graphs_and_modules_count_without_the_places_of_their_source():

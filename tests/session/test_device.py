@@ -7,12 +7,10 @@ import pytest
 
 from tests.fakes import worker
 from tests.fakes.nvml import UUIDS, Device, library
-from tests.fakes.suites import one_file
+from tests.fakes.suites import request_of
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
-from tfbench.race.lanes import Processors
 from tfbench.ruling import grave
-from tfbench.session.request import RunRequest
 from tfbench.session.session import Session
 
 NAME = "t.py::test_a"
@@ -31,11 +29,8 @@ def measured(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "pynvml", library(Device(UUIDS[1], energy=joules)))
         script = {"seconds": 9e-4, "kernel": 800} if script is None else script
         executable = worker.install(tmp_path, cases={NAME: script})
-        request = RunRequest(
-            tmp_path, one_file(tmp_path), policy, Processors((0,), (0,)), executable, tmp_path / "data", (), device="gpu",
-            gpus=("0",), suite_cases=(CASE,), collected=frozenset({NAME}), **changes,
-        )  # fmt: skip
-        with closing(Session.assemble(request, [CASE])) as session:
+        request = request_of(tmp_path, [CASE], policy=policy, executable=executable, device="gpu:0", **changes)
+        with closing(Session(request, [CASE])) as session:
             result = session.runs.result(CASE)
         return result, {row.metric: row for row in result.rows}
 
@@ -67,14 +62,14 @@ def test_a_step_of_unchanged_time_is_not_profiled(measured):
     assert rows["time"].outcome is Outcome.UNCHANGED
     assert rows.keys().isdisjoint({"device_time", "energy"})
 
-    _, rows = measured(against="self", slowdown=0.5)
+    _, rows = measured(against="self", inject_slowdown=0.5)
     assert rows["time"].outcome is Outcome.REGRESSED
     assert rows["device_time"].outcome is Outcome.UNCHANGED
 
 
 @pytest.mark.slow
 def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
-    result, rows = measured(against="env:KERNEL=400", slowdown=0.5)
+    result, rows = measured(against="env:KERNEL=400", inject_slowdown=0.5)
     found = rows["device_time"]
     assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, "not-gated")
     assert found.reason.message.startswith("reported, and gated under --gate-device only: 400 µs before, 800 µs now")

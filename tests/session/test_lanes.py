@@ -10,12 +10,10 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes import worker
-from tests.fakes.suites import one_file
+from tests.fakes.suites import request_of
 from tfbench.model import Case, Outcome
-from tfbench.policy import preset
 from tfbench.race import process_launcher
 from tfbench.race.lanes import Processors
-from tfbench.session.request import RunRequest
 from tfbench.session.session import Session
 
 GROUP = "t.py::test_v"
@@ -41,12 +39,11 @@ def session(tmp_path):
         script = {case.name: {"seconds": 1e-4} for case in CASES}
         for name, more in settings.pop("script", {}).items():
             script[name] |= more
-        request = RunRequest(
-            tmp_path, one_file(tmp_path), preset("quick"), WHOLE, worker.install(tmp_path, cases=script),
-            tmp_path / f"data{len(opened)}", (), device=device, suite_cases=tuple(CASES),
-            collected=frozenset(case.name for case in CASES), lanes=lanes(count), seed=7, **settings,
+        request = request_of(
+            tmp_path, CASES, processors=WHOLE, executable=worker.install(tmp_path, cases=script), device=device,
+            folder=tmp_path / f"data{len(opened)}", lane_processors=lanes(count), seed=7, **settings,
         )  # fmt: skip
-        opened.append(Session.assemble(request, CASES))
+        opened.append(Session(request, CASES))
         return opened[-1]
 
     yield start
@@ -96,7 +93,7 @@ def test_a_case_that_may_run_on_a_gpu_needs_the_machine(session, monkeypatch, de
 @pytest.mark.parametrize(("cpus", "apart"), [(1, False), (2, False), (3, True), (0, True)])
 def test_a_case_that_fits_into_each_lane_needs_no_machine_of_its_own(session, cpus, apart):
     opened = session(1).lanes
-    opened._request = replace(opened._request, lanes=(Processors((1,), (0, 1)), Processors((4,), (2, 3, 4))))
+    opened._request = replace(opened._request, lane_processors=(Processors((1,), (0, 1)), Processors((4,), (2, 3, 4))))
     assert opened._apart((CASES[2], replace(CASES[3], cpus=cpus))) is apart
 
 

@@ -6,15 +6,12 @@ from contextlib import closing
 import pytest
 
 from tests.fakes import worker
-from tests.fakes.suites import one_file
+from tests.fakes.suites import request_of
 from tfbench.errors import UsageError
 from tfbench.gpus.monitor import GpuSession
 from tfbench.model import Case, Outcome
-from tfbench.policy import preset
-from tfbench.race.lanes import Processors
 from tfbench.race.timer import Phase
 from tfbench.session import resume
-from tfbench.session.request import RunRequest
 from tfbench.session.session import Session
 
 GROUP = "t.py::test_a"
@@ -27,15 +24,11 @@ def finished(tmp_path):
     """Returns a function that measures cases in a session, and returns its report and the seconds that it took."""
     names = [case.name for case in CASES]
     executable = worker.install(tmp_path, cases={name: {"seconds": 1e-4} for name in names})
-    suite = one_file(tmp_path)
 
     def run(cases=CASES, **changes):
-        request = RunRequest(
-            tmp_path, suite, preset("quick"), Processors((0,), (0,)), executable, tmp_path / "data", (), device="cpu",
-            suite_cases=tuple(CASES), collected=frozenset(names), **changes,
-        )  # fmt: skip
+        request = request_of(tmp_path, CASES, executable=executable, **changes)
         began = time.perf_counter()
-        with closing(Session.assemble(request, CASES)) as session:
+        with closing(Session(request, CASES)) as session:
             for case in cases:
                 session.runs.result(case)
             return session.report(complete=True), time.perf_counter() - began
@@ -62,7 +55,7 @@ def test_the_phases_and_the_cases_divide_the_wall_time(finished):
 
 
 def test_a_confirmation_counts_as_a_phase_and_as_a_cost_of_its_case(finished):
-    report, took = finished(CASES[2:], against="self", slowdown=0.5)
+    report, took = finished(CASES[2:], against="self", inject_slowdown=0.5)
     phases, cases = report.seconds_by_phase, report.seconds_by_case
     assert outcomes(report)[2] is Outcome.REGRESSED
     assert sum(phases.values()) == pytest.approx(report.wall_seconds, abs=0.01)
@@ -84,12 +77,9 @@ def test_the_mean_of_all_cases_is_raced_again_before_it_fails_the_run(tmp_path):
     names = [f"t.py::test_{number}" for number in range(8)]
     cases = [Case(name, name[6:], name) for name in names]
     executable = worker.install(tmp_path, cases={name: {"seconds": 1e-4} for name in names})
-    suite = one_file(tmp_path)
-    request = RunRequest(
-        tmp_path, suite, preset("quick"), Processors((0,), (0,)), executable, tmp_path / "data", (), device="cpu",
-        suite_cases=tuple(cases), collected=frozenset(names), against="self", slowdown=0.015, suite_limit=0.01,
-    )  # fmt: skip
-    with closing(Session.assemble(request, cases)) as session:
+    asked = {"against": "self", "inject_slowdown": 0.015, "gate_suite": 0.01}
+    request = request_of(tmp_path, cases, executable=executable, **asked)
+    with closing(Session(request, cases)) as session:
         for case in cases:
             session.runs.result(case)
         assert session.judge_suite().outcome is Outcome.REGRESSED

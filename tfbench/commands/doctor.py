@@ -25,9 +25,10 @@ from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Nvml, Recording
 from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.model.words import size
-from tfbench.plugin.options import available_cpus, read_number, worker_processors
+from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import Policy, preset
 from tfbench.report.screen import Screen, add_columns, add_row, table
+from tfbench.session.options import read_number
 from tfbench.sides.environments import Environments, kept
 from tfbench.storage.baselines import Layout
 from tfbench.untrusted import plural, render_json

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +11,6 @@ from rich.text import Text
 from tfbench.commands.setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
 from tfbench.model import TIME, short_name
-from tfbench.plugin import STARTED_WITH
 from tfbench.plugin.options import set_by_suite
 from tfbench.policy import preset
 from tfbench.profiles.folders import named
@@ -78,7 +76,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
             explainer = Explainer(setup.launcher, setup.policy, status.update)
             answer = explainer.explain((first, second), TIME, None, explanation, Path(arguments.profile))
         if arguments.repro:
-            function, variables = setup.collected.functions[case.name], set_by_suite(STARTED_WITH, os.environ)
+            function, variables = setup.collected.functions[case.name], set_by_suite()
             both = first.side, second.side
             write_folder(arguments.repro, function, case, setup.collected.root, both, variables)
     console.print(changes_of(title, explanation.changes, explanation.metrics, explanation.notes))

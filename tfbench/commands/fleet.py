@@ -24,7 +24,8 @@ from tfbench.fleet.node import run as execute
 from tfbench.fs import require_linux, try_lock, write_whole
 from tfbench.model.formats import plain
 from tfbench.model.words import span
-from tfbench.plugin.collect import COMMAND, Collected, collect
+from tfbench.plugin.collect import Collected, collect
+from tfbench.plugin.options import COMMAND
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.workers import terminable
 from tfbench.report import json_format

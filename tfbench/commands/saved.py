@@ -13,12 +13,12 @@ from tfbench.commands import asked_reason
 from tfbench.errors import UsageError
 from tfbench.fs import project_root, write_whole
 from tfbench.model import Report
-from tfbench.plugin.options import read_fraction
 from tfbench.report import markdown, report_page, terminal
 from tfbench.report.page import check_library
 from tfbench.report.saved import read_inputs
 from tfbench.report.screen import Screen, say
 from tfbench.report.trends import Trends, render_case, render_history, render_overview
+from tfbench.session.options import read_fraction
 from tfbench.storage.baselines import HISTORY, Layout
 from tfbench.untrusted import some
 

@@ -5,38 +5,191 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TypeGuard
+from typing import NoReturn, TypeGuard
 from unittest import TestCase
 
 import pytest
 from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
-from tfbench.errors import DeclarationError, UsageError
+from tfbench.errors import DeclarationError, SideError, UsageError
+from tfbench.facts import interpreter_options
 from tfbench.imports import PACKAGE, is_below, is_installed
-from tfbench.model import STATISTICS, THRESHOLDS, Case
+from tfbench.model import JSON, STATISTICS, THRESHOLDS, Case
 from tfbench.model.formats import Name, convert
-from tfbench.plugin import only_lists, setting, takes_bench
-from tfbench.plugin.collect import ListedFile
-from tfbench.plugin.options import read_number
+from tfbench.plugin import takes_bench
+from tfbench.plugin.options import COMMAND, own_options
 from tfbench.policy import Policy
+from tfbench.session.options import read_number
+from tfbench.sides.counterparts import collect as run_collection
 from tfbench.stats.alpha_spending import completed
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
-from tfbench.suite.functions import digest, dump
+from tfbench.suite.functions import TF_TEST_ERROR, digest, dump, function_of, listed
 from tfbench.suite.shards import Shard
-from tfbench.untrusted import brief
+from tfbench.suite.tensorflow_stub import StubError
+from tfbench.untrusted import an_object, brief, described, printable
+
+# Collect ``tf.test.Benchmark`` classes in the controller, by their names only: another process imports their files
+
+
+_SECONDS = 300.0
+"""Time limit for the import of all these files."""
+_LISTING: pytest.StashKey[JSON] = pytest.StashKey()
+
+
+class _Listed(pytest.Function):
+    """An item without a module, for whose headings pytest would join the names of its folders by dots."""
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        return *super().reportinfo()[:2], self.name
+
+
+class ListedFile(pytest.File):
+    """A file with ``tf.test.Benchmark`` classes, of which the controller knows the names."""
+
+    def collect(self) -> Iterator[pytest.Function]:
+        config = self.config
+        if _LISTING not in config.stash:
+            config.stash[_LISTING] = _listing(config)
+        names = dict(an_object(config.stash[_LISTING].get(self.nodeid, {}), self.nodeid))
+        if error := names.pop(TF_TEST_ERROR, ""):
+            raise self.CollectError(error)
+        for name, code in names.items():
+            yield _Listed.from_parent(self, name=name, callobj=function_of(_never, code))
+
+
+def _never(bench: object) -> None:
+    raise AssertionError("the measuring processes run it")
+
+
+def _listing(config: pytest.Config) -> JSON:
+    """Return file -> name of a benchmark -> digest of its code, or `TF_TEST_ERROR` -> text."""
+    root = config.rootpath
+    request = {
+        "root": str(root),
+        "files": [str(path) for path in listed(config)],
+        "import_mode": config.getoption("importmode"),
+        "inifile": str(config.inipath or ""),
+    }
+    command = [sys.executable, *interpreter_options(), "-m", "tfbench.worker.adopted"]
+    try:
+        return run_collection(command, request, root, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    except SideError as error:
+        raise pytest.UsageError(
+            f"tf.test.Benchmark: {': '.join([error.headline, *error.rest.splitlines()[-1:]])}"
+        ) from None
+
+
+# Collect a module that uses values of TensorFlow while it is imported, in a process with the real one
+
+
+CASE: pytest.StashKey[Case] = pytest.StashKey()
+"""The case of an item that another process has collected."""
+_STUBBED = (StubError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+"""Errors of modules that take a stub for a value."""
+ELSEWHERE: JSON = {}
+"""What this process was asked to collect, if it collects another source tree."""
+
+
+class RealModule(pytest.File):
+    """Stands for a module that was collected with the real TensorFlow."""
+
+    listing: JSON
+    """Name of a case -> what the process with TensorFlow says of it."""
+
+    def collect(self) -> Iterator[pytest.Function]:
+        """Yield the items of the listed cases.
+
+        Raises `ValueError`, `KeyError` or `TypeError` if the list is damaged.
+        """
+        for name, content in self.listing.items():
+            case = convert(Case, content["case"])
+            function = function_of(_never, case.source, "benchmark" if content["plain"] else "bench")
+            item: pytest.Function = _Listed.from_parent(
+                self, name=name.removeprefix(f"{self.nodeid}::"), callobj=function
+            )
+            item.stash[CASE] = case
+            for mark in content["marks"]:
+                item.add_marker(mark)
+            if content["skip"] is not None:
+                item.add_marker(pytest.mark.skip(reason=content["skip"]))
+            yield item
+
+
+def may_need_tensorflow(collector: pytest.Collector, error: BaseException | None) -> TypeGuard[pytest.Module]:
+    """Tell whether an error may come from the stub of TensorFlow."""
+    return isinstance(collector, pytest.Module) and isinstance(error, _STUBBED)
+
+
+def with_real_tensorflow(module: pytest.Module, policy: Policy) -> list[pytest.Function]:
+    """Collect a module in a process with the real TensorFlow, and return its benchmarks.
+
+    Raises `SideError` if it cannot be collected there either.
+    """
+    config, parent = module.config, module.parent
+    assert parent is not None
+    options = ["--import-mode", config.getoption("importmode"), "--tfbench-policy", policy.name]
+    for name in ("statistic", "scale"):
+        if value := config.getoption(f"tfbench_{name}"):
+            options += [f"--tfbench-{name}", value]
+    inifile = str(config.inipath or "")
+    order: JSON = {
+        "root": str(config.rootpath),
+        "arguments": [*options, *(["-c", inifile] if inifile else []), str(module.path)],
+        "tree_redirect": None,
+        **{name: value for name, value in ELSEWHERE.items() if name in ("tree_redirect", "inifile", "above")},
+        "values": own_options(config)[0],
+        "real": True,
+    }
+    listing = run_collection(COMMAND, order, config.rootpath, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    try:
+        module_node: RealModule = RealModule.from_parent(parent, path=module.path)
+        module_node.listing = listing
+        return list(module_node.collect())
+    except (ValueError, KeyError, TypeError) as error:
+        raise SideError(f"the list of its benchmarks is damaged ({described(error)})") from None
+
+
+# Refuse a file whose name no report can state
+
+
+_UNFIT = re.compile(r"::|[\[<>`\\\t\n]")
+"""What pytest takes for the end of a file's name, or no report may have in the name of a case."""
+
+
+class MisnamedFile(pytest.File):
+    """Stands for a file whose name no report, baseline or option can state."""
+
+    fault: str
+
+    def collect(self) -> NoReturn:
+        """Refuse the file, as pytest refuses a file that it cannot import."""
+        raise self.CollectError(f"its name {self.fault}; rename the file or its folder")
+
+
+def misnamed(path: Path, parent: pytest.Collector) -> MisnamedFile | None:
+    """Return a collector that refuses the file, ``None`` if the name of a case can have its name below pytest's root."""
+    name = os.path.relpath(path, parent.config.rootpath)
+    shown, fault = name.encode(errors="replace").decode(), "is not UTF-8"
+    unfit = [*_UNFIT.findall(shown), *(char for char in shown if printable(char) != char)]
+    if shown == name:
+        if not unfit:
+            return None
+        fault = f"has {unfit[0]!a}, which the name of a case cannot have"
+    shown = "".join("?" if char in unfit and char != "[" else char for char in shown)
+    refused: MisnamedFile = MisnamedFile.from_parent(parent, path=path, nodeid=shown)
+    refused.fault = fault
+    return refused
+
 
 # Tell which items are cases, benchmarks of ours and plain tests of pytest-benchmark, and take these over
-
-
-def adopts(config: pytest.Config) -> bool:
-    """Tell whether plain pytest-benchmark tests are cases: if the run compares them, saves them or only collects."""
-    return only_lists(config) or any(setting(config, name) for name in ("against", "baseline", "save_baseline"))
 
 
 def is_benchmark(item: pytest.Item, adopting: bool) -> TypeGuard[pytest.Function]:

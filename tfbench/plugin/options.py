@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import importlib.util
 import math
 import os
+import random
 import re
+import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,30 +18,27 @@ from typing import Any
 import pytest
 
 from tfbench.errors import TfbenchError, UsageError
-from tfbench.facts import library_variables
+from tfbench.facts import interpreter_options, library_variables, unusable_option
 from tfbench.fs import require_linux
-from tfbench.model import STATISTICS
-from tfbench.plugin import DEFAULTS, HISTORY_PLACES, OPTIONS, OWN, PREFIX, present_folders, setting
-from tfbench.policy import Policy
+from tfbench.gpus.selection import parse_device
+from tfbench.plugin import DEFAULTS, HISTORY_PLACES, OWN, STARTED_WITH, only_lists, present_folders, whole_suite
 from tfbench.race.lanes import Processors, processors
 from tfbench.race.workers import Suite
+from tfbench.session.options import CASE, GATE, OPTIONS, PREFIX, RunOptions
+from tfbench.sides.counterparts import Selection
 from tfbench.sides.source_tree import ignored_modules, top_level
 from tfbench.sides.yardstick import Yardstick
 from tfbench.storage.baselines import HISTORY, JOURNAL, Layout
 from tfbench.storage.history import is_url
 
-_GATE = ("policy", "scale", "statistic", "gate_suite", "gate_device", "strict_gate", "require_gpu", "changed_only")
-"""Options that decide what passes."""
-
 
 def gate_options(options: argparse.Namespace) -> tuple[str, ...]:
     """Return the words of those options that decide what passes."""
-    values = {f"{PREFIX}{name.replace('_', '-')}": getattr(options, f"tfbench_{name}") for name in _GATE}
+    values = {PREFIX + one.name: getattr(options, f"tfbench_{one.setting}") for one in OPTIONS if GATE in one.roles}
     return tuple(name if value is True else f"{name}={value}" for name, value in values.items() if value)
 
 
-_KEPT = {"statistic", "device", "scale", "cpus", "require-gpu"}
-_OF_TFBENCH = [(f"{start}{one.name}", one.metavar) for one in OPTIONS if one.name in _KEPT for start in ("--", PREFIX)]
+_OF_TFBENCH = [(start + one.name, one.metavar) for one in OPTIONS if CASE in one.roles for start in ("--", PREFIX)]
 _WITH_VALUE = {
     "-c", "-n", "-o", "-p", "--config-file", "--override-ini", "--rootdir", "--import-mode", "--numprocesses", "--dist",
     "--timeout", *(name for name, metavar in _OF_TFBENCH if metavar),
@@ -144,19 +144,12 @@ _WITHOUT_EFFECT = {
 """Other option of pytest-benchmark -> what a race does instead."""
 
 
-def check_replaced(config: pytest.Config) -> None:
-    """Raise `UsageError` if an option of pytest-benchmark asks for what no race does."""
-    for name, why in _REFUSED.items():
-        if _is_given(config, name):
-            raise UsageError(f"{_written(name)}: {why}")
-
-
 def without_effect(config: pytest.Config) -> dict[str, str]:
     """Return what a race does instead of options of pytest-benchmark -> the names of these, which change no result."""
     found: dict[str, str] = {}
     for name, why in _WITHOUT_EFFECT.items():
         if _is_given(config, name):
-            found[why] = f"{found[why]}, {_written(name)}" if why in found else _written(name)
+            found[why] = f"{found[why]}, {written(name)}" if why in found else written(name)
     return found
 
 
@@ -165,7 +158,8 @@ def _is_given(config: pytest.Config, name: str) -> bool:
     return name in defaults and str(getattr(config.option, name, defaults[name])) != str(defaults[name])
 
 
-def _written(name: str) -> str:
+def written(name: str) -> str:
+    """Return an option as the command line has it."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -190,17 +184,11 @@ def worker_variables(before: Mapping[str, str], now: Mapping[str, str], other_tr
     return free | library_variables(before)
 
 
-def set_by_suite(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that conftest.py files and benchmarks have set ``now``, without those of pytest and tfbench."""
+def set_by_suite() -> dict[str, str]:
+    """Return the variables that conftest.py files and benchmarks have set, without those of pytest and tfbench."""
     own = ("PYTEST_", "TFBENCH_")
-    return {name: value for name, value in now.items() if before.get(name) != value and not name.startswith(own)}
-
-
-def with_statistic(policy: Policy, name: str) -> Policy:
-    """Return the policy with the statistic of ``--statistic``, its own without one; raises `UsageError` if unknown."""
-    if name and name not in STATISTICS:
-        raise UsageError(f"--statistic {name!r}: use one of {', '.join(map(repr, STATISTICS))}")
-    return dataclasses.replace(policy, statistic=name) if name else policy
+    known = os.environ.items()
+    return {name: value for name, value in known if STARTED_WITH.get(name) != value and not name.startswith(own)}
 
 
 def available_cpus() -> tuple[int, ...]:
@@ -221,73 +209,52 @@ def worker_processors(cpus: str | None, *, listing: bool = False) -> Processors:
     return processors(parse_cpus(cpus) if cpus else None, available_cpus())
 
 
-def parse_slowdown(text: str) -> float:
-    """Parse the fraction of ``--inject-slowdown``. Raises `UsageError` if the text is not a number from 0 to 10."""
-    if not 0 <= (fraction := read_number(text)) <= 10:
-        raise UsageError(f"--inject-slowdown {text!r}: write a fraction from 0 to 10, such as 0.10 for 10% more work")
-    return fraction
-
-
-def parse_suite_limit(text: str | None, *, raced: bool, partial: str) -> float:
-    """Parse the slowdown of ``--gate-suite``, such as ``0.5%`` or ``0.005``; return 0 for ``None``.
-
-    Raises `UsageError` if the text is no fraction between 0 and 1, or the run cannot have a mean to judge.
-
-    Args:
-        raced: Whether the run has a baseline to race.
-        partial: Option that lets it race a part of the suite only, ``""`` without one.
-    """
-    if text is None:
-        return 0.0
-    if not 0 < (limit := read_fraction(text)) < 1:
-        raise UsageError(f"--gate-suite {text!r}: write the slowdown of the mean to find, such as 0.5% or 0.005")
-    if not raced:
-        raise UsageError("--gate-suite judges the mean of cases that race a baseline: add --against SPEC or --baseline")
-    if partial:
+def check_options(config: pytest.Config, options: RunOptions) -> None:
+    """Raise `UsageError` if options contradict each other, or a plugin of pytest takes the processes that a run needs."""
+    listing, raced = only_lists(config), bool(options.against or options.baseline)
+    if unusable := unusable_option():
+        raise UsageError(unusable)
+    if options.against and options.baseline:
+        raise UsageError("--against and --baseline both name the other side; give only one of them")
+    if options.job and (options.shard or not options.against or not options.report_json):
+        raise UsageError("--job needs --against and --report-json, and excludes --shard; tfbench fleet job gives them")
+    parts = {"--shard": options.shard, "--job": options.job, "--changed-only": options.changed_only}
+    if options.gate_suite and (partial := next((name for name, given in parts.items() if given), "")):
         raise UsageError(f"--gate-suite needs a race of all cases in one run; run without {partial}")
-    return limit
+    for option, path in (("--profile", options.profile), ("--history", options.history)):
+        check_not_taken_for_test(config, option, path)
+        if path and not is_url(path) and (config.invocation_params.dir / path).is_file():
+            raise UsageError(f"{option} {path}: this is a file; name a folder")
+    if listing:
+        return
+    if options.inject_slowdown and not raced:
+        raise UsageError("--inject-slowdown slows down the contender of a comparison; add --against self")
+    if options.gate_suite and not raced:
+        raise UsageError("--gate-suite judges the mean of cases that race a baseline: add --against SPEC or --baseline")
+    if options.changed_only and not options.against:
+        raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
+    # pytest-xdist registers its scheduler later than this.
+    if hasattr(config, "workerinput") or (config.getoption("tx", None) and config.getoption("dist", "no") != "no"):
+        raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0")
+    if config.getoption("forked", False):
+        raise UsageError("each case is measured in processes of its own already; run it without --forked")
+    for name, why in _REFUSED.items():
+        if _is_given(config, name):
+            raise UsageError(f"{written(name)}: {why}")
 
 
-def read_number(value: Any) -> float:
-    """Read a number; return NaN, which lies between no bounds, for anything else."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def read_fraction(text: str) -> float:
-    """Read ``5%`` or ``0.05`` as `read_number` does."""
-    return read_number(text[:-1]) / 100 if text.endswith("%") else read_number(text)
-
-
-def parse_device_gate(text: str | None) -> float:
-    """Parse the growth of ``--gate-device``, such as ``5%`` or ``0.05``; return 0 for ``None``.
-
-    Raises `UsageError` if the text is no fraction between 0 and 0.5.
-    """
-    if text is not None and not 0 < read_fraction(text) < 0.5:
-        raise UsageError(f"--gate-device {text!r}: write the growth to find, below half, such as 5% or 0.05")
-    return read_fraction(text) if text else 0.0
-
-
-def job_options(config: pytest.Config) -> dict[str, Any]:
-    """Return the fields of `RunRequest` that the job of ``--job`` determines, ``{}`` without one.
-
-    Raises `UsageError` if the job cannot be read, or another option contradicts it.
-    """
-    if not (path := setting(config, "job")):
-        return {}
+def job_of(options: RunOptions) -> dict[str, Any]:
+    """Return the fields of `RunRequest` that the job of ``--job`` determines. Raises `UsageError` if it cannot be read."""
+    if not options.job:
+        return {"seed": random.SystemRandom().randrange(2**32)}
     from tfbench.fleet.jobs import load
 
-    if setting(config, "shard") or not setting(config, "against") or not setting(config, "report_json"):
-        raise UsageError("--job needs --against and --report-json, and excludes --shard; tfbench fleet job gives them")
     try:
-        job = load(Path(path))
+        job = load(Path(options.job))
     except TfbenchError as error:
         raise UsageError(f"--job: {error}") from None
-    journal = Path(setting(config, "report_json")).with_name(JOURNAL)
-    return {"job": job.part, "seed": job.seed, "session_name": job.session, "journal": journal}
+    journal = Path(options.report_json).with_name(JOURNAL)
+    return {"part": job.part, "seed": job.seed, "session_name": job.session, "journal": journal}
 
 
 def given_folder(config: pytest.Config, given: str, default: str) -> Path:
@@ -295,19 +262,10 @@ def given_folder(config: pytest.Config, given: str, default: str) -> Path:
     return config.rootpath / default if given in ("", default) else config.invocation_params.dir / given
 
 
-def given_history(config: pytest.Config, given: str | None) -> str | Path | None:
-    """Return the place of ``--history``, ``None`` without it."""
-    if not given:
-        return None
+def history_of(config: pytest.Config, given: str) -> str:
+    """Return the place of ``--history``, ``""`` without it."""
     place = (HISTORY_PLACES[config.pluginmanager] or given) if given == HISTORY else given
-    return place if is_url(place) else given_folder(config, place, HISTORY)
-
-
-def check_folder(config: pytest.Config, option: str, path: str) -> None:
-    """Refuse a file in place of a folder, and a path that pytest would take for a test. Raises `UsageError`."""
-    check_not_taken_for_test(config, option, path)
-    if path and not is_url(path) and (config.invocation_params.dir / path).is_file():
-        raise UsageError(f"{option} {path}: this is a file; name a folder")
+    return place if not place or is_url(place) else str(given_folder(config, place, HISTORY))
 
 
 def check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> None:
@@ -327,3 +285,73 @@ def check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> N
             f"{option} {path}: pytest takes an existing path outside this folder for a test; "
             f"write {option}={path}, with an equals sign"
         )
+
+
+# What the user selected, for another process that has to select the same
+
+
+COMMAND = (sys.executable, *interpreter_options(), "-m", "tfbench.plugin.collect")
+"""Collects another source tree, see `sides.counterparts`."""
+
+
+def given(config: pytest.Config) -> argparse.Namespace:
+    """Parse the options of the command line and of ``PYTEST_ADDOPTS`` alone, without those of the configuration file.
+
+    A source tree has a configuration of its own, which must not select the cases of another one. Options of tfbench that are
+    not given are ``None``, since a default would replace what that configuration says.
+    """
+    words = [*shlex.split(STARTED_WITH.get("PYTEST_ADDOPTS", "")), *map(str, config.invocation_params.args)]
+    nothing = argparse.Namespace(**dict.fromkeys(f"tfbench_{option.setting}" for option in OPTIONS))
+    return config._parser.parse_known_args(words, nothing)
+
+
+PLUGIN = "-p"
+_ONCE = {"keyword": "-k", "markexpr": "-m"}
+_REPEATED = {"deselect": "--deselect", "override_ini": "-o", "plugins": PLUGIN}
+_PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
+
+
+def selection_of(config: pytest.Config, options: argparse.Namespace, policy: str) -> Selection:
+    """Return what the user selected by the `given` options, to select the same cases in another source tree."""
+    root, start = config.rootpath, config.invocation_params.dir
+
+    def below_root(path: str, module: bool = False) -> str:
+        file, colons, case = path.partition("::")
+        place = Path(os.path.abspath(start / ((module and place_of_module(file)) or file)))
+        if place.is_relative_to(root):  # as pytest writes it in the names of cases
+            return place.relative_to(root).as_posix() + colons + case
+        return os.path.relpath(place.resolve(), root.resolve()).replace(os.sep, "/") + colons + case
+
+    words = [word for name, option in _ONCE.items() if (value := getattr(options, name)) for word in (option, value)]
+    for name, option in _REPEATED.items():
+        words += [word for value in getattr(options, name) or [] for word in (option, value)]
+    ignored = {name: [below_root(path) for path in getattr(options, name) or []] for name in _PATHS}
+    words += [word for name, paths in ignored.items() for path in paths for word in (_PATHS[name], path)]
+    words += gate_options(options)
+    words += ["--import-mode", config.getoption("importmode")]  # as in all workers, whatever the other tree's file says
+    if options.tfbench_device:
+        words += ["--tfbench-device", parse_device(options.tfbench_device)[0]]
+    paths = [below_root(path, config.getoption("pyargs")) for path in options.file_or_dir]
+    if not paths and not whole_suite(config) and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        paths = [below_root(".")]
+    inifile = below_root(options.inifilename) if options.inifilename else ""
+    cache = getattr(config, "cache", None)
+    failed = getattr(options, "lf", False) and cache is not None and cache.get("cache/lastfailed", {})
+    reruns = bool(failed or getattr(options, "stepwise", False) or getattr(options, "stepwise_skip", False))
+    values, _ = own_options(config)
+    variables = worker_variables(STARTED_WITH, os.environ, other_tree=True)
+    above = below_root(str(config.pluginmanager._confcutdir or root))
+    return Selection(
+        tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile, values, reruns, above, variables
+    )
+
+
+def place_of_module(name: str) -> str:
+    """Return the file or folder that pytest's option ``--pyargs`` takes an argument for, ``""`` if it names no module."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (AttributeError, ImportError, ValueError):  # the argument is a path
+        return ""
+    if spec is None or not spec.submodule_search_locations:
+        return (spec and spec.origin) or ""
+    return spec.submodule_search_locations[0]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import random
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,16 +18,17 @@ from rich.live import Live
 from rich.text import Text
 
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
-from tfbench.facts import unusable_option
+from tfbench.facts import foreign_distribution, hear_of_children
 from tfbench.fs import check_outputs, write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
 from tfbench.model.formats import plain
 from tfbench.model.words import span, times
-from tfbench.plugin import REPORTS, STARTED_WITH, in_use, only_lists, present_folders, setting, whole_suite
+from tfbench.plugin import STARTED_WITH, TAKEN, in_use, only_lists, present_folders, refused, whole_suite
 from tfbench.plugin.cases import (
+    CASE,
     INI,
-    adopts,
+    ListedFile,
     by_environment,
     case_of,
     check_used,
@@ -34,6 +36,8 @@ from tfbench.plugin.cases import (
     in_shard,
     is_benchmark,
     is_plain,
+    may_need_tensorflow,
+    misnamed,
     parse_patterns,
     places,
     statistic_of,
@@ -41,27 +45,26 @@ from tfbench.plugin.cases import (
     thresholds_of,
     unknown_fixture,
     wanted_by_device,
-)  # fmt: skip
-from tfbench.plugin.collect import CASE, COMMAND, given, may_need_tensorflow, selection_of, with_real_tensorflow
+    with_real_tensorflow,
+)
 from tfbench.plugin.options import (
-    check_folder,
+    COMMAND,
     check_not_taken_for_test,
-    check_replaced,
+    check_options,
     gate_options,
+    given,
     given_folder,
-    given_history,
-    job_options,
+    history_of,
+    job_of,
     kept_options,
     own_options,
-    parse_device_gate,
-    parse_slowdown,
-    parse_suite_limit,
+    selection_of,
     suite_of,
-    with_statistic,
+    without_effect,
     worker_processors,
     worker_variables,
-)  # fmt: skip
-from tfbench.policy import preset
+    written,
+)
 from tfbench.race.lanes import parse_lanes
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
@@ -71,16 +74,16 @@ from tfbench.report.report_page import PageContext
 from tfbench.report.report_page import render as render_html
 from tfbench.report.screen import Screen
 from tfbench.ruling import grave, rule
+from tfbench.session.options import ALL, PREFIX, RunOptions
 from tfbench.session.record import BaselineStore
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
-from tfbench.session.strategies import ALL, CHOICES
 from tfbench.storage.baselines import PROFILES, Layout
+from tfbench.suite.axes import add_scale
 from tfbench.suite.claims import STATS
-from tfbench.suite.functions import TF_TEST_FILES
-from tfbench.suite.shards import parse_shard
-from tfbench.suite.tensorflow_stub import fix_of, tf_test_classes
+from tfbench.suite.functions import TF_TEST_FILES, is_listed
+from tfbench.suite.tensorflow_stub import fix_of, is_lazy, stub_tensorflow, tf_test_classes
 from tfbench.untrusted import NO_CASE, brief, harmless, is_case, some
 
 # Turn the result of a case into the outcome of its pytest test, and into a row of pytest-benchmark
@@ -304,8 +307,8 @@ def _how_to_accept(session: Session, root: Path, baseline: str) -> str:
 # Write the report files that the options of pytest name: JSON, HTML and Markdown
 
 
-def _written(option: str) -> str:
-    return f"--{option.replace('_', '-')}"
+REPORTS = ("report_json", "report_html", "report_markdown")
+"""Options with the file of a report, by their names in Python."""
 
 
 class ReportFiles:
@@ -316,11 +319,11 @@ class ReportFiles:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        given = {option: setting(config, option) for option in REPORTS}
+        given = {option: config.getoption(f"tfbench_{option}") for option in REPORTS}
         self._paths: Mapping[str, str] = {option: path for option, path in given.items() if path}
         for option, path in self._paths.items():
-            check_not_taken_for_test(config, _written(option), path)
-        check_outputs({_written(option): path for option, path in self._paths.items()})
+            check_not_taken_for_test(config, written(option), path)
+        check_outputs({written(option): path for option, path in self._paths.items()})
         if "report_html" in self._paths:
             check_library()
         if only_lists(config):
@@ -339,7 +342,7 @@ class ReportFiles:
             try:
                 write_whole(Path(path), writers[option](report))
             except OSError as error:
-                raise UsageError(f"{_written(option)} {path}: {error.strerror or error}") from None
+                raise UsageError(f"{written(option)} {path}: {error.strerror or error}") from None
         return [f"report written: {path}" for path in self._paths.values()]
 
     def _html(self, report: Report, strict: bool) -> str:
@@ -376,60 +379,81 @@ class Runner:
         self._places: Mapping[str, tuple[int, int]] = {}
         self._uncollected: dict[str, CaseResult] = {}
         self._unlisted: list[str] = []  # files with classes of tf.test.Benchmark, and these
-        self.imported: list[str] = []  # TensorFlow and packages on top of it
-
-        def option(name: str) -> Any:
-            return setting(config, name)
-
-        if unusable := unusable_option():
-            raise UsageError(unusable)
-        if not only_lists(config):
-            check_replaced(config)
+        self._imported: list[str] = []  # TensorFlow and packages on top of it
         self._files = ReportFiles(config)
         self._write_report()  # the report of an earlier run must not stay where this one fails
-        self._device, self._gpus = parse_device(option("device"))
-        if option("replay") not in CHOICES:
-            raise UsageError(f"--replay {option('replay')!r}: choose from {', '.join(CHOICES)}")
-        if option("against") and option("baseline"):
-            raise UsageError("--against and --baseline both name the other side; give only one of them")
-        self._slowdown, listing = parse_slowdown(option("inject_slowdown")), only_lists(config)
-        raced = bool(option("against") or option("baseline"))
-        if self._slowdown and not (raced or listing):
-            raise UsageError("--inject-slowdown slows down the contender of a comparison; add --against self")
-        if self._slowdown >= 1:
-            times = f"the contender does {1 + self._slowdown:g} times the work"
-            self._notes.append(f"--inject-slowdown {self._slowdown:g}: {times}; for 10% more, write 0.10")
-        # pytest-xdist registers its scheduler later than this.
-        distributed = config.getoption("tx", None) and config.getoption("dist", "no") != "no" and not only_lists(config)
-        if distributed or hasattr(config, "workerinput"):
-            raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0")
-        if config.getoption("forked", False) and not only_lists(config):
-            raise UsageError("each case is measured in processes of its own already; run it without --forked")
-        self._profile = option("profile") or ""
-        check_folder(config, "--profile", self._profile)
-        check_folder(config, "--history", option("history"))
-        self._shard = parse_shard(option("shard")) if option("shard") else None
-        self._job = job_options(config)
-        self._adopting = adopts(config)
+        self._options = options = RunOptions.of(config.option)
+        self._listing = only_lists(config)
+        check_options(config, options)
+        if options.inject_slowdown >= 1:
+            times = f"the contender does {1 + options.inject_slowdown:g} times the work"
+            self._notes.append(f"--inject-slowdown {options.inject_slowdown:g}: {times}; for 10% more, write 0.10")
+        self._device, _ = parse_device(options.device)
+        self._job = job_of(options)
+        self._adopting = self._listing or bool(options.against or options.baseline or options.save_baseline)
         self._patterns = parse_patterns(config.getini(INI))
-        policy = preset(option("policy")).with_device_gate(parse_device_gate(option("gate_device")))
-        self.policy = with_statistic(policy, option("statistic"))
-        parts = {"--shard": self._shard, "--job": self._job, "--changed-only": option("changed_only")}
-        partial = next((name for name, given in parts.items() if given), "")
-        self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced or listing, partial=partial)
-        if option("changed_only") and not (option("against") or listing):
-            raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
-        self._processors = worker_processors(option("cpus"), listing=listing)
-        count = "1" if listing else option("lanes")
-        self._lanes = parse_lanes(count, self._processors, option("cpus"))
+        self.policy = options.policy
+        self._processors = worker_processors(options.cpus, listing=self._listing)
+        self._lanes = parse_lanes("1" if self._listing else options.lanes, self._processors, options.cpus)
         if lost := own_options(config)[1]:
             self._notes.append(
                 f"the measuring processes do not see the values of {some(lost, 3)}: no text, numbers or lists"
             )
+        self._hears_signals = threading.current_thread() is threading.main_thread()
+        self._before: Any = None
+        if self._hears_signals:
+            hear_of_children()
+            # A cancelled job gets SIGTERM: like Ctrl-C it ends the run, with a report of the cases measured so far.
+            self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def pytest_report_header(self) -> list[str]:
+        taken = self._config.stash.get(TAKEN, [])
+        notes = [f"{name} belongs to another plugin here; use {PREFIX}{name[2:]}" for name in taken]
+        notes += [f"without effect in a race: {names}; {why}" for why, names in without_effect(self._config).items()]
+        return [f"tfbench: {note}" for note in (*notes, foreign_distribution()) if note]
 
     # Collection
 
-    def seen(self, items: Sequence[pytest.Item]) -> None:
+    @pytest.hookimpl(trylast=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        add_scale(metafunc)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        with stub_tensorflow() as self._imported:
+            return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> Any:
+        if (refused := misnamed(module_path, parent)) is not None:
+            return refused
+        return ListedFile.from_parent(parent, path=module_path) if is_listed(self._config, module_path) else None
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Any:
+        """Collect a file that the ini option names and whose name is no name of a test."""
+        usual = any(file_path.match(pattern) for pattern in self._config.getini("python_files"))
+        if usual or parent.session.isinitpath(file_path) or not is_listed(self._config, file_path):
+            return None  # pytest does it
+        return self.pytest_pycollect_makemodule(file_path, parent)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(self, obj: object) -> list[pytest.Item] | None:
+        """Leave out parts of the stub, such as the module ``test_util``, which pytest would take for a function."""
+        return [] if is_lazy(obj) else None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """Take the cases from the items that all plugins leave, those of ``--lf`` included.
+
+        pytest registers the plugin of ``--lf`` in its `pytest_configure`. This one comes later, and so has the last word.
+        """
+        self._seen(items)
+        result = yield
+        with refused(self._config):
+            self._selected(items)
+        return result
+
+    def _seen(self, items: Sequence[pytest.Item]) -> None:
         """Note the names of all benchmarks, before pytest deselects any."""
         self._places = places(items)
         self.collected = {item.nodeid: item for item in items if is_benchmark(item, adopting=True)}
@@ -446,13 +470,14 @@ class Runner:
                 fix = f"pytest collects functions named test_* from files named {names}"
             self._notes.append(f"no benchmark was collected in {where}; {fix}")
 
-    def selected(self, items: list[pytest.Item]) -> None:
+    def _selected(self, items: list[pytest.Item]) -> None:
         """Drop every item that is not a benchmark of this run, and prepare to run the rest.
 
         Raises `TfbenchError` if a benchmark is declared wrongly, or an option names something that does not exist.
         """
         if whole_suite(self._config):
             check_used(self._patterns, self.collected)
+        options = self._options
         kept: list[pytest.Item] = []
         unused: list[str] = []
         for item in items:
@@ -463,27 +488,26 @@ class Runner:
                 if not wanted_by_device(case, self._device):
                     continue
                 self._suite.append(case)
-                if self._shard is None or self._shard.has(case):
-                    if not only_lists(self._config):
+                if options.shard is None or options.shard.has(case):
+                    if not self._listing:
                         take_over(item, self.run)
                     self.cases[case.name] = case
                     kept.append(item)
-            elif is_plain(item) and in_shard(item, self._shard):
+            elif is_plain(item) and in_shard(item, options.shard):
                 kept.append(item)
             elif unknown := unknown_fixture(item):
                 self._uncollected[item.nodeid] = not_collected(item.nodeid, f"fixture {unknown!r} not found")
                 kept.append(item)  # pytest reports it, with the fixtures that there are
             else:
                 unused.append(item.name)
-        option = partial(setting, self._config)
-        if option("against") or (option("baseline") and option("replay") == ALL):
+        if options.against or (options.baseline and options.replay == ALL):
             kept = by_environment(kept, self.cases)
             self.cases = {item.nodeid: self.cases[item.nodeid] for item in kept if item.nodeid in self.cases}
         staying = set(kept)
         if gone := [item for item in items if item not in staying]:
             self._config.hook.pytest_deselected(items=gone)
         items[:] = kept
-        if option("history") and any(is_plain(item) and item.nodeid not in self.cases for item in kept):
+        if options.history and any(is_plain(item) and item.nodeid not in self.cases for item in kept):
             self._notes.append(
                 "pytest-benchmark's own numbers are not kept in the history; add --against or --baseline"
             )
@@ -494,9 +518,9 @@ class Runner:
             self._notes.append(f"more processors are asked for than the {have} of this run: {some(wanting, 3)}")
         if unnamed := [case.name for case in self.cases.values() if not is_case(case.name)]:
             self._notes.append(f"no comment can show {some([brief(name) for name in unnamed], 3)}, {NO_CASE}")
-        if not only_lists(self._config):
+        if not self._listing:
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
-            self._session = Session.assemble(self._request(), list(self.cases.values()), self._display)
+            self._session = Session(self._request(), list(self.cases.values()), self._display)
             self._write_report()  # a run that is killed leaves every case as an error
 
     def case(self, item: pytest.Function) -> Case:
@@ -506,11 +530,32 @@ class Runner:
         own = thresholds_of(item, self._patterns, self.policy)
         return case_of(item, self._places[item.nodeid], own, statistic_of(item))
 
-    def again(self, collector: pytest.Collector, report: pytest.CollectReport) -> pytest.CollectReport:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Note what pytest could not collect, what skips itself, and classes whose benchmarks pytest leaves out."""
+        report = yield
+        if not report.passed:
+            report = self._again(collector, report)
+            if not report.passed:
+                error = report.longreprtext
+                if fix := fix_of(error, self._config.rootpath):
+                    report.sections.append(("tfbench", fix))
+                self._uncollected[report.nodeid] = not_collected(report.nodeid, error, skip_reason(report), fix)
+            return report
+        if isinstance(collector, pytest.Module) and (names := tf_test_classes(collector.obj)):
+            self._unlisted.append(f"{collector.nodeid} ({some(names, 3)})")
+        if why := constructor_of(collector):
+            self._uncollected[collector.nodeid] = not_collected(collector.nodeid, why)
+            self._errors.append(why)
+        return report
+
+    def _again(self, collector: pytest.Collector, report: pytest.CollectReport) -> pytest.CollectReport:
         """Collect a module with the real TensorFlow if the stub may have broken it; return the report that counts."""
         call = getattr(report, "call", None)
         error = call.excinfo.value if call is not None and call.excinfo is not None else None
-        if not (self.imported and may_need_tensorflow(collector, error)):
+        if not (self._imported and may_need_tensorflow(collector, error)):
             return report
         try:
             collected = with_real_tensorflow(collector, self.policy)
@@ -521,76 +566,49 @@ class Runner:
         self._notes.append(f"{collector.nodeid} was collected with the real TensorFlow, because {why}")
         return pytest.CollectReport(collector.nodeid, "passed", None, list(collected))
 
-    def not_collected(self, report: pytest.CollectReport) -> None:
-        """Note a file or class that pytest could not collect, or that skips itself."""
-        error = report.longreprtext
-        if fix := fix_of(error, self._config.rootpath):
-            report.sections.append(("tfbench", fix))
-        self._uncollected[report.nodeid] = not_collected(report.nodeid, error, skip_reason(report), fix)
-
-    def left_out(self, collector: pytest.Collector) -> None:
-        """Note classes whose benchmarks pytest leaves out, some with a warning."""
-        if isinstance(collector, pytest.Module) and (names := tf_test_classes(collector.obj)):
-            self._unlisted.append(f"{collector.nodeid} ({some(names, 3)})")
-        if why := constructor_of(collector):
-            self._uncollected[collector.nodeid] = not_collected(collector.nodeid, why)
-            self._errors.append(why)
-
     @property
     def suite(self) -> Suite:
         """The files of the selected cases, and how pytest imports them."""
-        option, commands = partial(setting, self._config), only_lists(self._config)  # commands may race commits
-        other_tree = commands or bool(option("baseline")) or "git:" in option("against")
-        variables = worker_variables(STARTED_WITH, os.environ, other_tree)
+        other_tree = self._listing or bool(self._options.baseline) or "git:" in self._options.against
+        variables = worker_variables(STARTED_WITH, os.environ, other_tree)  # commands, which list, may race commits
         every = [case.name for case in self._suite] or self.cases
-        return suite_of(self._config, self.cases, every, variables, bool(self.imported), other_tree)
+        return suite_of(self._config, self.cases, every, variables, bool(self._imported), other_tree)
 
     def _request(self) -> RunRequest:
-        config, option = self._config, partial(setting, self._config)
-        root, logs = config.rootpath, (config.getoption(name, None) for name in ("xmlpath", "log_file"))
-        options = given(config)
+        config, options, asked = self._config, self._options, given(self._config)
+        written = [
+            config.getoption(name, None) for name in (*(f"tfbench_{name}" for name in REPORTS), "xmlpath", "log_file")
+        ]
+        places = {"statistic": asked.tfbench_statistic or "", "history": history_of(config, options.history)}
         return RunRequest(
-            root=root,
+            **{**vars(options), **places, **self._job},
+            root=config.rootpath,
             suite=self.suite,
-            policy=self.policy,
             processors=self._processors,
-            lanes=self._lanes,
+            lane_processors=self._lanes,
             lanes_ahead=2 * len(self._lanes) if config.getoption("maxfail") else None,
             uncertain=frozenset(name for name, item in self.collected.items() if may_be_skipped(item)),
             executable=sys.executable,
-            folder=Layout.of(root).folder,
+            folder=Layout.of(config.rootpath).folder,
             collect_command=COMMAND,
-            against=option("against"),
-            baseline=option("baseline"),
-            replay=option("replay"),
-            save=option("save_baseline"),
-            statistic=options.tfbench_statistic or "",
-            slowdown=self._slowdown,
-            device=self._device,
-            gpus=self._gpus,
-            require_gpu=option("require_gpu"),
-            changed_only=option("changed_only"),
             gate=gate_options(config.option),
-            selection=selection_of(config, options, self.policy.name),
-            shard=self._shard,
+            selection=selection_of(config, asked, self.policy.name),
             suite_cases=tuple(self._suite),
             collected=frozenset(self.collected),
-            resume=option("resume"),
-            suite_limit=self._suite_limit,
             uncollected=tuple(self._uncollected.values()),
-            profile=self._profiles if self._profile else None,
-            history=given_history(config, option("history")),
-            written=frozenset(Path(file).resolve() for file in (*map(option, REPORTS), *logs) if file),
+            profiles=given_folder(config, options.profile, PROFILES),
+            written=frozenset(Path(file).resolve() for file in written if file),
             variables=STARTED_WITH,
-            profile_regressed=self._profiles if option("profile_on_regression") else None,
-            **{"seed": random.SystemRandom().randrange(2**32), **self._job},
         )
 
-    @property
-    def _profiles(self) -> Path:
-        return given_folder(self._config, self._profile, PROFILES)
-
     # Running
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        if pyfuncitem.nodeid not in self.cases:
+            return None
+        self.run(pyfuncitem)
+        return True
 
     def run(self, item: pytest.Function) -> None:
         """End the item's test according to the result of its case, which is measured now if necessary."""
@@ -614,10 +632,13 @@ class Runner:
             pytest.skip(result.skip)
         end_test(result, self._strict, partial(in_use, self._config))
 
-    def ended(self, case: Case, report: pytest.TestReport) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Note that pytest, a mark or another plugin ended a case; a result that the case has stays."""
-        if self._session is None:
-            return
+        report = yield
+        case = self.cases.get(item.nodeid)
+        if self._session is None or case is None:
+            return report
         if report.skipped:
             self._session.runs.skip(case, skip_reason(report))
         elif report.failed:
@@ -625,12 +646,30 @@ class Runner:
             if "from pytest-timeout" in text:
                 text += "; a race takes longer than a test: add --timeout=0 (tfbench ci --arguments=--timeout=0)"
             self._session.runs.fail(case, text)
+        return report
+
+    @pytest.hookimpl(wrapper=True, optionalhook=True)
+    def pytest_benchmark_group_stats(self) -> Generator[None, Any, Any]:
+        groups = yield
+        return table_groups(self._config, groups)
 
     @property
     def _strict(self) -> bool:
-        return bool(setting(self._config, "strict_gate"))
+        return bool(self._config.getoption("tfbench_strict_gate"))
 
     # Ending
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int | pytest.ExitCode
+    ) -> Generator[None, None, None]:
+        if self._hears_signals:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut the report short
+        session.exitstatus = ours = self.finish(exitstatus)
+        yield
+        if self._options.against or self._options.baseline:
+            # A plugin that has left out all cases, such as pytest-testmon, calls that a success.
+            session.exitstatus = session.exitstatus or ours
 
     def finish(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
         """Write the baseline and the report, and return the exit status of the run."""
@@ -644,7 +683,7 @@ class Runner:
         if (report.due or report.verdicts) and ruling.pytest_code and not failed:
             self._errors.append(f"exit code 1, {ruling.result}: {ruling.because}")
             failed = True
-        if name := setting(self._config, "save_baseline"):
+        if name := self._options.save_baseline:
             if failed or self._session.edited:
                 self._errors.append(f"the baseline {name!r} was not saved: the run failed")
             else:
@@ -657,13 +696,13 @@ class Runner:
         try:
             self._notes += remember(self._session, self._config.rootpath)
         except (TfbenchError, OSError) as error:
-            lost = self._errors if setting(self._config, "history") else self._notes
+            lost = self._errors if self._options.history else self._notes
             lost.append(f"the measurements of this run could not be recorded: {error}")
         try:
             self._notes += self._write_report(report)
         except UsageError as error:
             self._errors.append(str(error))
-        if status == pytest.ExitCode.NO_TESTS_COLLECTED and self._shard is not None and self._suite:
+        if status == pytest.ExitCode.NO_TESTS_COLLECTED and self._options.shard is not None and self._suite:
             status = OK  # the cases are all in other shards
         if self._errors and status == OK:
             return pytest.ExitCode.TESTS_FAILED
@@ -689,11 +728,13 @@ class Runner:
         """
         if report is None and self._session is not None:
             report = self._session.report()
-        empty = Report({"name": setting(self._config, "policy")}, {}, complete=False)
+        empty = Report({"name": self._config.getoption("tfbench_policy")}, {}, complete=False)
         return self._files.write(report or empty, self._strict)
 
-    def summarise(self, reporter: Any) -> None:
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the report's tables, the notes and the errors."""
+        reporter = terminalreporter
         if self._session is None or not (self.cases or self._notes or self._errors):
             return
         reporter.section("tfbench")
@@ -723,9 +764,12 @@ class Runner:
         place = os.path.relpath(self._config.rootpath / file, self._config.invocation_params.dir)
         return (*words[:-1], *kept_options(self._config.invocation_params.args), f"{place}{colons}{name}")
 
-    def close(self) -> None:
+    def pytest_unconfigure(self) -> None:
         """End every process, and remove the progress bar."""
-        if self._session is not None:
-            self._session.close()
-        if self._display is not None:
-            self._display.close()
+        try:
+            for part in (self._session, self._display):
+                if part is not None:
+                    part.close()
+        finally:
+            if self._hears_signals:
+                signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)

@@ -1,76 +1,25 @@
-"""Run one case: its races, its other metrics, its record, its errors; and cases in lanes, ahead of their tests."""
+"""Take each case of a run from pending to finished, its errors included; and cases in lanes, ahead of their tests."""
 
 from __future__ import annotations
 
-import enum
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-from tfbench.model import TIME, Case, ReasonCode
+from tfbench.model import Case
 from tfbench.race.lanes import Lanes, Processors
 from tfbench.race.launch import Clock, Entrant
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.timer import timer
-from tfbench.session.races import RaceResults, Races
+from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
-from tfbench.session.results import MetricChecker, broken, not_measured, with_failure, with_model
-from tfbench.session.resume import Resumption
+from tfbench.session.results import broken, not_measured, with_failure
+from tfbench.session.resume import Journal
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
-
-# Add the other metrics of a case to its result, after its race
-
-
-_PROBED = (ReasonCode.OTHER_ENVIRONMENT, ReasonCode.SAME_CODE)
-"""Reasons without times that leave the other metrics to be judged."""
-
-
-@dataclass(frozen=True)
-class OtherMetrics:
-    """Probe cases, and race them for contracts that the first race left open. These may name any case of the run."""
-
-    checker: MetricChecker
-    races: Races
-    strategy: Strategy
-    contender: Side
-    cases: Sequence[Case]
-    report: ProgressReporter
-    saving: bool = False
-    """Whether the metrics become a baseline, which must know which of them differ between launches."""
-
-    def probe(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
-        """Add the verdicts on the metrics that a probing launch reads.
-
-        All measured cases of the group are probed together. Raises `SideError` if a side does not start.
-        """
-        verdict = result.verdict
-        if verdict is None or (result.sample is None and verdict.reason.code not in _PROBED):
-            return result
-        self.report(f"{result.case.workload}: other metrics")
-        baseline_values = self.strategy.baseline_values(result)
-        checked = self.checker.checked(result, self.contender, baseline_values, measured)
-        if self.saving and checked.metric_values is not None:
-            values = self.checker.stable(result.case, self.contender, checked.metric_values)
-            checked = replace(checked, metric_values=values)
-        return with_model(checked)
-
-    def race_claims(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
-        """Add the verdicts on contracts about other variants' times, unless the variants have raced each other.
-
-        Raises `SideError` if a side does not start.
-        """
-        case = result.case
-        claims = case.claims_on(TIME)
-        if not claims or result.variant_result is not None or result.sample is None:
-            return result
-        named = [claim.levels for claim in claims]
-        others = [other for other in self.cases if other.group == case.group and other.variant in named]
-        return replace(result, metrics=(*result.metrics, *self.races.claims(case, others)))
-
 
 # Take each case of a run from pending to finished, whatever fails on the way
 
@@ -79,29 +28,14 @@ Step = Callable[[CaseResult, Sequence[Case]], CaseResult]
 """Adds to the result of a raced case; the second argument holds the measured cases of its group."""
 
 
-class CaseState(enum.Enum):
-    """How far a case has come."""
-
-    PENDING = enum.auto()
-    """Not measured yet."""
-    RACED = enum.auto()
-    """Its verdict on time is final."""
-    FINISHED = enum.auto()
-    """Its other metrics and its profiles are final too, or it was skipped."""
-
-
 @dataclass
 class _CaseRun:
     case: Case
     group: list[_CaseRun]
-    state: CaseState = CaseState.PENDING
     result: CaseResult | None = None
-    """What is known so far; there in every state but ``PENDING``."""
-
-    @property
-    def final(self) -> CaseResult | None:
-        """The result, once its verdict on time is final."""
-        return self.result if self.state in (CaseState.RACED, CaseState.FINISHED) else None
+    """There once its verdict on time is final."""
+    finished: bool = False
+    """Whether its other metrics and its profiles are final too, or it was skipped."""
 
 
 class CaseRuns:
@@ -123,7 +57,7 @@ class CaseRuns:
         strategy: Strategy,
         steps: Mapping[str, Step],
         report: ProgressReporter,
-        journal: Resumption,
+        journal: Journal,
         keep_only: Callable[[Collection[Environment]], None] = lambda environments: None,
         clock: Clock = lambda: 0.0,
     ) -> None:
@@ -145,48 +79,44 @@ class CaseRuns:
         self._lock = threading.Lock()
         for name, reason in skips.items():
             run = self._runs[name]
-            run.state, run.result = CaseState.FINISHED, strategy.skipped(run.case, reason)
+            run.result, run.finished = strategy.skipped(run.case, reason), True
         for group in groups.values():
             if all(run.case.name in journal.earlier for run in group):
                 for run in group:
-                    run.state, run.result = CaseState.FINISHED, journal.earlier[run.case.name]
+                    run.result, run.finished = journal.earlier[run.case.name], True
         report.done = len(self.final)
-        self._unfinished = Counter(run.case.env for run in self._runs.values() if run.state is not CaseState.FINISHED)
+        self._unfinished = Counter(run.case.env for run in self._runs.values() if not run.finished)
 
     @property
     def groups(self) -> list[tuple[Case, ...]]:
         """The groups of cases that are measured together, and have not been measured."""
         firsts = [run for run in self._runs.values() if run is run.group[0]]
-        return [tuple(member.case for member in run.group) for run in firsts if run.state is not CaseState.FINISHED]
+        return [tuple(member.case for member in run.group) for run in firsts if not run.finished]
 
     @property
     def final(self) -> list[CaseResult]:
         """The results of all cases whose verdict on time is final."""
-        return [result for run in self._runs.values() if (result := run.final) is not None]
+        return [run.result for run in self._runs.values() if run.result is not None]
 
     @property
     def all(self) -> list[CaseResult]:
         """A result for each case of the run: a case without a final verdict on time is an error."""
-        return [run.final or not_measured(run.case) for run in self._runs.values()]
+        return [run.result or not_measured(run.case) for run in self._runs.values()]
 
     def skip(self, case: Case, reason: str) -> None:
         """Note that pytest skipped a case before it was measured; a final result stays."""
-        if self._runs[case.name].final is not None:
+        if self._runs[case.name].result is not None:
             return
         try:
             result = self._strategy.skipped_by_mark(case, reason)
         except Exception as error:
             result = broken(case, error)
-        self._end(case, result)
+        self._advance(self._runs[case.name], result, finished=True)
 
     def fail(self, case: Case, why: str) -> None:
         """Note that pytest ended a case before it was measured; a final result stays."""
-        self._end(case, not_measured(case, why))
-
-    def _end(self, case: Case, result: CaseResult) -> None:
-        run = self._runs[case.name]
-        if run.final is None:
-            self._advance(run, CaseState.FINISHED, result)
+        if self._runs[case.name].result is None:
+            self._advance(self._runs[case.name], not_measured(case, why), finished=True)
 
     def result(self, case: Case) -> CaseResult:
         """Return the result of this case; measures it if that has not happened yet.
@@ -196,10 +126,10 @@ class CaseRuns:
         """
         run = self._runs[case.name]
         with self.noting_interrupts():
-            if run.state is CaseState.PENDING:
+            if run.result is None:
                 with self._paid_by(run.group):
                     self._race(run)
-            if run.state is CaseState.RACED:
+            if not run.finished:
                 with self._paid_by(run.group):  # the first of them probes all
                     self._finish(run)
         assert run.result is not None
@@ -226,24 +156,19 @@ class CaseRuns:
                 self.seconds[run.case.name] += share
 
     def _race(self, run: _CaseRun) -> None:
-        pending = [member.case for member in run.group if member.final is None]  # pytest may have skipped some
+        pending = [member.case for member in run.group if member.result is None]  # pytest may have skipped some
         try:
             raced = self._strategy.race(run.case, pending)
         except Exception as error:
             raced = RaceResults([broken(case, error) for case in pending])
-        self._keep(raced)
-
-    def _keep(self, raced: RaceResults) -> None:
         for result in raced.settled:
             known = result if result.verdict else self._strategy.skipped(result.case, result.skip)
-            self._advance(self._runs[result.case.name], CaseState.RACED, known)
+            self._advance(self._runs[result.case.name], known)
         if raced.interrupt is not None:
             raise raced.interrupt
 
     def _finish(self, run: _CaseRun) -> None:
-        measured = [
-            member.case for member in run.group if (result := member.final) is not None and result.sample is not None
-        ]
+        measured = [member.case for member in run.group if member.result and member.result.sample is not None]
         for metric, step in self._steps.items():
             assert run.result is not None
             try:
@@ -254,15 +179,14 @@ class CaseRuns:
         assert run.result is not None
         with self._lock:
             self._journal.keep(run.result)
-        self._advance(run, CaseState.FINISHED, run.result)
+        self._advance(run, run.result, finished=True)
 
-    def _advance(self, run: _CaseRun, state: CaseState, result: CaseResult) -> None:
-        """Set the state and result of a case. Counting all cases here would make long runs quadratic."""
+    def _advance(self, run: _CaseRun, result: CaseResult, finished: bool = False) -> None:
+        """Set the result of a case. Counting all cases here would make long runs quadratic."""
         with self._lock:
-            was_final = run.final is not None
-            run.state, run.result = state, result
-            self._report.done += (run.final is not None) - was_final
-            if state is CaseState.FINISHED:
+            self._report.done += run.result is None
+            run.result, run.finished = result, finished
+            if finished:
                 env = run.case.env
                 self._unfinished[env] -= 1
                 if not self._unfinished[env]:
@@ -293,7 +217,7 @@ class CaseLanes:
         """
         try:
             with self._runs.noting_interrupts():
-                if len(self._request.lanes) > 1 and (group := self._groups.get(case.name)):
+                if len(self._request.lane_processors) > 1 and (group := self._groups.get(case.name)):
                     self._open().wait_for(group)
             return self._runs.result(case)
         except KeyboardInterrupt:
@@ -310,7 +234,9 @@ class CaseLanes:
             timer()  # watched once, while nothing runs
             groups, request = list(dict.fromkeys(self._groups.values())), self._request
             waiting = self._launcher.stopwatch.waiting
-            self._opened = Lanes(groups, request.lanes, self._measure, self._apart, request.lanes_ahead, waiting)
+            self._opened = Lanes(
+                groups, request.lane_processors, self._measure, self._apart, request.lanes_ahead, waiting
+            )
         return self._opened
 
     def _measure(self, group: Group, lane: Processors) -> None:
@@ -320,7 +246,7 @@ class CaseLanes:
 
     def _apart(self, group: Group) -> bool:
         """Whether a group needs the machine for itself, or may not be measured at all."""
-        narrowest = min(len(lane.every) for lane in self._request.lanes)
+        narrowest = min(len(lane.every) for lane in self._request.lane_processors)
         return any(
             case.cpus not in range(1, narrowest + 1)
             or case.alone

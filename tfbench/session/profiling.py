@@ -405,21 +405,20 @@ class Profiles:
         if verdict is None or result.sample is None:
             return result
         regressed = verdict.outcome is Outcome.REGRESSED
-        place = request.profile or (request.profile_regressed if regressed else None)
-        if place is None:
+        if not (request.profile or (regressed and request.profile_on_regression)):
             return result
         now, baseline = Entrant(result.case, self.contender), None
         why: tuple[str, ...] = ()
-        if regressed and request.slowdown:
+        if regressed and request.inject_slowdown:
             why = ("profile: --inject-slowdown caused the slowdown, outside of the profiled steps",)
         elif regressed and result.baseline:
             baseline = self.strategy.baseline_entrant(result.case)
         try:
             if baseline is None:
-                profiles = take(self._profiler, {CONTENDER: now}, place, None, self.report)
+                profiles = take(self._profiler, {CONTENDER: now}, request.profiles, None, self.report)
             else:
                 explainer = Explainer(self.launcher, request.policy, self.report)
-                answer = explainer.explain((baseline, now), TIME, verdict.ratio, place=place)
+                answer = explainer.explain((baseline, now), TIME, verdict.ratio, place=request.profiles)
                 assert answer.profiles is not None
                 assert answer.profiles.attribution is not None
                 raced = verdict.ratio.center - 1 if verdict.ratio else None

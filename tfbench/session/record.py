@@ -57,11 +57,11 @@ class RunRecorder:
 
         Raises `BaselineError` if a case failed, there is no sample, or the file cannot be written.
         """
-        name = self._request.save
+        name = self._request.save_baseline
         why = ""
         if failed := next((result.case.name for result in measurements.results if result.failures), ""):
             why = f"{failed} did not pass"
-        elif self._request.slowdown:
+        elif self._request.inject_slowdown:
             why = "its times contain an injected slowdown; run without --inject-slowdown"
         elif not measurements.samples:
             why = "no case was measured"
@@ -87,9 +87,13 @@ class RunRecorder:
         Returns the candidate's file, if there is one. Raises `TfbenchError` or `OSError` if a file cannot be written.
         """
         samples, baseline = measurements.samples, self._request.baseline
-        if self._request.slowdown or not samples:
+        if self._request.inject_slowdown or not samples:
             if self._request.history:
-                why = "its times contain an injected slowdown" if self._request.slowdown else "no case was measured"
+                why = (
+                    "its times contain an injected slowdown"
+                    if self._request.inject_slowdown
+                    else "no case was measured"
+                )
                 self.notes.append(f"history: this run was not added, because {why}")
             return None
         if not self._history and not baseline:

@@ -9,56 +9,40 @@ from pathlib import Path
 
 from tfbench.model import Case, MetricValues, Note, Outcome, Reason, Sample, VariantResult, Verdict, because
 from tfbench.model.report import ProfileEntry
-from tfbench.policy import Policy
 from tfbench.race.lanes import Processors
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.ruling import fails
+from tfbench.session.options import RunOptions
 from tfbench.sides.counterparts import Selection
-from tfbench.suite.shards import Shard, SuitePart
+from tfbench.suite.shards import SuitePart
 
 # Define what a session is asked for, how it reports progress, and what it answers
 
 
-@dataclass(frozen=True)
-class RunRequest:
-    """The user's options for one run, checked and parsed."""
+@dataclass(frozen=True, kw_only=True)
+class RunRequest(RunOptions):
+    """What one run is asked for: the user's options, and what follows from them.
+
+    ``statistic`` is that of the command line, instead of a configuration file, and ``history`` a folder or a URL.
+    """
 
     root: Path
     suite: Suite
-    policy: Policy
     processors: Processors
     executable: str
     folder: Path
     """Folder of baselines and of recreated source trees."""
-    collect_command: tuple[str, ...]
+    collect_command: tuple[str, ...] = ()
     """Command that collects another source tree, see `sides.counterparts`."""
-    against: str = ""
-    baseline: str = ""
-    replay: str = "all"
-    save: str = ""
-    statistic: str = ""
-    """What the command line, instead of a configuration file, says that verdicts on time are about."""
-    slowdown: float = 0.0
-    require_gpu: bool = False
-    device: str = "all"
-    """``cpu``, ``gpu`` or ``all``."""
-    gpus: tuple[str, ...] = ()
-    """Indices or UUIDs of the selected GPUs; empty for all."""
-    suite_limit: float = 0.0
-    """Slowdown of the mean of all cases to find, as a fraction; 0 to judge no mean."""
-    changed_only: bool = False
-    """Whether cases with the same code on both sides are spared, but for a random sample."""
     gate: tuple[str, ...] = ()
     """Words of the options that decide what passes, those of the configuration file included."""
     seed: int = 0
     selection: Selection = field(default_factory=Selection)
     """What the user asked for, to select the same cases on the other side."""
-    shard: Shard | None = None
-    """The part of the suite to run; ``None`` for the whole suite."""
     suite_cases: tuple[Case, ...] = ()
     """The cases of all shards."""
-    job: SuitePart | None = None
+    part: SuitePart | None = None
     """The job of a fleet that this run does, ``None`` for none."""
     journal: Path | None = None
     """File of the finished cases; ``None`` for the one in ``folder``."""
@@ -66,15 +50,11 @@ class RunRequest:
     """Identity of the run in a history, ``""`` for a new one."""
     collected: frozenset[str] = frozenset()
     """Names of all cases in the collected files. Those that are deselected are in no shard."""
-    resume: bool = False
-    """Whether to use the finished cases of a run that was interrupted."""
     uncollected: Sequence[CaseResult] = ()
     """Results instead of the cases of files that pytest could not collect."""
-    profile: Path | None = None
-    """Folder for a profile of each case; ``None`` for no profiles."""
-    profile_regressed: Path | None = None
-    """Folder for profiles of both sides of each regressed case."""
-    lanes: Sequence[Processors] = ()
+    profiles: Path = Path()
+    """Folder of profiles, if the options ask for some."""
+    lane_processors: Sequence[Processors] = ()
     """The processors of each lane, if several cases race at the same time."""
     lanes_ahead: int | None = None
     """How many groups lanes may race ahead of the test that pytest runs; ``None`` for all."""
@@ -84,8 +64,6 @@ class RunRequest:
     """Reports and logs of this run."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """The environment before a conftest.py or a benchmark changed it."""
-    history: str | Path | None = None
-    """Folder or URL of the history that this run belongs to, with its baseline side as the anchor; ``None`` for none."""
 
     @property
     def suite_names(self) -> list[str]:
@@ -100,7 +78,7 @@ class RunRequest:
     @property
     def sharing(self) -> int:
         """Number of cases that share the policy's alpha, those of other shards or jobs included."""
-        return max(len(self.suite_cases), self.job.suite_cases if self.job else 0)
+        return max(len(self.suite_cases), self.part.suite_cases if self.part else 0)
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from tfbench.gpus.monitor import GpuSession
+from tfbench.gpus.selection import parse_device
 from tfbench.metrics.contracts import with_shares
 from tfbench.model import (
     JSON,
     MODULES,
+    TIME,
     Case,
     Note,
     Outcome,
@@ -29,13 +31,13 @@ from tfbench.policy import Policy
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase, Stopwatch
-from tfbench.session.case_runs import CaseLanes, CaseRuns, OtherMetrics
+from tfbench.session.case_runs import CaseLanes, CaseRuns
 from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
 from tfbench.session.races import Races
 from tfbench.session.record import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, Progress, ProgressReporter, RunRequest
-from tfbench.session.results import PROBES, MetricChecker, reason_of
-from tfbench.session.resume import ChangedOnly, Resumption
+from tfbench.session.results import PROBES, MetricChecker, reason_of, with_model
+from tfbench.session.resume import ChangedOnly, Journal, drawn
 from tfbench.session.strategies import (
     LiveSideStrategy,
     SavedBaselineStrategy,
@@ -49,10 +51,10 @@ from tfbench.session.strategies import (
     source_of,
 )
 from tfbench.sides.environments import Environments, kept
-from tfbench.sides.source_tree import CodeFiles, code_files, edited_files, working_code
+from tfbench.sides.source_tree import code_files, edited_files, working_code
 from tfbench.sides.spec import WORKING_TREE, Side
 from tfbench.stats.verdict import CODES, FEWEST_CASES, classify_mean, mean_ratio
-from tfbench.storage.baselines import Baseline, Layout, describe
+from tfbench.storage.baselines import Layout, describe
 from tfbench.storage.history import Anchor
 from tfbench.suite.shards import part
 
@@ -143,111 +145,115 @@ class SuiteGate:
 
 _UNREPORTED = ("cases", MODULES)
 """What is known of a started side beyond its environment. A report has the cases in its verdicts."""
+_PROBED = (ReasonCode.OTHER_ENVIRONMENT, ReasonCode.SAME_CODE)
+"""Reasons without times that leave the other metrics to be judged."""
 
 
-@dataclass(frozen=True)
 class Session:
-    """One run, put together: its parts, its report and its end."""
+    """One run, put together in the order of the life of a case; later parts know earlier ones.
 
-    request: RunRequest
-    cases: Sequence[Case]
-    contender: Side
-    saved: Baseline | None
-    """The saved baseline that the cases are compared with."""
-    gpus: GpuSession
-    launcher: ProcessLauncher
-    starter: SideStarter
+    ``cases`` are all cases of the run, in the order of the report.
+    Raises `TfbenchError` if an option names a side, baseline or GPU that is not available. No process was started.
+    """
+
     strategy: Strategy
-    runs: CaseRuns
-    """Measures a case when its result is asked for."""
-    lanes: CaseLanes
-    """The results of cases, which several lanes may measure."""
-    journal: Resumption
-    profiles: Profiles
-    suite_gate: SuiteGate
-    recorder: RunRecorder
-    held: ExitStack
-    """Ends the processes, and releases the environments and the GPUs."""
-    files: CodeFiles
-    """The code when the run began."""
-    edited: list[str] = field(default_factory=list, init=False)
-    """Files of code that were edited since then, once the run has come to its end."""
 
-    @classmethod
-    def assemble(
-        cls, request: RunRequest, cases: Sequence[Case], progress: Progress = lambda progress: None
-    ) -> Session:
-        """Put a run together in the order of the life of a case; later steps know earlier ones.
-
-        ``cases`` are all cases of the run, in the order of the report.
-        Raises `TfbenchError` if an option names a side, baseline or GPU that is not available. No process was started.
-        """
+    def __init__(self, request: RunRequest, cases: Sequence[Case], progress: Progress = lambda progress: None) -> None:
         check_anchor(request)
-        policy, report, stopwatch = request.policy, ProgressReporter(progress, len(cases)), Stopwatch()
-        recorder = RunRecorder(request)
-        if request.save:
-            recorder.baselines.check_can_save(request.save)
+        self.request, self.cases, policy = request, cases, request.policy
+        self._report = report = ProgressReporter(progress, len(cases))
+        stopwatch = Stopwatch()
+        self.recorder = RunRecorder(request)
+        self.edited: list[str] = []
+        """Files of code that were edited during the run, once it has come to its end."""
+        if request.save_baseline:
+            self.recorder.baselines.check_can_save(request.save_baseline)
         with ExitStack() as held:
             # Sides: this working tree, and what it is compared with.
-            gpus = GpuSession(request.device, request.gpus, policy, request.require_gpu)
-            held.callback(gpus.close)
+            self.gpus = GpuSession(*parse_device(request.device), policy, request.require_gpu)
+            held.callback(self.gpus.close)
             environments = held.enter_context(Environments(kept(), report))
-            launcher = ProcessLauncher(request.suite, policy, request.processors, gpus.gpu_monitor, stopwatch)
+            monitor = self.gpus.gpu_monitor
+            self.launcher = launcher = ProcessLauncher(request.suite, policy, request.processors, monitor, stopwatch)
             held.callback(launcher.close)
-            files = code_files(request.root)
-            env, code = gpus.environment, working_code(request.root)
-            yardstick = request.suite.yardstick
-            contender = Side(
-                "contender", request.executable, request.root, "", env, request.slowdown, code=code, yardstick=yardstick
+            self._files = code_files(request.root)
+            env, code = self.gpus.environment, working_code(request.root)
+            slowdown, yardstick = request.inject_slowdown, request.suite.yardstick
+            self.contender = contender = Side(
+                "contender", request.executable, request.root, "", env, slowdown, code=code, yardstick=yardstick
             )
-            saved = recorder.baselines.fetch(request.baseline) if request.baseline else None
+            self.saved = saved = self.recorder.baselines.fetch(request.baseline) if request.baseline else None
             if saved is not None and not request.resume:
-                recorder.drop_candidate(request.baseline)
+                self.recorder.drop_candidate(request.baseline)
             with stopwatch.phase(Phase.STARTING):
                 baseline = baseline_side(request, saved, contender, environments)
             if request.against and isinstance(baseline, Side):
                 launcher.check(baseline, cases)
 
             # Cases without a race: they cannot run here, or an interrupted run has finished them.
-            skips = {case.name: reason for case in cases if (reason := gpus.skip_reason(case))}
+            skips = {case.name: reason for case in cases if (reason := self.gpus.skip_reason(case))}
             sides = [contender, *([baseline] if isinstance(baseline, Side) else [])]
-            journal = Resumption(request, cases, sides, saved.saved if saved else "")
-            known = {*skips, *journal.earlier}
+            self.journal = Journal(request, cases, sides, saved.saved if saved else "")
+            known = {*skips, *self.journal.earlier}
             unbuilt = [case for case in cases if case.shared and case.name not in known]
 
             # Strategy and races, which confirm a change themselves.
-            sharing = max(len(cases), request.sharing)
-            checker = MetricChecker(Prober(launcher, policy, files=request.changed_only), policy, cases)
-            starter = SideStarter(request, launcher, checker, gpus.machine, report, unbuilt)
-            races = Races(request, launcher, contender, sharing, report)
-            strategy: Strategy
+            self._checker = checker = MetricChecker(Prober(launcher, policy, files=request.changed_only), policy, cases)
+            self.starter = starter = SideStarter(request, launcher, checker, self.gpus.machine, report, unbuilt)
+            self._races = races = Races(request, launcher, contender, max(len(cases), request.sharing), report)
             if saved is not None:
                 source = partial(source_of, saved, contender, Layout(request.folder).trees)
-                strategy = SavedBaselineStrategy(request, contender, starter, races, saved, baseline, source)
+                self.strategy = SavedBaselineStrategy(request, contender, starter, races, saved, baseline, source)
             elif isinstance(baseline, Side):
-                spared = ChangedOnly.of(request, cases, contender, checker.executed) if request.changed_only else None
-                strategy = LiveSideStrategy(request, contender, starter, races, baseline, report, spared)
+                spared = ChangedOnly(contender, drawn(cases, request.seed), checker.executed)
+                rule = spared if request.changed_only else None
+                self.strategy = LiveSideStrategy(request, contender, starter, races, baseline, report, rule)
             else:
-                strategy = VariantStrategy(request, contender, starter, races)
+                self.strategy = VariantStrategy(request, contender, starter, races)
 
             # Probes, contracts and profiles complete the result of a raced case.
-            others = OtherMetrics(checker, races, strategy, contender, cases, report, bool(request.save))
-            profiles = Profiles(request, launcher, gpus.gpu_monitor, strategy, contender, report)
+            self.profiles = Profiles(request, launcher, monitor, self.strategy, contender, report)
             steps = {
-                PROBES: stopwatch.phase(Phase.PROBING)(others.probe),
-                "contracts": others.race_claims,
-                "device": stopwatch.phase(Phase.PROFILING)(profiles.with_device),
-                "profile": stopwatch.phase(Phase.PROFILING)(profiles.with_profiles),
+                PROBES: stopwatch.phase(Phase.PROBING)(self._probe),
+                "contracts": self._race_claims,
+                "device": stopwatch.phase(Phase.PROFILING)(self.profiles.with_device),
+                "profile": stopwatch.phase(Phase.PROFILING)(self.profiles.with_profiles),
             }
-            runs = CaseRuns(
-                cases, skips, strategy, steps, report, journal, launcher.keep_only, lambda: stopwatch.seconds_of_cases
-            )
-            suite_gate = SuiteGate(request.suite_limit, policy, races, strategy)
-            return cls(
-                request, cases, contender, saved, gpus, launcher, starter, strategy, runs,
-                CaseLanes(request, runs, launcher, contender), journal, profiles, suite_gate, recorder, held.pop_all(),
-                files,
+            self.runs = CaseRuns(
+                cases, skips, self.strategy, steps, report, self.journal, launcher.keep_only,
+                lambda: stopwatch.seconds_of_cases,
             )  # fmt: skip
+            self.lanes = CaseLanes(request, self.runs, launcher, contender)
+            self.suite_gate = SuiteGate(request.gate_suite, policy, races, self.strategy)
+            self._held = held.pop_all()
+
+    def _probe(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
+        """Add the verdicts on the metrics that a probing launch reads.
+
+        All measured cases of the group are probed together. Raises `SideError` if a side does not start.
+        """
+        verdict, checker = result.verdict, self._checker
+        if verdict is None or (result.sample is None and verdict.reason.code not in _PROBED):
+            return result
+        self._report(f"{result.case.workload}: other metrics")
+        checked = checker.checked(result, self.contender, self.strategy.baseline_values(result), measured)
+        if self.request.save_baseline and checked.metric_values is not None:
+            # A baseline must know which of them differ between launches.
+            values = checker.stable(result.case, self.contender, checked.metric_values)
+            checked = replace(checked, metric_values=values)
+        return with_model(checked)
+
+    def _race_claims(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
+        """Add the verdicts on contracts about other variants' times, unless the variants have raced each other.
+
+        Raises `SideError` if a side does not start.
+        """
+        case = result.case
+        named = [claim.levels for claim in case.claims_on(TIME)]
+        if not named or result.variant_result is not None or result.sample is None:
+            return result
+        others = [other for other in self.cases if other.group == case.group and other.variant in named]
+        return replace(result, metrics=(*result.metrics, *self._races.claims(case, others)))
 
     @property
     def notes(self) -> list[str]:
@@ -261,7 +267,7 @@ class Session:
         Raises `KeyboardInterrupt` after Ctrl-C.
         """
         self.lanes.finish()
-        if not self.request.suite_limit:
+        if not self.request.gate_suite:
             return None
         with self.runs.noting_interrupts():
             return self.suite_gate.judge(self.runs.final)
@@ -273,7 +279,7 @@ class Session:
         """
         self.lanes.finish()
         if self.contender.code is not None:
-            self.edited[:] = edited_files(self.request.root, self.files)
+            self.edited[:] = edited_files(self.request.root, self._files)
         if not self.runs.interrupted:
             self.strategy.conclude()
             if self.journal.earlier and self.contender.name not in self.starter.described:
@@ -315,8 +321,8 @@ class Session:
     def _part(self) -> JSON | None:
         """Return the ``shard`` object of the report, if the run measures a part of a suite."""
         names, request = [case.name for case in self.cases], self.request
-        if request.job is not None:
-            return request.job.of_cases(names)
+        if request.part is not None:
+            return request.part.of_cases(names)
         return part(request.shard, request.suite_names, names) if request.shard else None
 
     def _sides(self) -> dict[str, JSON]:
@@ -361,7 +367,7 @@ class Session:
     def _anchor(self) -> Anchor | None:
         """Return the side that the ratios of this run's history refer to, if it started."""
         baseline = self.strategy.baseline
-        if self.request.history is None or baseline is None or baseline.name not in self.starter.described:
+        if not self.request.history or baseline is None or baseline.name not in self.starter.described:
             return None
         return anchor_of(baseline, self.starter.environment_info(baseline), self.saved)
 
@@ -369,7 +375,7 @@ class Session:
         """End every process, and release the GPUs."""
         self.lanes.close()
         self.journal.close(complete=len(self.runs.final) == len(self.cases))
-        self.held.close()
+        self._held.close()
 
     @contextmanager
     def avoid_worker_cpus(self) -> Iterator[None]:
@@ -378,8 +384,8 @@ class Session:
             yield
             return
         before = os.sched_getaffinity(0)
-        of_lanes = {cpu for lane in self.request.lanes for cpu in lane.every}
-        used = of_lanes if len(self.request.lanes) > 1 else set(self.request.processors.one)
+        of_lanes = {cpu for lane in self.request.lane_processors for cpu in lane.every}
+        used = of_lanes if len(self.request.lane_processors) > 1 else set(self.request.processors.one)
         if others := before - used:
             os.sched_setaffinity(0, others)
         try:

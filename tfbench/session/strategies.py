@@ -30,6 +30,7 @@ from tfbench.model import (
 from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
+from tfbench.session.options import NEVER
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, missing
 from tfbench.session.results import NO_BASELINE, BaselineValues, MetricChecker, untimed
@@ -50,7 +51,7 @@ def check_anchor(request: RunRequest) -> None:
 
     Raises `UsageError` if a part of the specification moves, or both sides are the same.
     """
-    if request.history is None or not request.against:
+    if not request.history or not request.against:
         return
     parts = parts_of(request.against)
     if parts == ["self"]:
@@ -78,8 +79,6 @@ def anchor_of(side: Side, environment: EnvironmentInfo, saved: Baseline | None) 
 # Recreate the side of a saved baseline
 
 
-ALL, NEVER = CHOICES = ("all", "never")
-"""Cases of a saved baseline to race again live."""
 VARIANTS, SIDES = "variants", "sides"
 """What raced each other while times were taken."""
 
