@@ -148,10 +148,10 @@ class RunOptions:
     @classmethod
     def of(cls, given: argparse.Namespace) -> RunOptions:
         """Read the options that pytest has parsed. Raises `UsageError` if a value is invalid."""
-        texts = {option: getattr(given, f"tfbench_{option.setting}") for option in OPTIONS}
-        read = {
-            one.setting: one.read(text or one.default) if one.metavar else bool(text) for one, text in texts.items()
-        }
+        read: dict[str, Any] = {}
+        for option in OPTIONS:
+            text = getattr(given, f"tfbench_{option.setting}")
+            read[option.setting] = option.read(text or option.default) if option.metavar else bool(text)
         options = cls(**read)
         policy = options.policy.with_device_gate(options.gate_device)
         return replace(options, policy=replace(policy, statistic=options.statistic or policy.statistic))

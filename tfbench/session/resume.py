@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tfbench.errors import ReportError, SideError
 from tfbench.facts import library_variables, machine, settings
@@ -256,7 +256,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     """
     places = [[side.name, side.executable, str(side.root), dict(side.env), list(side.unset)] for side in sides]
     asked = {option.name: getattr(request, option.setting) for option in OPTIONS if RESULT in option.roles}
-    suite = [request.suite.options, request.suite.inifile, request.suite.import_mode]
+    suite: list[Any] = [request.suite.options, request.suite.inifile, request.suite.import_mode]
     known = {
         "the code": code_digest(request.root),
         "the other side": [request.against, request.baseline, saved, places],
