@@ -14,9 +14,12 @@ from tfbench.model import Case
 from tfbench.plugin.runner import Display, race_summary
 from tfbench.policy import Policy
 from tfbench.race.race import Race, RaceConfig
-from tfbench.session.request import RunProgress
 
 CASE = Case("w.py::w", "w", "w.py::w")
+
+
+def progress(text, race, done, total):
+    return SimpleNamespace(text=text, race=race, done=done, total=total)
 
 
 @pytest.fixture
@@ -48,9 +51,9 @@ def raced(entrants, scripts):
 def test_the_bar_shows_the_number_of_cases_done_and_the_current_step(terminal):
     file, shown = terminal
     display = Display(reporter(file, True))
-    display(RunProgress("b.py::test_matmul", None, 1, 4))
+    display(progress("b.py::test_matmul", None, 1, 4))
     assert " left" not in shown()  # the first one may be of an interrupted run
-    display(RunProgress("b.py::test_matmul: other metrics", None, 2, 4))
+    display(progress("b.py::test_matmul: other metrics", None, 2, 4))
     display.clear()
     display.close()
     text = shown()
@@ -64,8 +67,8 @@ def test_the_bar_shows_each_launch_of_the_current_race(terminal):
     file, shown = terminal
     race = raced(sides_of(CASE), [steady(1e-4)] * 2)
     display = Display(reporter(file, True))
-    display(RunProgress("b.py::test_matmul", race, 0, 4))
-    race.run(lambda race: display(RunProgress("b.py::test_matmul", race, 0, 4)))
+    display(progress("b.py::test_matmul", race, 0, 4))
+    race.run(lambda race: display(progress("b.py::test_matmul", race, 0, 4)))
     display.close()
     text = shown()
     assert "launch 0/30" in text
@@ -76,7 +79,7 @@ def test_the_bar_shows_each_launch_of_the_current_race(terminal):
 def test_nothing_is_written_without_a_terminal(terminal):
     file, shown = terminal
     display = Display(reporter(file, False))
-    display(RunProgress("b.py::test_matmul", None, 1, 4))
+    display(progress("b.py::test_matmul", None, 1, 4))
     display.close()
     assert shown() == ""
 
@@ -87,7 +90,7 @@ def test_a_log_says_once_that_a_case_takes_longer_than_the_policy_allows(termina
     for name, seconds in ("test_short", 120.0), ("test_epoch", 3.0):
         race = raced(sides_of(CASE), [steady(1e-4)] * 2)
         race.policy = replace(race.policy, case_seconds=seconds, case_launches=60)
-        race.run(lambda race, name=name: display(RunProgress(f"b.py::{name}", race, 0, 4)))
+        race.run(lambda race, name=name: display(progress(f"b.py::{name}", race, 0, 4)))
         assert len(race.all_launches) >= 3
     display.close()
     lines = shown().split()

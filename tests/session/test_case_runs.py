@@ -1,5 +1,6 @@
 """The states of a case, and what is kept when something fails on the way."""
 
+from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,9 @@ import pytest
 from tests.fakes.report import judged
 from tfbench.errors import SideError
 from tfbench.model import Case, Outcome, Reason, Run, Sample, VariantResult, Verdict
-from tfbench.session.case_runs import CaseRuns
 from tfbench.session.races import RaceResults
-from tfbench.session.request import CaseResult, ProgressReporter
+from tfbench.session.request import CaseResult, RunProgress
+from tfbench.session.session import CaseRuns
 
 A, B = (Case(f"w.py::w[a={level}]", "w", "w.py::w", (("a", level),), level == "x") for level in "xy")
 OTHER = Case("w.py::other", "other", "w.py::other")
@@ -65,7 +66,7 @@ class Journal:
 
 def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, keep_only=lambda environments: None):
     shown = []
-    reporter = ProgressReporter(shown.append, len(cases))
+    reporter = RunProgress(lambda now: shown.append(copy(now)), len(cases))
     runs = CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, Journal(earlier), keep_only)
     return runs, shown
 
@@ -165,7 +166,7 @@ def test_variants_share_the_seconds_that_they_need_together():
 
     strategy = Strategy()
     strategy.race = lambda case, group: spend(10, RaceResults([raced(A), raced(B)]))
-    report = ProgressReporter(lambda progress: None, len(CASES))
+    report = RunProgress(lambda progress: None, len(CASES))
     runs = CaseRuns(CASES, {}, strategy, {"probes": probe}, report, Journal(), clock=lambda: now)
     for case in (A, B, A):
         runs.result(case)
@@ -182,7 +183,7 @@ def test_a_race_that_ctrl_c_ends_is_paid_for():
 
     strategy = Strategy()
     strategy.race = race
-    report = ProgressReporter(lambda progress: None, 1)
+    report = RunProgress(lambda progress: None, 1)
     runs = CaseRuns([OTHER], {}, strategy, {}, report, Journal(), clock=lambda: now)
     with pytest.raises(KeyboardInterrupt):
         runs.result(OTHER)
@@ -216,7 +217,7 @@ def test_the_skipped_case_of_a_group_does_not_keep_the_others_from_an_earlier_ru
 
 def test_progress_counts_the_cases_whose_time_is_final():
     shown = []
-    report = ProgressReporter(shown.append, len(CASES))
+    report = RunProgress(lambda now: shown.append(copy(now)), len(CASES))
     runs = CaseRuns(CASES, {}, Strategy({A.name: RaceResults([raced(A)])}), {}, report, Journal())
     runs.result(A)
     report("now")

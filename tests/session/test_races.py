@@ -1,5 +1,6 @@
 """The races of a session, with launches that follow a script."""
 
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from tfbench.model import Case, Claim, Note, Outcome, Reason, because
 from tfbench.policy import preset
 from tfbench.race.timer import Phase
 from tfbench.session.races import Races
-from tfbench.session.request import ProgressReporter
+from tfbench.session.request import RunProgress
 from tfbench.sides.spec import Side
 
 CASES = [entrant.case for entrant in variants_of("x", "y")]
@@ -38,7 +39,7 @@ def races(*seconds, interrupted_at=-1):
     launcher.interrupted_at = interrupted_at
     shown = []
     request = SimpleNamespace(policy=preset("quick"), seed=1)
-    return Races(request, launcher, CONTENDER, 1, ProgressReporter(shown.append, 2)), shown
+    return Races(request, launcher, CONTENDER, 1, RunProgress(lambda now: shown.append(copy(now)), 2)), shown
 
 
 def test_variants_race_the_reference_and_progress_follows_each_launch():

@@ -153,7 +153,6 @@ def test_an_equal_speed_is_proved_by_what_proves_that_a_case_is_unchanged():
         (BenchmarkError("it raised", "the end"), "broken", "the end"),
         (WorkerDied("killed by SIGKILL", "the end"), "died", "the end"),
         (WorkerHung("no answer in 60 s"), "hung", ""),
-        (SideError("no interpreter"), "broken", ""),
     ],
 )
 def test_a_failure_is_an_error_with_its_text_and_output(failure, code, output):
@@ -177,7 +176,7 @@ def test_a_benchmark_that_cannot_run_here_is_skipped():
     ("error", "code", "message", "output"),
     [
         (SideError("it does not start\nlast\nwords"), "side", "it does not start", "last\nwords"),
-        (BenchmarkError("it raised\nmore", "the end"), "broken", "it raised", "the end"),
+        (BenchmarkError("it raised\nmore", "the end"), "broken", "it raised", "more\nthe end"),
         (TfbenchError("no\n"), "broken", "no", ""),
     ],
 )

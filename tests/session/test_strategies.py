@@ -82,15 +82,16 @@ def request(**changes):
 
 
 def saved_baseline(races, starter=None, recreated=RIVAL, source=None, **changes):
+    side, unmade = (None, recreated) if isinstance(recreated, Reason) else (recreated, None)
     return SavedBaselineStrategy(
-        request(**changes), CONTENDER, starter or Starter(), races, SAVED, recreated, lambda: source
+        request(**changes), CONTENDER, starter or Starter(), races, side, SAVED, unmade, lambda: source
     )
 
 
 def test_variants_of_a_group_race_each_other():
     races, starter = Races(), Starter()
-    strategy = VariantStrategy(request(), CONTENDER, starter, races)
-    assert (strategy.way, strategy.baseline, strategy.missing()) == ("variants", None, [])
+    strategy = VariantStrategy(request(), CONTENDER, starter, races, None)
+    assert (strategy.group_of(CODED), strategy.missing()) == (CODED.group, [])
     strategy.race(CODED, [CODED, OTHER])
     assert races.run == [("variants", CODED.name, OTHER.name)]
     assert starter.started == ["contender"]
@@ -99,7 +100,7 @@ def test_variants_of_a_group_race_each_other():
 def test_each_case_races_its_counterpart_on_a_live_side():
     races, starter = Races(), Starter()
     strategy = LiveSideStrategy(request(), CONTENDER, starter, races, RIVAL, lambda text: None)
-    assert (strategy.way, strategy.group_of(CODED)) == ("sides", CODED.name)
+    assert strategy.group_of(CODED) == CODED.name
     strategy.race(CODED, [CODED])
     assert races.run == [("sides", CODED.name)]
     assert starter.started == ["contender", "baseline"]
@@ -108,7 +109,7 @@ def test_each_case_races_its_counterpart_on_a_live_side():
 def test_each_case_races_the_recreated_side():
     races = Races()
     strategy = saved_baseline(races)
-    assert strategy.way == "sides"
+    assert strategy.group_of(CODED) == CODED.name
     strategy.race(CODED, [CODED])
     strategy.race(OTHER, [OTHER])
     assert races.run == [("sides", CODED.name), ("alone", OTHER.name, "not-in-baseline")]
@@ -119,7 +120,7 @@ def test_without_the_baselines_side_variants_race_and_times_stay_undecided(recre
     races = Races(2e-5)
     strategy = saved_baseline(races, recreated=recreated)
     (result,) = strategy.race(CODED, [CODED]).settled
-    assert (strategy.baseline, strategy.way, races.run) == (None, "variants", [("variants", CODED.name)])
+    assert (strategy.group_of(CODED), races.run) == (CODED.group, [("variants", CODED.name)])
     assert result.verdict.outcome is Outcome.INCONCLUSIVE
     assert ("its tree is gone" if recreated else "--replay all") in result.verdict.reason.message
 
@@ -267,13 +268,13 @@ def test_a_saved_baseline_races_by_the_statistic_that_it_was_saved_with_or_that_
 def test_metrics_are_compared_with_the_saved_ones_under_all_that_differs():
     here = replace(ENVIRONMENT, packages={"tensorflow": "2.20.0"}, machine={"processor": "y"})
     strategy = saved_baseline(Races(), Starter(contender=here))
-    strategy.recreated = None
+    strategy.baseline = None
     values = strategy.baseline_values(CaseResult(replace(CODED, source="def")))
     assert values.differences == ["tensorflow 2.21.0 there, 2.20.0 here", Note.BENCHMARK_CHANGED]
     assert values.machines == ["processor x there, y here"]
     assert (len(values.facts), values.metric_values) == (6, MetricValues())
     assert strategy.baseline_values(CaseResult(OTHER)).facts == []
-    strategy.recreated = RIVAL  # the benchmark is another one, so its side of today is probed instead
+    strategy.baseline = RIVAL  # the benchmark is another one, so its side of today is probed instead
     assert strategy.baseline_values(CaseResult(replace(CODED, source="def"))).side == RIVAL
 
 

@@ -22,8 +22,7 @@ from tfbench.metrics.catalog import (
     PEAK_HOST_MEMORY,
 )  # fmt: skip
 from tfbench.metrics.catalog import read as read_metrics
-from tfbench.metrics.exact import MetricChange, explain, metric_changes
-from tfbench.metrics.exact import on_device as compare_on_device
+from tfbench.metrics.exact import MetricChange, explain, metric_changes, on_device
 from tfbench.metrics.graphs import GRAPH, RESULT, XLA
 from tfbench.metrics.parity import ProbeOutput, compare
 from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict
@@ -45,7 +44,7 @@ from tfbench.race.prober import ZYGOTES, Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report
 from tfbench.report.profile import MOST, NO_CAUSE, in_words, op_lines, steps_line
-from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
+from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import NO_BASELINE, twice, with_facts
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
@@ -342,7 +341,7 @@ class Profiles:
     gpu_monitor: GpuMonitor | None
     strategy: Strategy
     contender: Side
-    report: ProgressReporter
+    report: RunProgress
     notes: list[str] = field(default_factory=list, init=False)
     """Findings for cases that pass, and why a case has no profile."""
 
@@ -384,14 +383,21 @@ class Profiles:
     def _on_device(
         self, entrants: Mapping[str, Entrant], launches: Sequence[int], seconds: float
     ) -> tuple[JSON, list[Verdict]]:
-        """Profile these launches of each side; return the facts of the contender's first one, and the verdicts.
+        """Profile these launches of each side in turns; return the facts of the contender's first one, and the verdicts.
 
-        A step of the contender took ``seconds`` in the race.
+        The facts are those of `device_facts`, and the energy. A step of the contender took ``seconds`` in the race.
         """
-        on_devices = on_device(self._profiler, entrants, launches, seconds, self.gpu_monitor)
-        pairs = [launch % ZYGOTES for launch in launches]
-        before, now, policy = on_devices.get(BASELINE, []), on_devices[CONTENDER], self.request.policy
-        return now[0], compare_on_device(entrants[CONTENDER].case, before, now, policy, self.request.sharing, pairs)
+        self._profiler.ready(entrants.values(), len(launches))
+        found: dict[str, list[JSON]] = {BASELINE: [], CONTENDER: []}
+        with tempfile.TemporaryDirectory(prefix="device-", dir=scratch_dir()) as folder:
+            for launch in launches:
+                for side, entrant in entrants.items():
+                    place, joules = self._profiler.profile(entrant, Path(folder, side), launch, self.gpu_monitor)
+                    facts = device_facts(step_breakdown(sorted(place.iterdir())), seconds)
+                    found[side].append(facts | ({ENERGY: joules} if joules is not None else {}))
+        case, request, pairs = entrants[CONTENDER].case, self.request, [launch % ZYGOTES for launch in launches]
+        rows = on_device(case, found[BASELINE], found[CONTENDER], request.policy, request.sharing, pairs)
+        return found[CONTENDER][0], rows
 
     def with_profiles(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
         """Add the profiles of the case, if the user asked for them. Raises `SideError` if a zygote does not start."""
@@ -427,29 +433,6 @@ class Profiles:
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
         return replace(result, profiles=tuple(profiles.as_json()), why=why or tuple(profiles.why[:MOST]))
-
-
-def on_device(
-    profiler: Profiler,
-    entrants: Mapping[str, Entrant],
-    launches: Sequence[int],
-    seconds: float,
-    gpu_monitor: GpuMonitor | None = None,
-) -> dict[str, list[JSON]]:
-    """Profile launches of each side in turns; return the facts of each about accelerators, see `device_facts`, and the energy.
-
-    A step took ``seconds`` in the race. Raises `SideError` if a process does not start, and `BenchmarkError`,
-    `BenchmarkSkipped` or `ProfileError` if the case breaks, cannot run here, or leaves no profile.
-    """
-    profiler.ready(entrants.values(), len(launches))
-    sections: dict[str, list[JSON]] = {side: [] for side in entrants}
-    with tempfile.TemporaryDirectory(prefix="device-", dir=scratch_dir()) as folder:
-        for launch in launches:
-            for side, entrant in entrants.items():
-                place, joules = profiler.profile(entrant, Path(folder, side), launch, gpu_monitor)
-                facts = device_facts(step_breakdown(sorted(place.iterdir())), seconds)
-                sections[side].append(facts | ({ENERGY: joules} if joules is not None else {}))
-    return sections
 
 
 def device_facts(step: StepBreakdown, seconds: float) -> JSON:

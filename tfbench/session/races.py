@@ -14,7 +14,7 @@ from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.race.timer import Phase
-from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
+from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import NO_BASELINE, claimed, failed, new, of_sides, of_variant, twice
 from tfbench.sides.spec import Side
 
@@ -32,7 +32,7 @@ class Races:
     """Race the variants of a workload, two sides of a case, or one case alone. ``sharing`` cases share an alpha."""
 
     def __init__(
-        self, request: RunRequest, launcher: ProcessLauncher, contender: Side, sharing: int, report: ProgressReporter
+        self, request: RunRequest, launcher: ProcessLauncher, contender: Side, sharing: int, report: RunProgress
     ) -> None:
         self._policy = request.policy
         self._launcher = launcher

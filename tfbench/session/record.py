@@ -40,14 +40,80 @@ class RunMeasurements:
         return {name: sample for name, sample in samples.items() if sample is not None and sample.runs}
 
 
+class BaselineStore:
+    """The baselines and candidates of a project, below pytest's root directory."""
+
+    def __init__(self, root: Path, folder: Path | None = None) -> None:
+        self.root = root
+        layout = Layout(folder) if folder else Layout.of(root)
+        self.saved = Baselines(layout.baselines)
+        self.candidates = Baselines(layout.candidates)
+
+    def accept(self, name: str, reason: str, drop_missing: bool = False) -> Baseline:
+        """Replace a baseline by the last run against it.
+
+        With ``drop_missing``, cases that the run did not measure may leave the baseline.
+        Raises `BaselineError` if the baseline or the run does not exist, or the run left out cases.
+        """
+        before = self.saved.fetch(name)
+        if name not in self.candidates.names():
+            raise BaselineError(
+                f"{name}: no run to accept; only a complete run of pytest --benchmark --baseline {name} keeps a candidate"
+            )
+        candidate = self.candidates.fetch(name)
+        if candidate.against != before.saved:
+            raise BaselineError(
+                f"{name}: the last run raced the baseline of {candidate.against or 'an unknown time'}, and this one is of "
+                f"{before.saved}; run pytest --benchmark --baseline {name} again"
+            )
+        lost = self.left_out(name)
+        if lost and not drop_missing:
+            raise BaselineError(
+                f"{name}: the last run measured {plural(len(candidate.samples), 'case')}, "
+                f"but not {some(lost, 1)}; run the whole suite against the baseline, "
+                f"or remove {len(lost)} of its cases with --drop-missing"
+            )
+        acceptance = Acceptance(now(), reason, before.saved)
+        accepted = replace(candidate, accepted=(*before.accepted, acceptance), against="")
+        if accepted.tree:
+            keep(self.root, accepted.tree, KEPT + name, earlier=True)
+        self.saved.save(name, accepted)
+        if accepted.tree:
+            keep(self.root, accepted.tree, KEPT + name)
+        self.drop_candidate(name)
+        return accepted
+
+    def drop_candidate(self, name: str) -> None:
+        """Forget the run that `accept` would take. Raises `SideError` if git cannot forget its tree."""
+        if name in self.candidates.names():
+            self.candidates.remove(name)
+            drop(self.root, CANDIDATES + name)
+
+    def left_out(self, name: str) -> list[str]:
+        """Return the names of the baseline's cases that the last run against it did not measure.
+
+        Raises `BaselineError` if the baseline or the run does not exist.
+        """
+        return sorted(set(self.saved.fetch(name).samples) - set(self.candidates.fetch(name).samples))
+
+    def remove(self, name: str) -> Path:
+        """Delete a baseline, its candidate and its trees in git; returns the path of the deleted file.
+
+        Raises `BaselineError` if no baseline has this name.
+        """
+        path = self.saved.remove(name)
+        drop(self.root, KEPT + name)
+        self.drop_candidate(name)
+        return path
+
+
 class RunRecorder:
     """Write the measurements of a run into its folder."""
 
     def __init__(self, request: RunRequest) -> None:
         self._request = request
         self._session = request.session_name or f"{now()}-{secrets.token_hex(4)}"
-        self.baselines = Baselines(Layout(request.folder).baselines)
-        self._candidates = Baselines(Layout(request.folder).candidates)
+        self.store = BaselineStore(request.root, request.folder)
         self.notes: list[str] = []
         """What became of the run's part in a history."""
         self._history = opened(request.history) if request.history else None
@@ -74,12 +140,12 @@ class RunRecorder:
                 "be raced again"
             )
         self.drop_candidate(name)
-        return self._save(self.baselines, name, measured, KEPT)
+        return self._save(self.store.saved, name, measured, KEPT)
 
     def drop_candidate(self, name: str) -> None:
         """Forget the run that `baseline accept` would take: a later run begins, or replaces the baseline."""
         with suppress(SideError):
-            _drop_candidate(self._request.root, self._candidates, name)
+            self.store.drop_candidate(name)
 
     def remember(self, measurements: RunMeasurements) -> Path | None:
         """Record a run in its history, and the candidate that `baseline accept` would take.
@@ -103,7 +169,7 @@ class RunRecorder:
             self._record(self._history, measured, measurements)
         if not baseline:
             return None
-        return self._save(self._candidates, baseline, replace(measured, against=measurements.saved), CANDIDATES)
+        return self._save(self.store.candidates, baseline, replace(measured, against=measurements.saved), CANDIDATES)
 
     def _record(self, history: AnyHistory, measured: Baseline, measurements: RunMeasurements) -> None:
         anchor, samples, commit = measurements.anchor, measured.samples, measured.environment.commit
@@ -159,70 +225,3 @@ class RunRecorder:
                 for name, sample in samples.items()
             }
         return Baseline(context, samples, values)
-
-
-class BaselineStore:
-    """The baselines and candidates of a project, below pytest's root directory."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        layout = Layout.of(root)
-        self.saved = Baselines(layout.baselines)
-        self.candidates = Baselines(layout.candidates)
-
-    def accept(self, name: str, reason: str, drop_missing: bool = False) -> Baseline:
-        """Replace a baseline by the last run against it.
-
-        With ``drop_missing``, cases that the run did not measure may leave the baseline.
-        Raises `BaselineError` if the baseline or the run does not exist, or the run left out cases.
-        """
-        before = self.saved.fetch(name)
-        if name not in self.candidates.names():
-            raise BaselineError(
-                f"{name}: no run to accept; only a complete run of pytest --benchmark --baseline {name} keeps a candidate"
-            )
-        candidate = self.candidates.fetch(name)
-        if candidate.against != before.saved:
-            raise BaselineError(
-                f"{name}: the last run raced the baseline of {candidate.against or 'an unknown time'}, and this one is of "
-                f"{before.saved}; run pytest --benchmark --baseline {name} again"
-            )
-        lost = self.left_out(name)
-        if lost and not drop_missing:
-            raise BaselineError(
-                f"{name}: the last run measured {plural(len(candidate.samples), 'case')}, "
-                f"but not {some(lost, 1)}; run the whole suite against the baseline, "
-                f"or remove {len(lost)} of its cases with --drop-missing"
-            )
-        acceptance = Acceptance(now(), reason, before.saved)
-        accepted = replace(candidate, accepted=(*before.accepted, acceptance), against="")
-        if accepted.tree:
-            keep(self.root, accepted.tree, KEPT + name, earlier=True)
-        self.saved.save(name, accepted)
-        if accepted.tree:
-            keep(self.root, accepted.tree, KEPT + name)
-        _drop_candidate(self.root, self.candidates, name)
-        return accepted
-
-    def left_out(self, name: str) -> list[str]:
-        """Return the names of the baseline's cases that the last run against it did not measure.
-
-        Raises `BaselineError` if the baseline or the run does not exist.
-        """
-        return sorted(set(self.saved.fetch(name).samples) - set(self.candidates.fetch(name).samples))
-
-    def remove(self, name: str) -> Path:
-        """Delete a baseline, its candidate and its trees in git; returns the path of the deleted file.
-
-        Raises `BaselineError` if no baseline has this name.
-        """
-        path = self.saved.remove(name)
-        drop(self.root, KEPT + name)
-        _drop_candidate(self.root, self.candidates, name)
-        return path
-
-
-def _drop_candidate(root: Path, candidates: Baselines, name: str) -> None:
-    if name in candidates.names():
-        candidates.remove(name)
-        drop(root, CANDIDATES + name)

@@ -81,31 +81,24 @@ class RunRequest(RunOptions):
         return max(len(self.suite_cases), self.part.suite_cases if self.part else 0)
 
 
-@dataclass(frozen=True)
 class RunProgress:
-    """What the run does now, and how many of its cases are done."""
+    """What the run does now, and how many of its ``total`` cases are done. ``show`` is called with it after each change."""
 
-    text: str
-    race: Race | None = None
-    done: int = 0
-    total: int = 0
-
-
-Progress = Callable[[RunProgress], None]
-
-
-class ProgressReporter:
-    """Pass on what the run does now, together with the number of cases that are done."""
-
-    def __init__(self, progress: Progress, total: int) -> None:
+    def __init__(self, show: Progress, total: int) -> None:
+        self.text = ""
+        self.race: Race | None = None
         self.done = 0
+        self.total = total
         self._lock = threading.Lock()
-        self._progress = progress
-        self._total = total
+        self._show = show
 
     def __call__(self, text: str, race: Race | None = None) -> None:
         with self._lock:
-            self._progress(RunProgress(text, race, self.done, self._total))
+            self.text, self.race = text, race
+            self._show(self)
+
+
+Progress = Callable[[RunProgress], None]
 
 
 @dataclass(frozen=True)

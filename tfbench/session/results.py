@@ -271,10 +271,7 @@ def failed(case: Case, failure: TfbenchError, **side: str) -> CaseResult:
     """Return the result of a case whose benchmark broke, on a ``side`` of its race if given, or cannot run here."""
     if isinstance(failure, BenchmarkSkipped):
         return CaseResult(case, skip=str(failure))
-    codes: dict[type[TfbenchError], ReasonCode] = {WorkerDied: ReasonCode.DIED, WorkerHung: ReasonCode.HUNG}
-    reason = because(codes.get(type(failure), ReasonCode.BROKEN), error=failure.headline, **side)
-    output = "\n".join(filter(None, (failure.rest, failure.output if isinstance(failure, BenchmarkError) else "")))
-    return untimed(case, Outcome.ERROR, reason, output)
+    return untimed(case, Outcome.ERROR, *reason_of(failure, **side))
 
 
 def broken(case: Case, error: Exception) -> CaseResult:
@@ -308,16 +305,19 @@ def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResul
     return replace(result, metrics=(*result.metrics, row), output=result.output or output)
 
 
-def reason_of(error: Exception) -> tuple[Reason, str]:
-    """Return a one-line reason for a failure, and the output that explains it."""
+def reason_of(error: Exception, **side: str) -> tuple[Reason, str]:
+    """Return a one-line reason for a failure, on a ``side`` if given, and the output that explains it."""
     if why := shortage(error.__cause__ or error):
         return because(ReasonCode.BROKEN, error=why), ""
     if isinstance(error, TfbenchError):
-        output = getattr(error, "output", "") or error.rest
-        code = ReasonCode.SIDE if isinstance(error, SideError) else ReasonCode.BROKEN
-        return because(code, error=error.headline), output
+        code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), ReasonCode.BROKEN)
+        output = "\n".join(filter(None, (error.rest, getattr(error, "output", ""))))
+        return because(code, error=error.headline, **side), output
     headline, _, _ = f"{type(error).__name__}: {error}".partition("\n")
     return because(ReasonCode.INTERNAL, error=headline), "".join(format_exception(error))
+
+
+_CODES = {SideError: ReasonCode.SIDE, WorkerDied: ReasonCode.DIED, WorkerHung: ReasonCode.HUNG}
 
 
 def _typical_facts(runs: Sequence[Run]) -> JSON:

@@ -32,7 +32,7 @@ from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.options import NEVER
 from tfbench.session.races import RaceResults, Races
-from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, missing
+from tfbench.session.request import CaseResult, RunProgress, RunRequest, missing
 from tfbench.session.results import NO_BASELINE, BaselineValues, MetricChecker, untimed
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of
@@ -77,10 +77,6 @@ def anchor_of(side: Side, environment: EnvironmentInfo, saved: Baseline | None) 
 
 
 # Recreate the side of a saved baseline
-
-
-VARIANTS, SIDES = "variants", "sides"
-"""What raced each other while times were taken."""
 
 
 def not_saved(saved: Baseline) -> Reason:
@@ -235,7 +231,7 @@ class SideStarter:
     launcher: ProcessLauncher
     checker: MetricChecker
     machine: Mapping[str, str]
-    report: ProgressReporter
+    report: RunProgress
     unbuilt: Sequence[Case]
     """Cases of the run whose shared set-ups have not been built yet."""
     described: dict[str, JSON] = field(default_factory=dict, init=False)
@@ -362,6 +358,8 @@ class Strategy(ABC):
     contender: Side
     starter: SideStarter
     races: Races
+    baseline: Side | None
+    """The side that the contender races against, if any."""
     notes: list[str] = field(default_factory=list, init=False)
     _raced_on: dict[str, Side] = field(default_factory=dict, init=False)
     """Name of a case -> its baseline side, where that has benchmark files of its own."""
@@ -388,19 +386,9 @@ class Strategy(ABC):
         self._raced_on[case.name] = own
         return self.races.sides(case, own, there, *notes, because(Note.OWN_FILE, broken.verdict.reason))
 
-    @property
-    def way(self) -> str:
-        """What the run times: ``variants`` that race each other, or two ``sides``."""
-        return VARIANTS
-
-    @property
-    def baseline(self) -> Side | None:
-        """The side that the contender races against, if any."""
-        return None
-
     def group_of(self, case: Case) -> str:
         """Name the group of cases that one race measures."""
-        return case.group if self.way == VARIANTS else case.name
+        return case.name if self.baseline else case.group
 
     @abstractmethod
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
@@ -454,8 +442,8 @@ class LiveSideStrategy(Strategy):
     The benchmarks of the working tree race on both. The side's own ones tell which cases it has, and with which marks.
     """
 
-    side: Side
-    report: ProgressReporter
+    baseline: Side
+    report: RunProgress
     changed_only: ChangedOnly | None = None
     """What spares races of cases with the same code, if the user asks for it."""
     counterparts: Counterparts | None = field(default=None, init=False)
@@ -463,24 +451,18 @@ class LiveSideStrategy(Strategy):
     _failed: SideError | None = field(default=None, init=False)
     """Why they cannot be collected, for all cases after the first one."""
 
-    @property
-    def way(self) -> str:
-        return SIDES
-
-    @property
-    def baseline(self) -> Side:
-        return self.side
-
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
         self._collect_side()
-        self.starter.start(group, self.contender, self.side)
+        self.starter.start(group, self.contender, self.baseline)
         there = self._counterpart(case)
         if (rule := self.changed_only) is not None:
-            spared = rule.spares(case, self.side, there, self._differences())
+            spared = rule.spares(case, self.baseline, there, self._differences())
             self.notes[:] = sorted(rule.notes)
             if spared:
                 return RaceResults([untimed(case, Outcome.NEW, spared)])
-        return self.races.sides(case, self.side, there, *self._marks(case), repair=partial(self._repaired, case, there))
+        return self.races.sides(
+            case, self.baseline, there, *self._marks(case), repair=partial(self._repaired, case, there)
+        )
 
     def _marks(self, case: Case) -> Iterator[Reason]:
         """Yield a note on each mark of the case that counts on both sides, although the other side's own differs."""
@@ -497,12 +479,12 @@ class LiveSideStrategy(Strategy):
 
         ``None`` if they may not, and the other side has the case.
         """
-        if (raced := self._on_own_files(case, there, self.side, broken, *self._marks(case))) is not None:
+        if (raced := self._on_own_files(case, there, self.baseline, broken, *self._marks(case))) is not None:
             return raced
         if self.counterparts is not None and not self.counterparts.has(case):
             assert broken.verdict is not None
             breaks = because(Note.BREAKS_THERE, broken.verdict.reason)
-            return self.races.alone(case, because(ReasonCode.ADDED, breaks, spec=self.side.spec))
+            return self.races.alone(case, because(ReasonCode.ADDED, breaks, spec=self.baseline.spec))
         return None
 
     def _collect_side(self) -> None:
@@ -510,9 +492,9 @@ class LiveSideStrategy(Strategy):
         with self.starter.lock:
             if self._failed is not None:
                 raise self._failed
-            if not self.side.tree_redirect or self.counterparts is not None:
+            if not self.baseline.tree_redirect or self.counterparts is not None:
                 return
-            self.report(f"collecting the benchmarks of {self.side.spec}")
+            self.report(f"collecting the benchmarks of {self.baseline.spec}")
             request = self.request
             with self.starter.launcher.stopwatch.phase(Phase.STARTING):
                 before = self._benchmarks(request.selection)
@@ -520,18 +502,20 @@ class LiveSideStrategy(Strategy):
             if before.gate not in ((), request.gate):  # without a file of this run, the tree has not been collected
                 mine, theirs = map(" ".join, (request.gate, before.gate))
                 self.notes.append(
-                    f"this change alters its own gate: its configuration has {mine}, and that of {self.side.spec} has {theirs}; "
+                    f"this change alters its own gate: its configuration has {mine}, and that of {self.baseline.spec} has {theirs}; "
                     "review it, or give the options on the command line"
                 )
-            if changed := other_requirements(as_committed(self.side).root, request.root):
+            if changed := other_requirements(as_committed(self.baseline).root, request.root):
                 self.notes.append(
-                    f"{', '.join(changed)}: not as in {self.side.spec}, but both sides run with the packages that are "
+                    f"{', '.join(changed)}: not as in {self.baseline.spec}, but both sides run with the packages that are "
                     "installed here; race the packages with --against NAME==VERSION"
                 )
 
     def _benchmarks(self, selection: Selection) -> Listing:
         try:
-            return benchmarks_of(self.side, selection, self.request.collect_command, self.request.policy.start_seconds)
+            return benchmarks_of(
+                self.baseline, selection, self.request.collect_command, self.request.policy.start_seconds
+            )
         except SideError as error:
             self._failed = SideError(f"{error.headline}; it was not tried again")
             raise
@@ -540,13 +524,13 @@ class LiveSideStrategy(Strategy):
         self._collect_side()
         if self.counterparts is None or not self.counterparts.runs(case):
             return self.skipped(case, reason)
-        return _skipped_here(case, because(Note.SKIPPED_HERE, spec=self.side.spec, why=reason))
+        return _skipped_here(case, because(Note.SKIPPED_HERE, spec=self.baseline.spec, why=reason))
 
     def _counterpart(self, case: Case) -> Case:
         return self.counterparts.of(case) if self.counterparts else case
 
     def baseline_entrant(self, case: Case) -> Entrant:
-        return Entrant(self._counterpart(case), self._raced_on.get(case.name, self.side))
+        return Entrant(self._counterpart(case), self._raced_on.get(case.name, self.baseline))
 
     def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         verdict = result.verdict
@@ -556,7 +540,7 @@ class LiveSideStrategy(Strategy):
         return BaselineValues(side=there.side, case=there.case, differences=self._differences())
 
     def _differences(self) -> list[str]:
-        baseline, here = (self.starter.environment_info(side) for side in (self.side, self.contender))
+        baseline, here = (self.starter.environment_info(side) for side in (self.baseline, self.contender))
         return environment_differences(baseline, here)
 
     def conclude(self) -> None:
@@ -565,14 +549,14 @@ class LiveSideStrategy(Strategy):
             return
         listing, launcher = self.counterparts.listing, self.starter.launcher
         if broken := tuple(place for place in listing.broken if place not in listing.seen and place.endswith(".py")):
-            own = replace(as_committed(self.side), name="the other side as committed", files=broken)
+            own = replace(as_committed(self.baseline), name="the other side as committed", files=broken)
             launcher.ready([(own, ())], [0])
             broken = tuple(listing.unlisted(launcher.environment(own).get("cases", ())))
             launcher.release(own)
         if files := broken:
             fix = "let pytest find its imports in the same way, such as by the option pythonpath of the configuration file"
             text = f"{files[0]} is imported by its measuring processes, and not by the pytest that lists its cases"
-            raise SideError(f"{self.side.spec}: {text}; {fix}")
+            raise SideError(f"{self.baseline.spec}: {text}; {fix}")
 
     def missing(self) -> list[Verdict]:
         if self.counterparts is None:
@@ -590,11 +574,11 @@ class LiveSideStrategy(Strategy):
 class SavedBaselineStrategy(Strategy):
     """Judge cases against a saved baseline by a live race of its recreated side, or leave their times undecided.
 
-    ``recreated`` is the baseline's side, or why it cannot be recreated; ``None`` under ``--replay never``.
+    ``unmade`` is why the baseline's side cannot be recreated; ``None`` if it is, and under ``--replay never``.
     """
 
     saved: Baseline
-    recreated: Side | Reason | None
+    unmade: Reason | None
     source: Callable[[], Side | Reason]
     """Returns a side with the baseline's source tree, or why that is impossible."""
     _selected: Callable[[str], bool] | None = field(default=None, init=False)
@@ -602,23 +586,14 @@ class SavedBaselineStrategy(Strategy):
     _unknown: Reason | None = field(default=None, init=False)
     """Why that cannot be told."""
 
-    @property
-    def baseline(self) -> Side | None:
-        return self.recreated if isinstance(self.recreated, Side) else None
-
-    @property
-    def way(self) -> str:
-        return SIDES if self.baseline else VARIANTS
-
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
         self.starter.start(group, self.contender)
         if self.baseline is not None:
             return self._race_again(case, self.baseline)
         saved, here = self.saved.environment, self.starter.environment_info(self.contender)
         differences = machine_differences(saved, here) + environment_differences(saved, here)
-        unmade = self.recreated if isinstance(self.recreated, Reason) else None
         raced = self.races.variants(group)
-        return replace(raced, settled=[not_raced(self.saved, result, differences, unmade) for result in raced.settled])
+        return replace(raced, settled=[not_raced(self.saved, one, differences, self.unmade) for one in raced.settled])
 
     def _race_again(self, case: Case, baseline: Side) -> RaceResults:
         if case.name not in self.saved.samples:
