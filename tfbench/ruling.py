@@ -66,6 +66,7 @@ _RESULTS: Mapping[Outcome, Result] = {
     Outcome.MISSING: Result.INCOMPARABLE,
     Outcome.INCOMPARABLE: Result.INCOMPARABLE,
     Outcome.INCONCLUSIVE: Result.INCONCLUSIVE,
+    Outcome.UNGATED: Result.PASS,
     Outcome.UNCHANGED: Result.PASS,
     Outcome.IMPROVED: Result.PASS,
     Outcome.NEW: Result.PASS,
@@ -190,7 +191,8 @@ def _gap(report: Report, part: bool) -> str:
 
 def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compared: float, due: int) -> str:
     """Return why too few cases were compared, ``""`` if enough were. Cases that are accepted without a comparison are not due."""
-    decided = sum(verdict.outcome in DECIDED for verdict in timed)
+    shown = [verdict for verdict in timed if verdict.outcome is Outcome.UNGATED and verdict.ratio]
+    decided = len(shown) + sum(verdict.outcome in DECIDED for verdict in timed)
     same = sum(verdict.reason.code == ReasonCode.SAME_CODE for verdict in timed)
     if gated and _first_time(timed):
         return ""

@@ -51,6 +51,31 @@ def test_a_saved_baseline_races_with_the_benchmarks_of_today(project):
     assert done.outcomes() == {"test_sized": "regressed", "test_same": "regressed"}, done.output
 
 
+@pytest.mark.parametrize(("before", "outcome", "gate"), [(True, "ungated", 0), (False, "regressed", 1)])
+def test_a_case_whose_mark_says_so_on_both_sides_is_shown_and_not_gated(project, before, outcome, gate):
+    mark = '@pytest.mark.tfbench(gate=False, reason="a prototype")'
+    text = """
+    import pytest
+    from tests.fakes.steps import taking
+    from work import SECONDS
+
+    {mark}
+    def test_sized(bench):
+        bench(taking(bench, SECONDS))
+
+    def test_same(bench):
+        bench(taking(bench, 1e-5))
+    """
+    project.write(text.format(mark=mark if before else ""))
+    project.commit("marked" if before else "not marked")
+    project.write(text.format(mark=mark))
+    project.write(SLOW, "work.py")
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {"test_sized": outcome, "test_same": "unchanged"}, done.output
+    assert ("shown and not gated (a prototype): " in done.output) == before
+    assert cli.main(["gate", str(project.report)]) == done.code == gate
+
+
 NEWER = """
     from tests.fakes.steps import taking
     from work import SECONDS, {more}

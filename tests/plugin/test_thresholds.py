@@ -6,7 +6,7 @@ import pytest
 
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
-from tfbench.plugin.cases import _marked_cpus, check_used, parse_patterns, thresholds_of
+from tfbench.plugin.cases import _marked_cpus, _ungated, check_used, parse_patterns, thresholds_of
 from tfbench.policy import Policy
 from tfbench.race.lanes import Processors
 
@@ -55,6 +55,19 @@ def test_a_mark_with_another_number_of_processors_is_refused_in_a_line(mark):
     item = SimpleNamespace(nodeid="t.py::test_read", get_closest_marker=lambda name: pytest.mark.tfbench(**mark).mark)
     with pytest.raises(DeclarationError, match=r"t\.py::test_read: @pytest\.mark\.tfbench.*cpus"):
         _marked_cpus(item)
+
+
+@pytest.mark.parametrize(
+    "mark", [{"gate": False}, {"gate": False, "reason": " "}, {"gate": 0, "reason": "x"}, {"gate": True, "reason": "x"}]
+)
+def test_a_mark_that_switches_the_gate_off_says_why(mark):
+    def item(given):
+        return SimpleNamespace(nodeid="t.py::test_read", iter_markers=lambda name: [pytest.mark.tfbench(**given).mark])
+
+    with pytest.raises(DeclarationError, match=r"t\.py::test_read: write .*gate=False, reason="):
+        _ungated(item(mark))
+    assert _ungated(item({"gate": False, "reason": "a\nprototype"})) == "a prototype"
+    assert _ungated(item({"gate": True})) == _ungated(item({"cpus": 2})) == ""
 
 
 def test_places_that_agree_or_complete_each_other_are_fine():

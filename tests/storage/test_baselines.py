@@ -123,6 +123,7 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
                 "statistic": "",
                 "metric_values": None,
                 "file": "",
+                "ungated": "",
             }
         },
         "options": {},

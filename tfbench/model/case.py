@@ -106,6 +106,8 @@ class Case:
     """Its own ``minimum_effect`` and ``tolerance`` instead of the policy's, empty for those."""
     statistic: str = ""
     """What a verdict on its time is about instead of the policy's statistic, empty for that."""
+    ungated: str = ""
+    """Why it is shown and not gated, as its mark says; empty if it is gated."""
     alone: bool = False
     """Whether it may take its own time, so that no other process may prepare at the same time."""
     place: tuple[int, int] = (0, 0)

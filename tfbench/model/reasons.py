@@ -428,6 +428,7 @@ class ReasonCode(_Code):
     OTHER = "other", lambda **facts: f"{_values_changed(**facts)}: neither better nor worse by itself"
     NOT_EXACT = "not-exact", lambda how, **facts: f"{_values(**facts)}, but it is not exact here: {how}"
     NOT_GATED = "not-gated", "reported, and gated under --gate-device only: "
+    UNGATED = "ungated", "shown and not gated ({why}): "
     NOT_READ = "not-read", _not_read
     NOT_PROBED = "not-probed", "{timed} was timed, but its probe failed: {error}"
 

@@ -44,7 +44,7 @@ class Comparison:
 
 
 class Outcome(Word):
-    """The eight verdicts."""
+    """The nine verdicts."""
 
     UNCHANGED = "unchanged"
     IMPROVED = "improved"
@@ -54,6 +54,8 @@ class Outcome(Word):
     NEW = "new"
     MISSING = "missing"
     ERROR = "error"
+    UNGATED = "ungated"
+    """It would have prevented a pass, and the mark of the case says why it must not."""
 
 
 DECIDED = (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)

@@ -302,6 +302,7 @@ def case_of(
         place=place,
         thresholds=thresholds,
         statistic=statistic,
+        ungated=_ungated(item),
         alone=isinstance(item.parent, ListedFile),
     )
 
@@ -345,9 +346,9 @@ def _marked_cpus(item: pytest.Function) -> int:
     mark = item.get_closest_marker("tfbench")
     if mark is None:
         return 1
-    if mark.args or set(mark.kwargs) - {"cpus", STATISTIC, *THRESHOLDS}:
+    if mark.args or set(mark.kwargs) - {"cpus", "gate", "reason", STATISTIC, *THRESHOLDS}:
         raise DeclarationError(
-            f"{item.nodeid}: @pytest.mark.tfbench takes only cpus, statistic, {' and '.join(THRESHOLDS)}"
+            f"{item.nodeid}: @pytest.mark.tfbench takes only cpus, gate, reason, statistic, {' and '.join(THRESHOLDS)}"
         )
     cpus = mark.kwargs.get("cpus", 1)
     if cpus == "all":
@@ -357,6 +358,18 @@ def _marked_cpus(item: pytest.Function) -> int:
             f"{item.nodeid}: @pytest.mark.tfbench(cpus={cpus!r}): write a number of processors such as 2, or 'all'"
         )
     return cpus
+
+
+def _ungated(item: pytest.Function) -> str:
+    """Return why the item's case is shown and not gated, ``""`` if it is gated."""
+    mark = next((mark for mark in item.iter_markers("tfbench") if "gate" in mark.kwargs), None)
+    given = mark.kwargs if mark else {}
+    gate, reason = given.get("gate", True), given.get("reason", "")
+    if not isinstance(gate, bool) or not isinstance(reason, str) or gate == bool(reason.strip()):
+        raise DeclarationError(
+            f'{item.nodeid}: write @pytest.mark.tfbench(gate=False, reason="why it must not fail a run")'
+        )
+    return "" if gate else printable(" ".join(reason.split()))
 
 
 @cache

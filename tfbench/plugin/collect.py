@@ -242,6 +242,7 @@ def _collect_elsewhere(text: str) -> int:
             case.statistic or policy.statistic,
             case.cpus,
             tuple(f"{name}={value}" for name, value in case.env),
+            case.ungated,
         )
         for name, case in {**collected.deselected, **collected.cases}.items()
     }

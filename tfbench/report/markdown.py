@@ -128,7 +128,7 @@ def _findings(report: Report, summary: Summary) -> Iterator[Part]:
     if lines := yardstick_lines(report):
         yield YARDSTICK.capitalize(), [f"- {plain(line)}" for line in lines], True
     severe = any(summary.findings[group] for group in _OPEN)
-    for group in (*_OPEN, Group.INCONCLUSIVE, Group.IMPROVEMENTS):
+    for group in (*_OPEN, Group.INCONCLUSIVE, Group.UNGATED, Group.IMPROVEMENTS):
         if findings := summary.findings[group]:
             open_ = group in _OPEN or (group is Group.INCONCLUSIVE and not severe)
             rows = [_row(finding, again=open_) for finding in findings]

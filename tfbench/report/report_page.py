@@ -42,7 +42,7 @@ from tfbench.untrusted import command, plural
 _MOST = 100
 """Cases per table of the first page. The table of all cases has the rest."""
 _SKIPS = 20
-_ORDER = (Group.ERRORS, Group.REGRESSIONS, Group.IMPROVEMENTS, Group.INCONCLUSIVE)
+_ORDER = (Group.ERRORS, Group.REGRESSIONS, Group.UNGATED, Group.IMPROVEMENTS, Group.INCONCLUSIVE)
 """Order of the parts of the first section."""
 _COLOURS: Mapping[Outcome, str] = {
     Outcome.REGRESSED: "bad", Outcome.IMPROVED: "good", Outcome.INCONCLUSIVE: "open", Outcome.UNCHANGED: "first",

@@ -24,6 +24,7 @@ from tfbench.untrusted import harmless
 COLOURS = {
     Outcome.UNCHANGED: "green", Outcome.IMPROVED: "bold green", Outcome.REGRESSED: "bold red", Outcome.ERROR: "red",
     Outcome.INCONCLUSIVE: "yellow", Outcome.INCOMPARABLE: "yellow", Outcome.MISSING: "yellow", Outcome.NEW: "cyan",
+    Outcome.UNGATED: "magenta",
 }  # fmt: skip
 
 

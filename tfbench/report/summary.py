@@ -226,6 +226,7 @@ class Group(str, enum.Enum):
     ERRORS = "errors"
     REGRESSIONS = "regressions"
     INCONCLUSIVE = "inconclusive"
+    UNGATED = "shown and not gated"
     IMPROVEMENTS = "improvements"
 
     @property
@@ -240,10 +241,11 @@ _GROUPS: Mapping[Outcome, Group] = {
     Outcome.REGRESSED: Group.REGRESSIONS,
     Outcome.INCOMPARABLE: Group.INCONCLUSIVE,
     Outcome.INCONCLUSIVE: Group.INCONCLUSIVE,
+    Outcome.UNGATED: Group.UNGATED,
     Outcome.IMPROVED: Group.IMPROVEMENTS,
 }
 _CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
-_DECISIVE = (Outcome.ERROR, Outcome.MISSING, *_CHANGED)
+_DECISIVE = (Outcome.ERROR, Outcome.MISSING, Outcome.UNGATED, *_CHANGED)
 """Outcomes that are worth a line for any metric; the others only for the time, or if they prevent a pass."""
 
 

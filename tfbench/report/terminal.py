@@ -113,7 +113,7 @@ def _ratio_cell(result: VariantResult) -> Text:
 # Render a report for the terminal, at the end of a run: what a reader must know first, in at most 80 columns
 
 
-_MOST: Mapping[Group, int] = {Group.ERRORS: 30, Group.REGRESSIONS: 30, Group.INCONCLUSIVE: 10, Group.IMPROVEMENTS: 10}
+_MOST: Mapping[Group, int] = {**dict.fromkeys(Group, 10), Group.ERRORS: 30, Group.REGRESSIONS: 30}
 """Maximum cases of each part."""
 _UNMEASURED = 3
 """More cases than these that a run did not measure, for one reason, have one entry."""

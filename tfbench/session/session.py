@@ -466,11 +466,12 @@ class Session:
 
             # Probes, contracts and profiles complete the result of a raced case.
             self.profiles = Profiles(request, launcher, monitor, self.strategy, contender, report)
-            steps = {
+            steps: dict[str, Step] = {
                 PROBES: stopwatch.phase(Phase.PROBING)(self._probe),
                 "contracts": self._race_claims,
                 "device": stopwatch.phase(Phase.PROFILING)(self.profiles.with_device),
                 "profile": stopwatch.phase(Phase.PROFILING)(self.profiles.with_profiles),
+                "gate": self.strategy.ungated,
             }
             self.runs = CaseRuns(
                 cases, skips, self.strategy, steps, report, self.journal, launcher.keep_only,

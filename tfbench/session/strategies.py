@@ -35,7 +35,7 @@ from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, RunProgress, RunRequest, missing
 from tfbench.session.results import NO_BASELINE, BaselineValues, MetricChecker, untimed
 from tfbench.session.resume import ChangedOnly
-from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of
+from tfbench.sides.counterparts import Benchmark, Counterparts, Listing, Selection, benchmarks_of
 from tfbench.sides.environments import Environments, installed, minor, other_requirements
 from tfbench.sides.source_tree import Snapshot, is_pinned, snapshot
 from tfbench.sides.spec import UNPINNED, Side, as_committed, of_tree, parse, parts_of
@@ -350,6 +350,10 @@ def _function(case: Case) -> str:
 # Decide what each case races against: the other variants, a live side, or the side of a saved baseline
 
 
+_UNGATED = (Outcome.REGRESSED, Outcome.INCOMPARABLE, Outcome.INCONCLUSIVE)
+"""What the mark of a case can keep from preventing a pass. An error and a missing case show nothing of its speed."""
+
+
 @dataclass
 class Strategy(ABC):
     """What the cases of a run race against, chosen once at its start."""
@@ -403,6 +407,23 @@ class Strategy(ABC):
 
     def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         """Return what the other metrics of a case are compared with, ``None`` without a counterpart."""
+        return None
+
+    def ungated(self, result: CaseResult, _: Sequence[Case] = ()) -> CaseResult:
+        """Return the result with what must prevent no pass, as the mark of the case says here and on the other side."""
+        case, there = result.case, self._marked(result.case)
+        if result.verdict is None or not case.ungated or not (there is None or there.ungated):
+            return result
+        first, *others = (
+            row.changed(outcome=Outcome.UNGATED, reason=because(ReasonCode.UNGATED, row.reason, why=case.ungated))
+            if row.outcome in _UNGATED
+            else row
+            for row in result.rows
+        )
+        return replace(result, verdict=first, metrics=tuple(others))
+
+    def _marked(self, case: Case) -> Case | Benchmark | None:
+        """Return the case with its marks on the other side, ``None`` where that has none of its own."""
         return None
 
     def skipped(self, case: Case, reason: str) -> CaseResult:
@@ -464,13 +485,16 @@ class LiveSideStrategy(Strategy):
             case, self.baseline, there, *self._marks(case), repair=partial(self._repaired, case, there)
         )
 
+    def _marked(self, case: Case) -> Case | Benchmark | None:
+        return self.counterparts.known(case) if self.counterparts else None
+
     def _marks(self, case: Case) -> Iterator[Reason]:
         """Yield a note on each mark of the case that counts on both sides, although the other side's own differs."""
-        there = self.counterparts.known(case) if self.counterparts else None
-        if there is not None and there.cpus != case.cpus:
+        there = self._marked(case)
+        if isinstance(there, Benchmark) and there.cpus != case.cpus:
             yield because(Note.OTHER_MARK, mark="cpus", before=there.cpus or "all", now=case.cpus or "all")
         settings = tuple(f"{name}={value}" for name, value in case.env)
-        if there is not None and there.env != settings:
+        if isinstance(there, Benchmark) and there.env != settings:
             before, now = (" ".join(values) or "none" for values in (there.env, settings))
             yield because(Note.OTHER_MARK, mark="variables", before=before, now=now)
 
@@ -645,6 +669,10 @@ class SavedBaselineStrategy(Strategy):
         else:
             there = benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds).cases
             self._selected = lambda name: name not in there or there[name].selected
+
+    def _marked(self, case: Case) -> Case | Benchmark | None:
+        sample = self.saved.samples.get(case.name)
+        return sample.case if sample else None
 
     @property
     def _absent(self) -> set[str]:

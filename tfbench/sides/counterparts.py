@@ -92,6 +92,8 @@ class Benchmark:
     """Processors that its mark asks for there, see `Case.cpus`."""
     env: tuple[str, ...] = ()
     """Environment variables that its variant sets there, as ``NAME=value``."""
+    ungated: str = ""
+    """Why it is shown and not gated there."""
 
     def __post_init__(self) -> None:
         own_thresholds(dict(self.thresholds))

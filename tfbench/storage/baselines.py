@@ -154,6 +154,7 @@ class _SavedCase:
     statistic: Annotated[str, exactly("|".join(("", *STATISTICS)))] = ""
     metric_values: MetricValues | None = None
     file: Text = ""
+    ungated: Text = ""
 
     def __post_init__(self) -> None:
         own_thresholds(self.thresholds)
@@ -322,7 +323,7 @@ def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     case, seconds = sample.case, sample.seconds
     launches = tuple(map(SavedLaunch.of, sample.runs))
     thresholds = dict(case.thresholds)
-    own = _SavedCase(case.workload, case.source, launches, thresholds, case.statistic, values, case.file)
+    own = _SavedCase(case.workload, case.source, launches, thresholds, case.statistic, values, case.file, case.ungated)
     return {
         "group": case.group,
         "name": case.short_name,
@@ -362,6 +363,7 @@ def _of_file(name: str, file: BaselineFile) -> Baseline:
             file=own.file,
             thresholds=own_thresholds(own.thresholds),
             statistic=own.statistic,
+            ungated=own.ungated,
         )
         samples[case.name] = Sample(case, tuple(launch.run for launch in own.launches))
         if own.metric_values is not None:
