@@ -332,6 +332,70 @@ def test_an_extracted_tree_keeps_the_version_that_it_has_itself(checkout, tmp_pa
     assert (found / "sub" / "_version.py").read_text() == "__version__ = '1.0'\n"
 
 
+@pytest.fixture
+def partial(checkout, tmp_path):
+    """A clone without the files of its history, and without the folder ``big``."""
+    (checkout / "big").mkdir()
+    for text in ("one", "two"):
+        for name in ("sub/a.py", "sub/b.py", "big/data.py"):
+            (checkout / name).write_text(f"{text} {name}")
+        git(checkout, "add", "-A")
+        git(checkout, "commit", "-qm", text)
+    git(checkout, "config", "uploadpack.allowFilter", "true")
+    git(checkout, "config", "uploadpack.allowAnySHA1InWant", "true")
+    clone = tmp_path / "partial"
+    git(tmp_path, "clone", "-q", "--filter=blob:none", "--sparse", f"file://{checkout}", str(clone))
+    git(clone, "sparse-checkout", "set", "sub")
+    return clone
+
+
+def test_a_partial_clone_fetches_an_older_tree_at_once_and_without_what_it_leaves_out(partial, tmp_path, monkeypatch):
+    trace = tmp_path / "trace"
+    monkeypatch.setenv("GIT_TRACE", str(trace))
+    cache = partial / DATA_FOLDER / "trees"
+    root, (_, place) = materialise(partial / "sub", tree_of(partial, "HEAD~1"), cache)
+    assert trace.read_text().count("built-in: git upload-pack") == 1
+    monkeypatch.delenv("GIT_TRACE")
+    assert {file.name: file.read_text() for file in root.iterdir()} == {"a.py": "one sub/a.py", "b.py": "one sub/b.py"}
+    assert not Path(place, "big").exists()
+    assert git(root, "status", "--porcelain") == ""
+    inode = root.stat().st_ino
+    materialise(partial / "sub", tree_of(partial, "HEAD~1"), cache)
+    assert root.stat().st_ino == inode
+    (root / "b.py").unlink()
+    materialise(partial / "sub", tree_of(partial, "HEAD~1"), cache)
+    assert (root / "b.py").exists()
+
+
+def test_a_partial_clone_whose_remote_is_away_still_tells_its_code(partial, checkout, tmp_path):
+    checkout.rename(tmp_path / "away")
+    found = working_code(partial / "sub")
+    assert (found.tree, found.dirty) == (tree_of(partial, "HEAD"), False)
+    (partial / "sub" / "a.py").write_text("three")
+    edited = working_code(partial / "sub")
+    assert edited.dirty
+    assert len(edited.tree) == 40
+    assert snapshot(partial).tree == edited.tree
+    with pytest.raises(SideError, match="this clone is partial and cannot reach its remote; connect it"):
+        materialise(partial / "sub", tree_of(partial, "HEAD~1"), partial / DATA_FOLDER / "trees")
+
+
+def test_files_that_a_sparse_checkout_leaves_out_are_no_edits_of_the_benchmarks(partial):
+    (partial / "sub" / "a.py").write_text("three")
+    grafts = source_tree.Grafts(lambda name: name.endswith(("a.py", "data.py")))
+    root, _ = materialise(partial / "sub", tree_of(partial, "HEAD~1"), partial / DATA_FOLDER / "trees", grafts)
+    assert {file.name: file.read_text() for file in root.iterdir()} == {"a.py": "three", "b.py": "one sub/b.py"}
+
+
+def test_a_tree_that_no_run_has_used_for_weeks_is_removed(checkout, tmp_path):
+    old, used = tmp_path / "trees" / "0a", tmp_path / "trees" / "0b"
+    for folder in (old, used):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    materialise(checkout, tree_of(checkout, "HEAD"), tmp_path / "trees")
+    assert (old.exists(), used.exists()) == (False, True)
+
+
 def test_the_earlier_tree_is_kept_until_the_new_one_is_kept_alone(checkout):
     first = snapshot(checkout, f"{KEPT}first")
     (checkout / "sub" / "a.py").write_text("two")

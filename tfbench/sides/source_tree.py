@@ -47,6 +47,11 @@ class NoCheckout(SideError):
     """A folder is in no git checkout, or git is not installed."""
 
 
+_FETCH_ALL = "this clone is partial and cannot reach its remote; connect it, or clone without --filter"
+_WRITE_TREE = "write-tree", "--missing-ok"
+"""A partial clone would fetch each file that it has not, one after the other, only to see that it exists."""
+
+
 def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None, given: str = "") -> str:
     """Return what git prints, with ``given`` as its input. Names of files are bytes to git, as `os.fsdecode` writes them."""
     variables = {**without_repository(os.environ), **(env or {})}
@@ -57,7 +62,9 @@ def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None, give
     except (FileNotFoundError, PermissionError):  # PermissionError if a file of this name is not executable
         raise NoCheckout("git is not installed, which comparing source trees needs; install git") from None
     except subprocess.CalledProcessError as error:
-        raise SideError(f"git {arguments[0]}: {os.fsdecode(error.stderr).strip() or 'failed'}") from None
+        why = os.fsdecode(error.stderr).strip() or "failed"
+        fix = f"; {_FETCH_ALL}" if "promisor remote" in why else ""
+        raise SideError(f"git {arguments[0]}: {why}{fix}") from None
     return os.fsdecode(done.stdout).removesuffix("\n")
 
 
@@ -122,7 +129,7 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
                 raise
             fix = "commit in it, or have git ignore it"
             raise SideError(f"{match[1]} is a repository of its own in {top}, without a commit; {fix}") from None
-        tree = _git(top, "write-tree", env=env)
+        tree = _git(top, *_WRITE_TREE, env=env)
         edited = tuple(_edited_submodules(top, env))
         if keep_as and edited:
             raise SideError(f"{edited[0]} has edits, and git keeps only its commits; commit them in {edited[0]}")
@@ -200,7 +207,7 @@ def code_digest(root: Path) -> str:
         listed.write_bytes(os.fsencode("\0".join(names)))
         if names:
             _git(top, "add", f"--pathspec-from-file={listed}", "--pathspec-file-nul", env=env)
-        tree, edited = _git(top, "write-tree", env=env), _edited_submodules(top, env)
+        tree, edited = _git(top, *_WRITE_TREE, env=env), _edited_submodules(top, env)
     return hashlib.sha256(repr((tree, edited)).encode()).hexdigest() if edited else tree
 
 
@@ -548,7 +555,8 @@ def _grafted(top: Path, tree: str, grafts: Grafts, env: Mapping[str, str]) -> st
         _git(top, "read-tree", "HEAD", env=env)
     listed = _git(top, "ls-files", "-z", "--cached", env=env).split("\0") + _new(top, ".")
     names = [name for name in dict.fromkeys(listed) if name and (grafts.has(name) or name in grafts.copies.values())]
-    if names:
+    left_out = _left_out(top)  # git adds no file outside of a sparse checkout
+    if names := [name for name in names if name not in left_out]:
         given = "--pathspec-from-file=-", "--pathspec-file-nul"
         _git(top, "--literal-pathspecs", "add", "--all", *given, env=env, given="\0".join(names))
     if edited := [name for name in _edited_submodules(top, env) if grafts.has(name)]:
@@ -561,7 +569,7 @@ def _grafted(top: Path, tree: str, grafts: Grafts, env: Mapping[str, str]) -> st
     own_index = {**env, "GIT_INDEX_FILE": f"{env['GIT_INDEX_FILE']}-grafted"}
     listing = "".join(f"{facts}\t{name}\0" for name, facts in entries.items())
     _git(top, "update-index", "-z", "--add", "--replace", "--index-info", env=own_index, given=listing)
-    return _git(top, "write-tree", env=own_index)
+    return _git(top, *_WRITE_TREE, env=own_index)
 
 
 def differing_files(place: Path, tree: str) -> list[str]:
@@ -575,6 +583,12 @@ def _entries(listing: str) -> Iterator[tuple[str, str]]:
     for entry in filter(None, listing.split("\0")):
         facts, _, name = entry.partition("\t")
         yield name, facts
+
+
+def _left_out(place: Path, env: Mapping[str, str] | None = None) -> set[str]:
+    """Return the files that a checkout leaves out because it is sparse."""
+    listed = _git(place, "ls-files", "-t", "-z", env=env).split("\0")
+    return {entry[2:] for entry in listed if entry.startswith("S ")}
 
 
 def _has_commit(top: Path) -> bool:
@@ -597,15 +611,21 @@ def _work_tree(top: Path, place: Path, scratch: Path, objects: Mapping[str, str]
 
 
 def _is_as_extracted(top: Path, tree: str, place: Path, objects: Mapping[str, str]) -> bool:
-    """Whether every file of a tree is in a folder as git has it, submodules and new files aside, and it is a checkout."""
+    """Whether every file of a tree is in a folder as git has it, submodules and new files aside, and it is a checkout.
+
+    Files may be missing that a sparse checkout has left out.
+    """
     if not Path(place, ".git", "HEAD").is_file():
         return False
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch, suppress(SideError):
         env = _work_tree(top, place, Path(scratch), objects)
         _git(top, "read-tree", tree, env=env)
         _git(top, "update-index", "-q", "--ignore-submodules", "--refresh", env=env)
-        _git(top, "diff-files", "--quiet", "--ignore-submodules", env=env)
-        return True
+        _git(top, "diff-files", "--quiet", "--ignore-submodules", "--diff-filter=d", env=env)
+        missing = _git(top, "diff-files", "--name-only", "--ignore-submodules", "--diff-filter=D", "-z", env=env).split(
+            "\0"
+        )
+        return {*filter(None, missing)} <= _left_out(place)
     return False
 
 
@@ -613,13 +633,15 @@ def _check_out(top: Path, tree: str, place: Path, objects: Mapping[str, str]) ->
     """Write the files of a tree, and of its submodules, as a checkout has them.
 
     The variables in ``objects`` lead git to objects outside the repository. Unlike ``git archive``, this ignores the export
-    attributes of ``.gitattributes``: it leaves out no file and substitutes no text.
+    attributes of ``.gitattributes``: it leaves out no file and substitutes no text. A sparse checkout leaves out the same
+    files here, and a partial clone fetches what it lacks at once.
     """
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _work_tree(top, place, Path(scratch), objects)
-        _git(top, "read-tree", tree, env=env)
-        _git(top, "checkout-index", "--all", env=env)
+        _git(top, "read-tree", "--no-recurse-submodules", "-m", "-u", tree, env=env)
         _make_checkout(top, tree, place, objects)
+        if left_out := _left_out(top, env):
+            _git(place, "update-index", "--skip-worktree", "-z", "--stdin", given="\0".join(left_out))
         listed = _git(top, "ls-files", "--stage", "-z", env=env)
     for name, facts in _entries(listed):
         mode, commit, _ = facts.split()
