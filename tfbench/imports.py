@@ -189,12 +189,24 @@ def _has(place: str, package: str) -> bool:
 
 
 def _moved(path: str, there: str, here: str) -> str:
-    if is_installed(path, there):  # most are, and to follow the links of each takes 0.2 s in all
-        return path
+    if is_installed(path, there) and not _is_in_both(path, there, here):
+        return path  # most are, and to follow the links of each takes 0.2 s in all
     real = os.path.realpath(path)
     if not is_below(real, there) or is_below(real, here):
         return path
     return os.path.join(here, os.path.relpath(real, there))
+
+
+def _is_in_both(path: str, there: str, here: str) -> bool:
+    """Return whether a folder of packages is no environment, but a part of both source trees, such as ``vendor/site-packages``.
+
+    git has extracted the other tree, which holds no environment.
+    """
+    places = (f"{path}{os.sep}".find(name) + len(name) - 1 for name in _PACKAGES if name in f"{path}{os.sep}")
+    folder = path[: next(places, 0)]
+    if not is_below(folder, there) or is_below(folder, here):
+        return False
+    return os.path.isdir(os.path.join(here, os.path.relpath(folder, there)))
 
 
 def is_below(path: str, folder: str) -> bool:

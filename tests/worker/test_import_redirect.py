@@ -106,6 +106,23 @@ def imported(monkeypatch, name, file):
     return module
 
 
+def test_packages_that_both_trees_have_are_each_sides_own(trees, monkeypatch):
+    there, here = trees
+    vendored, environment = "vendor/site-packages", "env/lib/python3.12/site-packages"
+    for folder in (f"{there}/{vendored}", f"{here}/{vendored}", f"{there}/{environment}"):
+        Path(folder).mkdir(parents=True)
+    sys.path[:] = [f"{there}/{vendored}", f"{there}/{environment}"]
+    assert redirect_imports(there, here) == [f"{here}/{vendored}"]
+    assert sys.path == [f"{here}/{vendored}", f"{there}/{environment}"]
+    for name, place in {
+        "lent": f"{there}/{vendored}",
+        "own": f"{here}/{vendored}",
+        "far": f"{there}/{environment}",
+    }.items():
+        imported(monkeypatch, name, f"{place}/{name}.py")
+    assert leaked_packages(there, here, here) == ["lent"]
+
+
 @pytest.mark.parametrize(
     ("name", "file", "leaks"),
     [
