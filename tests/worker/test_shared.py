@@ -55,9 +55,13 @@ def test_a_set_up_is_built_once_in_a_process_of_its_own(tmp_path, trace):
 def test_other_arguments_and_other_versions_lead_to_another_build(tmp_path, trace, monkeypatch):
     shared = Shared(tmp_path / "made", OWN)
     folders = [shared(write, "text"), shared(write, "other"), shared(write, "text", shared(write, "text"))]
-    monkeypatch.setattr("tfbench.worker.shared.packages", lambda: {"tensorflow": "9.9"})
-    folders.append(shared(write, "text"))
-    assert len(set(folders)) == len(trace()) == 4
+    monkeypatch.syspath_prepend(str(tmp_path / "installed"))
+    for version in ("1.0", "2.0"):  # of whatever package: a build may use it
+        record = tmp_path / "installed" / f"some_tool-{version}.dist-info"
+        record.mkdir(parents=True)
+        folders.append(shared(write, "text"))
+        record.rmdir()
+    assert len(set(folders)) == len(trace()) == 5
     assert content(folders[2]) == "texttext"
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
+import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +18,6 @@ from typing import Any
 import pytest
 
 from tfbench.errors import BenchmarkError, error_line
-from tfbench.facts import packages
 from tfbench.fs import atomic_dir, locked
 from tfbench.suite.functions import digest
 from tfbench.untrusted import an_object, brief, parse_json, texts
@@ -69,8 +71,8 @@ class Shared:
         """Return the folder that ``build(folder, *arguments)`` has filled. Benchmarks may only read it.
 
         The first launch that asks builds it in a process of its own, which leaves the launch's memory and TensorFlow
-        as they were. A result is used again if the arguments, the versions of TensorFlow's packages and each file of
-        the source tree that the build has read or loaded are the same, on whatever side and in whatever run.
+        as they were. A result is used again if the arguments, the interpreter, the versions of all installed packages and
+        each file of the source tree that the build has read or loaded are the same, on whatever side and in whatever run.
 
         Args:
             build: A function at the top level of a module.
@@ -136,8 +138,17 @@ def _key(build: Callable[..., object], arguments: tuple[Any, ...]) -> str:
         given = brief(repr(odd[0]))
         raise BenchmarkError(f"shared({build.__name__}, {given}): pass strings, numbers and folders of shared()")
     plain = [argument.name if isinstance(argument, Path) else argument for argument in arguments]
-    known = json.dumps([digest(inspect.getmodule(build)), build.__qualname__, plain, packages()], sort_keys=True)
+    known = json.dumps([digest(inspect.getmodule(build)), build.__qualname__, plain, sys.version, _distributions()])
     return hashlib.sha256(known.encode()).hexdigest()[:16]
+
+
+def _distributions() -> list[str]:
+    """Return the installed distributions: the names of their records, which have the version. To read each takes 50 ms."""
+    found: set[str] = set()
+    for folder in sys.path:
+        with suppress(OSError):
+            found |= {name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))}
+    return sorted(found)
 
 
 def _digests(folder: Path) -> dict[str, str]:
