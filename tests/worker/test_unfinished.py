@@ -1,10 +1,14 @@
 """Results whose work was not done when the step returned."""
 
 import asyncio
+import collections
 import concurrent.futures
+import dataclasses
 import functools
 import itertools
 import multiprocessing.pool
+import subprocess
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +16,8 @@ import pytest
 
 from tfbench.errors import BenchmarkError
 from tfbench.worker import tf_runtime
-from tfbench.worker.bench import Bench, unfinished
+from tfbench.worker.bench import Bench
+from tfbench.worker.unfinished import unfinished
 
 
 class Launch(Bench):
@@ -40,6 +45,65 @@ class Traced:
 
     def __call__(self):
         pass
+
+
+class Rows:
+    """Can be iterated over, and computes each row then."""
+
+    def __iter__(self):
+        yield 1
+
+
+class Batches:
+    """As `Rows`, for asyncio."""
+
+    async def __aiter__(self):
+        yield 1
+
+
+class Promise:
+    """Has a result later."""
+
+    def result(self):
+        return 1
+
+
+class Slots:
+    __slots__ = ("__kept", "empty")
+
+    def __init__(self, kept):
+        self.__kept = kept
+
+
+class Kept:
+    def __init__(self, kept):
+        self._kept = kept
+
+    @property
+    def size(self):
+        raise AssertionError("a search for laziness runs no code of the project")
+
+
+class Called(Kept):
+    """As a model, which may keep whatever it needs."""
+
+    def __call__(self):
+        return 1
+
+
+@dataclasses.dataclass
+class Data:
+    kept: object
+
+
+class Mean:
+    """As a metric of Keras."""
+
+    def update_state(self, value):
+        pass
+
+    def result(self):
+        return 1
 
 
 class Closed:
@@ -95,6 +159,12 @@ LAZY = {
     "a future of a thread": (concurrent.futures.Future, "such as by .result()"),
     "a future of a pool": (result_of_pool, "such as by .get()"),
     "a future of asyncio": (future_of_loop, "asyncio.run"),
+    "rows": (Rows, "consume it in the step, such as by list(…)"),
+    "batches": (Batches, "by asyncio.run"),
+    "a promise": (Promise, "such as by .result()"),
+    "a thread": (threading.Thread, "wait for its end in the step, and return what it has computed"),
+    "a process": (multiprocessing.Process, "wait for its end in the step"),
+    "a program": (lambda: object.__new__(subprocess.Popen), "wait for its end in the step"),
     "a data set": (Dataset, "for batch in dataset"),
 }
 UNCALLED = {
@@ -132,11 +202,25 @@ def test_a_function_that_was_not_called_is_refused_unless_the_step_builds_it(kin
         (lambda one: (1, {"loss": [2.0, one]}), "[1]['loss'][1]"),
         (lambda one: {"a": {3: (one,)}}, "['a'][3][0]"),
         (lambda one: {one}, "[0]"),
+        (lambda one: collections.deque([one]), "[0]"),
+        (lambda one: {"a": one}.values(), "[0]"),
+        (lambda one: {"a": one}.items(), "[0][1]"),
+        (lambda one: SimpleNamespace(rows=[one]), ".rows[0]"),
+        (Data, ".kept"),
+        (Kept, "._kept"),
+        (lambda one: Kept(Slots((2, one))), "._kept._Slots__kept[1]"),
     ],
 )
 def test_the_result_is_searched_and_the_place_named(nest, place):
     text = unfinished(nest(map(abs, [1])))
     assert text.startswith(f"the step's result{place} is a map, whose work was not done: consume it in the step")
+
+
+def test_the_search_ends_in_a_result_of_any_depth():
+    chain = None
+    for _ in range(10_000):
+        chain = Kept(chain)
+    assert unfinished(chain) == ""
 
 
 def test_coroutines_inside_a_result_are_closed(recwarn):
@@ -150,7 +234,7 @@ def test_finished_results_are_accepted(tmp_path):
     with (tmp_path / "file").open("w") as file:
         results = [
             1, "text", b"text", np.ones(3), [1, 2], {"a": (1,)}, range(3), {"a": 1}.items(), around, file, object(), int, Traced(1),
-            SimpleNamespace(result=1, done=True), Closed(), None,
+            Mean(), Called(iter([1])), Data(len), Kept(numbers), Slots(1), collections.deque([1]), SimpleNamespace(result=1, done=True), Closed(), None,
         ]  # fmt: skip
         for result in results:
             assert unfinished(result) == ""

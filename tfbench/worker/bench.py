@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-import io
 import itertools
 import math
 import os
 import random
 import threading
 import time
-import types
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
@@ -72,6 +68,7 @@ from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak, open_files
 from tfbench.worker.profiler import SmClock, sm_clock, tracer
 from tfbench.worker.quiet import Meter, certain, used_time, waiting
+from tfbench.worker.unfinished import unfinished
 
 # The keywords of ``bench``: the work of one call of the step, its contracts, and the qualities of a model
 
@@ -182,72 +179,6 @@ def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, flo
     trace = own * sum(traces)
     parts = {"trace": trace, "compile": max(0.0, whole - trace - again), "execute": min(again, whole)}
     return {"first_call": whole, "first_call_parts": parts}, least
-
-
-# Find results whose work was not done when the step returned, so that its time says nothing about the work
-
-
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
-_RUN = "measure a function that runs it, such as lambda: asyncio.run(step())"
-_WAITING = {("result", "done"): "result", ("get", "ready"): "get"}
-"""Methods of an object that stands for a later result -> the method that waits for it."""
-_OF_TENSORFLOW = {
-    **dict.fromkeys(
-        ("data.Dataset", "distribute.DistributedDataset"),
-        "iterate over it in the step, such as by for batch in dataset, or sum its batches by .reduce(…)",
-    ),
-    **dict.fromkeys(
-        (f"distribute.experimental.coordinator.{name}" for name in ("RemoteValue", "PerWorkerValues")),
-        "wait for it in the step, such as by coordinator.fetch(…)",
-    ),
-}
-"""Type of TensorFlow -> what to do with an object of it."""
-
-
-def unfinished(result: object, *, functions: bool = False) -> str:
-    """Return what in a result is not computed yet, with the fix; ``""`` if all is, as far as types tell.
-
-    Lists, tuples, sets and mappings are searched. A coroutine is closed, since Python would warn that it never ran.
-    With ``functions``, functions are a result, as they are of a step that builds them.
-    """
-    parts = [("", result)]
-    seen: set[int] = set()
-    while parts:
-        path, part = parts.pop()
-        if fix := _fix(part, functions):
-            kind = type(part).__name__
-            article = "an" if kind[0].lower() in "aeiou" else "a"
-            what = f"the step's result{path} is" if path else "the step returned"
-            return f"{what} {article} {kind}, whose work was not done: {fix}"
-        if id(part) not in seen and (found := tf_runtime.contents(part)) is not None:
-            seen.add(id(part))
-            parts += reversed([(path + place, one) for place, one in found[1]])
-    return ""
-
-
-def _fix(part: object, functions: bool) -> str:
-    """Return how the step gets this part computed, ``""`` if it is."""
-    if isinstance(part, Awaitable):
-        if inspect.iscoroutine(part):
-            part.close()
-        return _RUN
-    for methods, wait in _WAITING.items():
-        if all(callable(getattr(type(part), method, None)) for method in methods):
-            return f"wait for it in the step, such as by .{wait}()"
-    if isinstance(part, AsyncIterator):
-        return "consume it in a coroutine, and measure a function that runs that by asyncio.run"
-    if isinstance(part, Iterator) and not isinstance(part, io.IOBase):
-        return "consume it in the step, such as by list(…), sum(…) or next(…)"
-    for name, fix in _OF_TENSORFLOW.items():
-        with suppress(AttributeError, TypeError):  # this version of TensorFlow has no such type
-            if isinstance(part, attrgetter(name)(tf_runtime.tensorflow())):
-                return fix
-    if functions:
-        return ""
-    traces = getattr(type(part), "experimental_get_tracing_count", None)  # of a tf.function
-    if isinstance(part, _FUNCTIONS) or (callable(traces) and traces(part) == 0):
-        return "call it in the step, or measure by bench.once how it is built"
-    return ""
 
 
 # Cold caches: each call has another copy of its tensors, or the cache is overwritten before each call

@@ -417,18 +417,18 @@ _HOLD_NUMBERS = (numbers.Number, np.ndarray, np.generic, Mapping, list, tuple, s
 
 def _attributes(result: object) -> Mapping[str, object] | None:
     """Return the public attributes of an object of the project's own class; ``None`` for other objects."""
-    if not hasattr(result, "__dict__") or callable(result) or not _is_own(type(result)):
+    if not hasattr(result, "__dict__") or callable(result) or not is_own(type(result)):
         return None
 
     def counts(name: str, part: object) -> bool:
         return not name.startswith("_") and (
-            isinstance(part, _HOLD_NUMBERS) or hasattr(part, "numpy") or _is_own(type(part))
+            isinstance(part, _HOLD_NUMBERS) or hasattr(part, "numpy") or is_own(type(part))
         )
 
     return {name: part for name, part in sorted(vars(result).items()) if counts(name, part)}
 
 
-def _is_own(kind: type) -> bool:
+def is_own(kind: type) -> bool:
     """Return whether a class is defined in a file that is not installed."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     return kind is SimpleNamespace or bool(file and not is_installed(file))
