@@ -146,6 +146,9 @@ class MetricThresholds:
     """Windows of calls in which something must grow to be a leak, since caches and pools of threads fill up in the first
     ones; most calls of each: 1 kB a call is then 50 kB, much more than allocators keep; and most calls of each with
     `@no_leak` if they are quick: 400 B a call is then 800 kB, which the resident size shows."""
+    many_seconds: float = 0.25
+    """Seconds for which a probing launch repeats the step to see whether later calls take longer. Two sides side by side
+    lengthen a run by a tenth for it."""
     probe_launches: int = 3
     """Launches per side that read a differing metric before it counts. A metric that differs among them is not
     exact. A regression takes as many again, from other zygotes."""
@@ -368,6 +371,7 @@ _STRICT = Policy(
     looks=(*range(4, 15), 16, 18, 20, 22, 25, 28, 32, 40, 50, 64, 100, 200),
     zygotes=16, ancestors=8, more_zygotes_after=32, most_zygotes_after=32, zygotes_alive=32,
     exact_across_versions=True, alone_launches=4, device_launches=4, case_seconds=300.0, sampled_seconds=30.0,
+    many_seconds=3.5,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 

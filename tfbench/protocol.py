@@ -136,6 +136,8 @@ class ProbeCase(CaseRequest):
     """Growth of a short window that is none: bytes, resident bytes of two windows, and objects."""
     limits: tuple[float, ...]
     """Bytes and objects per call above which the allocation sites are named, empty for none."""
+    many: tuple[int, float] = (0, 0.0)
+    """Calls and seconds after which it is known whether later calls take longer, whichever comes first."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,8 @@ class Ready(Message):
     """As `tfbench.imports.hidden_modules` returns them."""
     needs_own_import: str = ""
     """Why the zygote cannot use what its ancestor has imported, ``""`` if it can."""
+    imports: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """Benchmark file -> seconds and resident bytes of what it was the first to import."""
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ class ScriptedLauncher:
         """Peak memory of each entrant's process, in bytes."""
         self.first_calls: Sequence[Script] = ()
         """Seconds of each entrant's first call; 0.1 by default."""
+        self.warm_ups: Sequence[Script] = ()
+        """Seconds of each entrant's warm-up, which brief launches do not have."""
         self.disturbed_from = math.inf
         """Launch from which on every launch is disturbed."""
         self.broken: dict[int, Failure] = {}
@@ -116,9 +118,9 @@ class ScriptedLaunch:
         equal: bool = False,
     ) -> dict[int, Prepared | Failure]:
         self.ahead, self.equal = ahead, equal
-        return {entrant: self._prepared(entrant, together) for entrant in entrants}
+        return {entrant: self._prepared(entrant, together, brief) for entrant in entrants}
 
-    def _prepared(self, entrant: int, together: bool) -> Prepared | Failure:
+    def _prepared(self, entrant: int, together: bool, brief: bool) -> Prepared | Failure:
         self.launcher.clock.now += self.launcher.preparation_seconds
         if entrant in self.launcher.broken:
             return self.launcher.broken[entrant]
@@ -129,6 +131,8 @@ class ScriptedLaunch:
             facts["first_call"] = scripts[entrant](self.number, self.pair, self.launcher.rng) if scripts else 0.1
         if self.launcher.memory:
             facts["peak_host_memory"] = self.launcher.memory[entrant](self.number, self.pair, self.launcher.rng)
+        if self.launcher.warm_ups and not brief:
+            facts["warm_up"] = self.launcher.warm_ups[entrant](self.number, self.pair, self.launcher.rng)
         if entrant in self.launcher.once:
             facts[ONCE] = True
         self.facts[entrant] = facts

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tfbench.metrics.catalog import LEAK_BYTES
-from tfbench.metrics.exact import ComparisonContext, compare, differing
+from tfbench.metrics.exact import ComparisonContext, apart, compare, differing
 from tfbench.model import Case, MetricValues, Outcome, OutputSketch, Reason, Verdict
 from tfbench.model.formats import convert, plain
 from tfbench.model.words import amount, named
@@ -201,3 +201,19 @@ def test_metric_values_survive_a_file():
     sketch = (OutputSketch("[0]", "float32", (2, 3), 6, 1.0, (1.0, 2.0)), OutputSketch("[1]", "int64", (), 0, 0.0, ()))
     metric_values = MetricValues({"casts": {"a": 1}}, {"flops": 3.0}, {"parity": "no"}, {"onednn": "on"}, sketch)
     assert convert(MetricValues, plain(metric_values)) == metric_values
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ((0.0, 0.0, 0.1), (0.5, 1.9, 0.8), {"afterwork"}),
+        ((0.5, 1.9, 0.8), (0.0, 0.0, 0.1), {"afterwork"}),
+        ((0.0, 0.0, 0.6), (0.5, 1.9, 0.8), set()),
+        ((0.0,), (0.04,), set()),  # within what does not matter
+        ((), (1.0,), set()),
+    ],
+)
+def test_launches_may_scatter_as_long_as_the_sides_are_apart(before, now, expected):
+    sides = [[MetricValues(numbers={"afterwork": value, "flops": value}) for value in side] for side in (before, now)]
+    assert apart(sides) == expected
+    assert apart(sides[:1]) == set()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tfbench.metrics.exact import MEMORY_ABS_TOLERANCE, first_call, memory, on_device
+from tfbench.metrics.exact import MEMORY_ABS_TOLERANCE, first_call, imports, memory, of_launches, on_device
 from tfbench.model import Case, Effect, Outcome, Reason, Verdict
 from tfbench.model.words import evidence
 from tfbench.policy import preset
@@ -242,3 +242,62 @@ def test_an_inconclusive_metric_states_the_scatter_of_its_launches():
     assert memory.reason.message.endswith("% confidence, 3 launches); ratios of single launches have a standard "
                                           f"deviation of {np.std(np.log([1, 2, 1.1]), ddof=1):.1%}")  # fmt: skip
     assert "standard deviation" not in first_call(firsts(1.0), firsts(5.0), [0], POLICY, 1).reason.message
+
+
+def of(name, *values):
+    return [{name: value} for value in values]
+
+
+@pytest.mark.parametrize("policy", ["quick", "standard", "strict"])
+@pytest.mark.parametrize("metric", ["set_up", "warm_up"])
+@pytest.mark.parametrize(
+    ("before", "now", "outcome"),
+    [
+        ((0.30, 0.31, 0.32), (0.31, 0.30, 0.30), Outcome.UNCHANGED),
+        ((0.01, 0.01, 0.01), (0.05, 0.05, 0.05), Outcome.UNCHANGED),  # within the seconds that do not matter
+        ((0.50, 0.52, 0.51), (3.5, 3.6, 3.5), Outcome.REGRESSED),
+        ((0.0, 0.0, 0.0), (5.0, 5.0, 5.0), Outcome.REGRESSED),
+        ((3.5, 3.6, 3.5), (0.50, 0.52, 0.51), Outcome.IMPROVED),
+    ],
+)
+def test_set_ups_and_warm_ups_are_decided_like_first_calls(metric, before, now, outcome, policy):
+    pairs = (0, 1, 2)
+    facts = of(metric, *before), of(metric, *now)
+    row = of_launches(metric, CASE, *facts, preset(policy), 320, pairs)
+    assert (row.outcome, row.metric, row.unit) == (outcome, metric, "s")
+
+
+def test_a_launch_that_one_side_has_no_sample_of_does_not_count():
+    before, now = [*of("set_up", 1.0, 1.0, 1.0), {}], [{}, *of("set_up", 1.0, 1.0, 1.0)]
+    row = of_launches("set_up", CASE, before, now, POLICY, 1, (0, 1, 2, 3))
+    assert (row.outcome, row.launches) == (Outcome.UNCHANGED, 2)
+    assert of_launches("warm_up", CASE, before, now, POLICY, 1, (0, 1, 2, 3)) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "mebibytes", "outcomes"),
+    [
+        (0.5, 50, ["unchanged", "unchanged"]),
+        (0.7, 60, ["unchanged", "unchanged"]),  # within what does not matter
+        (3.5, 50, ["regressed", "unchanged"]),
+        (0.5, 370, ["unchanged", "regressed"]),
+    ],
+)
+@pytest.mark.parametrize("pairs", [4, 6])
+def test_imports_are_judged_from_the_pairs_of_zygotes_that_both_sides_have(seconds, mebibytes, outcomes, pairs):
+    before = {pair: (0.5 + 0.01 * pair, 50 * MIB) for pair in range(pairs)}
+    now = {pair: (seconds - 0.01 * pair, mebibytes * MIB) for pair in range(1, pairs + 1)}
+    now[0] = seconds, mebibytes * MIB
+    rows = imports(CASE, before, now, POLICY, 320)
+    assert [row.metric for row in rows] == ["import", "import_memory"]
+    assert [row.outcome for row in rows] == outcomes
+    assert {row.launches for row in rows} == {pairs}
+
+
+def test_two_pairs_of_zygotes_do_not_prove_a_change_of_imports_for_a_whole_suite():
+    before, now = {0: (0.5, MIB), 1: (0.5, MIB)}, {0: (3.5, MIB), 1: (3.5, MIB)}
+    assert [row.outcome for row in imports(CASE, before, now, POLICY, 320)] == ["inconclusive", "unchanged"]
+
+
+def test_sides_without_a_common_pair_of_zygotes_have_no_rows_of_imports():
+    assert imports(CASE, {0: (1.0, 1)}, {1: (1.0, 1)}, POLICY, 1) == []

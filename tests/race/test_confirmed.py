@@ -59,6 +59,22 @@ def test_a_regression_of_memory_counts_only_if_confirmed(script, outcome, report
 
 
 @pytest.mark.parametrize(
+    ("script", "outcome"), [(lambda *_: 10.0, Outcome.REGRESSED), (lucky(10.0), Outcome.INCONCLUSIVE)]
+)
+def test_a_slower_warm_up_is_confirmed_by_launches_that_warm_up(script, outcome):
+    found = made([steady(1e-4)] * 2)
+    found._first.launcher.warm_ups = [lambda *_: 0.5, of(0.5, script)]
+    found.run()
+    (row,) = [row for row in found.sampled if row.metric == "warm_up"]
+    assert row.outcome is outcome
+    first, second = found.races
+    assert [len(race.short_launches) for race in found.races] == [0, 0]
+    assert found.decision.outcome is Outcome.UNCHANGED
+    assert found.decision.comparison.launches == len(first.launches)
+    assert second.launches
+
+
+@pytest.mark.parametrize(
     ("script", "outcome"),
     [
         (lambda *_: 1.1, Outcome.REGRESSED),

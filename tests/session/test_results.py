@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
+from tests.fakes.report import judged
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
 from tfbench.metrics.catalog import MODEL_METRICS
 from tfbench.model import (
@@ -44,6 +45,7 @@ from tfbench.session.results import (
     of_variant,
     percentiles,
     twice,
+    with_covered,
     with_facts,
     with_failure,
     with_model,
@@ -57,6 +59,20 @@ CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 def sample(rounds, iterations=1):
     seconds = tuple(1e-3 * (1 + number / rounds) for number in range(rounds))
     return Sample(CASE, (Run(seconds, iterations),))
+
+
+@pytest.mark.parametrize(("probed", "later"), [(0, ""), (5000, "; a probe looked for slower calls up to 5,000")])
+def test_an_unchanged_time_says_which_calls_it_covers(probed, later):
+    def result(outcome, *covered):
+        runs = tuple(Run((1e-3,), 1, {"covered": one} if one else {}) for one in covered)
+        values = MetricValues(counts={"many_calls": {"calls": probed}})
+        verdict = judged(CASE, outcome, Reason("code", "text"))
+        return with_covered(CaseResult(CASE, verdict, sample=Sample(CASE, runs), metric_values=values))
+
+    text = f"text; times are those of calls 14 to 1,460 of a process, in the first 1.80 s{later}"
+    assert result(Outcome.UNCHANGED, [12, 460, 1.8], [14, 1460, 1.7], None).verdict.reason.message == text
+    for unknown in (result(Outcome.REGRESSED, [12, 460, 1.8]), result(Outcome.UNCHANGED, None)):
+        assert unknown.verdict.reason.message == "text"
 
 
 @pytest.mark.parametrize(
@@ -278,7 +294,7 @@ FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(
 
 
 RACE = {"unlike": None, "failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,
-        "wall_seconds": 2.5, "tail": None, "first_call": None, "memory": None, "usual": Policy().step_time, "thresholds": Policy().step_time,
+        "wall_seconds": 2.5, "tail": None, "first_call": None, "sampled": [], "usual": Policy().step_time, "thresholds": Policy().step_time,
         "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
 
 
@@ -351,7 +367,7 @@ def test_a_step_of_two_speeds_says_how_many_calls_are_slow_on_each_side():
 
 def test_the_first_call_and_the_memory_have_rows_of_their_own():
     memory = Verdict.of(CASE, Outcome.UNCHANGED, Reason("same", "1"), "peak_host_memory")
-    found = two_sides(first_call=FIRST, memory=memory)
+    found = two_sides(first_call=FIRST, sampled=[memory])
     first = Verdict.of(CASE, Outcome.IMPROVED, FIRST.reason, "first_call", FIRST.comparison.ratio, 6, 6)
     assert found.metrics == (first, memory)
     assert two_sides(first_call=replace(FIRST, outcome=None)).metrics == ()

@@ -50,6 +50,8 @@ class Metric:
     """Whether its absence is no fault, since the time of a step decides if it is read, or the device if it exists."""
     compiled: bool = False
     """Whether XLA decides the value: it compiles for the processor of the machine."""
+    scatters: bool = False
+    """Whether launches of one side may differ, as long as all of them differ from all of the other side."""
 
 
 def _size(name: str, probe: str, extract: Extract, *, compiled: bool = False) -> Metric:
@@ -73,6 +75,10 @@ LEAK_CALLS = "leak_calls"
 """The count of the calls over which the growth was measured."""
 
 
+MANY_CALLS = "many_calls"
+"""The count of the calls that `slowing` compares."""
+
+
 def _leak(kind: str, slack: float, unit: str = "") -> Metric:
     """Growth per call, which is slightly more or less in each launch."""
     name, key = f"leaked_{kind}", kind.removesuffix("_bytes")
@@ -83,6 +89,13 @@ def _leak(kind: str, slack: float, unit: str = "") -> Metric:
 def _quality(name: str, worse: Worse) -> Metric:
     """A value of a model that the benchmark reports. Training on another machine changes it slightly."""
     return Metric(name, worse, "", lambda launch: launch.facts.get(QUALITIES, {}).get(name), exact=False)
+
+
+SLOWER_LATER = 0.5
+"""Growth of a call's time after thousands of calls that is none. Probing launches run beside others, whose caches and
+memory they share, and both tenths of an unchanged step differ by up to a third there."""
+REST_SLACK = 0.05
+"""Seconds of processor time in a rest that are none: what a pool of threads uses to look for work and to end."""
 
 
 def _xla(name: str, worse: Worse, extract: Extract) -> Metric:
@@ -115,6 +128,26 @@ PROBED: tuple[Metric, ...] = (
     _leak("threads", LEAK_EVENTS),
     _leak("files", LEAK_EVENTS),
     replace(_leak("traces", LEAK_EVENTS), name="retraces_per_call"),
+    Metric(
+        "slowing",
+        Worse.MORE,
+        "slowing",
+        lambda launch: launch.found["slowing"]["ratio"],
+        exact=False,
+        scatters=True,
+        slack=SLOWER_LATER,
+        timed=True,
+    ),
+    Metric(
+        "afterwork",
+        Worse.MORE,
+        "afterwork",
+        lambda launch: launch.found["afterwork"]["seconds"],
+        SECONDS,
+        exact=False,
+        scatters=True,
+        slack=REST_SLACK,
+    ),
     Metric("flops", Worse.MORE, "flops", lambda launch: launch.found["flops"]["flops"]),
     Metric("nonfinite", Worse.MORE, "outputs", lambda launch: parity.nonfinite(launch.results)),
     _size("xla_temporary_bytes", "xla", lambda launch: graphs.temporary_bytes(launch.assignments), compiled=True),
@@ -149,6 +182,8 @@ def read(launch: ProbeOutput) -> MetricValues:
         setting["onednn"] = "on" if launch.found["graph"]["onednn"] else "off"
     if sites := launch.found.get(LEAKS, {}).get("sites"):
         counts[LEAK_SITES] = {place: round(size) for place, size in sites.items()}
+    if many := launch.found.get("slowing"):
+        counts[MANY_CALLS] = {"calls": many["calls"]}
     if calls := launch.found.get(LEAKS, {}).get("calls"):
         counts[LEAK_CALLS] = {"calls": calls}
     return MetricValues(counts, numbers, absent, setting, parity.sketch(launch.results))
@@ -163,6 +198,11 @@ PARITY = parity.PARITY
 PEAK_HOST_MEMORY = "peak_host_memory"
 FIRST_CALL = "first_call"
 """These three metrics have decision rules of their own."""
+SET_UP, WARM_UP = "set_up", "warm_up"
+"""Seconds that the fixtures and the code before `bench` take; and those of the second call, with what the later calls
+take more than as many steady ones until they are steady."""
+IMPORT, IMPORT_MEMORY = "import", "import_memory"
+"""Seconds and resident bytes of what a zygote imports for a benchmark file that no earlier file has imported."""
 FIRST_CALL_PARTS = "first_call_parts"
 """Seconds of the first call by part: ``trace``, ``compile`` and ``execute``."""
 FIRST_CALL_DOUBT = "first_call_doubt"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median, stdev
 from typing import NamedTuple
 
@@ -13,16 +14,20 @@ from tfbench.metrics.catalog import (
     FIRST_CALL,
     FIRST_CALL_DOUBT,
     FIRST_CALL_PARTS,
+    IMPORT,
+    IMPORT_MEMORY,
     ON_DEVICE,
     PEAK_HOST_MEMORY,
+    SET_UP,
+    WARM_UP,
     Metric,
     Worse,
 )
 from tfbench.metrics.graphs import Change, graph_changes, lost_and_gained, result_changes, xla_changes
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
-from tfbench.model.words import BYTES, amount, exchanged
-from tfbench.policy import Policy, Thresholds
+from tfbench.model.words import BYTES, SECONDS, amount, exchanged
+from tfbench.policy import FIRST_CALL_DEVIATION, FIRST_CALL_ZYGOTE_DEVIATION, Policy, Thresholds
 from tfbench.stats.verdict import CODES, Decision, decide
 
 MEMORY_ABS_TOLERANCE = 1 << 20
@@ -30,6 +35,17 @@ MEMORY_ABS_TOLERANCE = 1 << 20
 their zygote left free in it, and zygotes of different sides leave different amounts."""
 MEMORY_LAUNCHES = 3
 """Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
+
+SLOW_START = Thresholds(0.25, 0.5, FIRST_CALL_DEVIATION, FIRST_CALL_ZYGOTE_DEVIATION)
+"""Of imports, set-ups and warm-ups: they are paid once, like first calls, and wait for files besides."""
+IMPORT_SECONDS, SET_UP_SECONDS, WARM_UP_SECONDS = 0.3, 0.1, 0.15
+"""Seconds by which they may differ, however short they are. A set-up starts TensorFlow's threads, which scatters by tens
+of milliseconds. Several zygotes import at once and share the disk and caches. A warm-up is known to about ten calls."""
+IMPORT_SIZE = Thresholds(0.1, 0.2, 0.02, 0.01)
+IMPORT_BYTES = 16 << 20
+"""Resident bytes by which imports may differ: collections of garbage fall into one file or the next."""
+START_LAUNCHES = 2
+"""Launches of each side before these are decided: those of the first look of `quick`. The expected noise makes up for it."""
 
 # Compare metrics without noise: from two sets of values to verdicts, and to a description of the difference
 
@@ -124,6 +140,17 @@ def differing(launches: Collection[MetricValues], policy: Policy) -> dict[str, s
     return unlike_metrics
 
 
+def apart(sides: Sequence[Sequence[MetricValues]]) -> set[str]:
+    """Return the metrics that scatter, and of which each launch of one side differs from each launch of the other one."""
+    found = set()
+    for metric in catalog.PROBED:
+        read = [[value for one in side if (value := one.value(metric.name)) is not None] for side in sides]
+        if metric.scatters and len(read) == 2 and all(read):
+            low, high = sorted(read)
+            found |= {metric.name} if min(high) - max(low) > metric.slack else set()
+    return found
+
+
 @dataclass(frozen=True)
 class MetricChange:
     """A metric that differs between two sides."""
@@ -174,18 +201,6 @@ Facts = Sequence[JSON]
 def peaks(facts: Facts) -> list[float]:
     """List the peak host memory of each launch that reports it, bytes."""
     return [float(values[PEAK_HOST_MEMORY]) for values in facts if PEAK_HOST_MEMORY in values]
-
-
-def memory(
-    case: Case, before: Facts, now: Facts, policy: Policy, cases: int, pairs: Sequence[int] = ()
-) -> Verdict | None:
-    """Make the verdict on the peak of host memory; ``None`` if neither side reports it.
-
-    A difference of the medians within the policy's bytes is none. For the arguments, see `sampled`.
-    """
-    facts = peaks(before), peaks(now)
-    limits = Limits(policy.memory, MEMORY_LAUNCHES, MEMORY_ABS_TOLERANCE)
-    return sampled(case, (PEAK_HOST_MEMORY, BYTES), *facts, limits, policy, cases, pairs)
 
 
 def on_device(
@@ -267,6 +282,50 @@ def sampled(
     codes = {**CODES, Outcome.REGRESSED: ReasonCode.MORE, Outcome.IMPROVED: ReasonCode.FEWER}
     note = because(Note.CHANGE, **facts, ratio=ratio, launches=launches)
     return verdict(outcome, because(codes[outcome], note, _scatter(effects, outcome)), ratio)
+
+
+OF_LAUNCHES: Mapping[str, tuple[str, Callable[[Policy], Limits]]] = {
+    PEAK_HOST_MEMORY: (BYTES, lambda policy: Limits(policy.memory, MEMORY_LAUNCHES, MEMORY_ABS_TOLERANCE)),
+    SET_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, SET_UP_SECONDS)),
+    WARM_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, WARM_UP_SECONDS)),
+}
+"""Metrics of which the facts of each timed launch have a sample: their units and how they are decided."""
+
+
+def of_launches(
+    metric: str, case: Case, before: Facts, now: Facts, policy: Policy, cases: int, pairs: Sequence[int] = ()
+) -> Verdict | None:
+    """Make the verdict on one of these metrics; ``None`` if neither side reports it. For the arguments, see `sampled`."""
+    unit, limits = OF_LAUNCHES[metric]
+    launches = list(zip(before, now, pairs, strict=True)) if len(before) == len(now) == len(pairs) else []
+    if both := [launch for launch in launches if metric in launch[0] and metric in launch[1]]:
+        before, now, pairs = [old for old, _, _ in both], [new for _, new, _ in both], [pair for _, _, pair in both]
+    old, new = ([float(values[metric]) for values in facts if metric in values] for facts in (before, now))
+    return sampled(case, (metric, unit), old, new, limits(policy), policy, cases, pairs)
+
+
+memory = partial(of_launches, PEAK_HOST_MEMORY)
+"""Makes the verdict on the peak of host memory."""
+
+Imports = Mapping[int, tuple[float, int]]
+"""Pair of zygotes -> seconds and resident bytes of what a benchmark file has imported."""
+
+
+def imports(case: Case, before: Imports, now: Imports, policy: Policy, cases: int) -> list[Verdict]:
+    """Make the verdicts on what the file of a case imports, from the pairs of zygotes that both sides have.
+
+    No second race confirms a change, so one stage has the whole alpha.
+    """
+    pairs, rows = sorted(before.keys() & now.keys()), list[Verdict | None]()
+    alone = replace(policy, confirm=False)
+    for place, (name, unit, thresholds, slack) in enumerate((
+        (IMPORT, SECONDS, SLOW_START, IMPORT_SECONDS), (IMPORT_MEMORY, BYTES, IMPORT_SIZE, IMPORT_BYTES),
+    )):  # fmt: skip
+        old, new = ([float(side[pair][place]) for pair in pairs] for side in (before, now))
+        rows.append(
+            sampled(case, (name, unit), old, new, Limits(thresholds, START_LAUNCHES, slack), alone, cases, pairs)
+        )
+    return [row for row in rows if row is not None]
 
 
 def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, cases: int) -> Decision | None:

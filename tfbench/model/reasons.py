@@ -52,6 +52,11 @@ def _lopsided(differing: int, launches: int, mean: float) -> str:
     )
 
 
+def _covered(first: int, last: int, seconds: float, probed: int) -> str:
+    later = f"; a probe looked for slower calls up to {probed:,}" if probed > last else ""
+    return f"times are those of calls {first:,} to {last:,} of a process, in the first {duration(seconds)}{later}"
+
+
 def _launches_needed(launches: float, seconds: float) -> str:
     if math.isinf(launches):
         return "more launches do not help"
@@ -451,6 +456,7 @@ class Note(_Code):
     NEIGHBOURS = "neighbours", _neighbours
     P90_ROUNDS = "p90-rounds", "not decided: p90 needs at least {needed} rounds, and the race has {rounds}"
     RARE_CALLS = "rare-calls", "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}"
+    COVERED = "covered", _covered
     LAUNCHES_NEEDED = "launches-needed", _launches_needed
     SHORT_LAUNCHES = (
         "short-launches",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfbench.errors import BenchmarkError
 from tfbench.metrics import exact
-from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY, WARM_UP
 from tfbench.model import (
     CACHE,
     CACHE_STATES,
@@ -123,7 +123,7 @@ class _Judge(Generic[Judged]):
         """Judge from the present launches; returns whether short launches could still decide."""
         self.result = self.judge(race)
         undecided = self.result is not None and self.result.outcome is Outcome.INCONCLUSIVE
-        return undecided and self.metric != TIME
+        return undecided and self.metric not in (TIME, WARM_UP)  # for which a whole launch is needed
 
     def add_cost(self, race: Race) -> None:
         """Add to the reason of an undecided metric what the short launches cost."""
@@ -172,7 +172,7 @@ class ConfirmedRace:
         clock: Clock,
         rng: random.Random,
         confirm: bool = True,
-        metrics: Collection[str] = (TIME, FIRST_CALL, PEAK_HOST_MEMORY),
+        metrics: Collection[str] = (TIME, FIRST_CALL, *exact.OF_LAUNCHES),
     ) -> None:
         order = policy.pair_order()
         self._stopwatch = launcher.stopwatch
@@ -190,8 +190,8 @@ class ConfirmedRace:
         self._confirm = policy.confirm and confirm
         self._time: _Judge[Decision] = _Judge(TIME, lambda race: race.decisions.get(1))
         self._first_call: _Judge[Decision] = _Judge(FIRST_CALL, _first_call)
-        self._memory: _Judge[Verdict] = _Judge(PEAK_HOST_MEMORY, _memory)
-        judges: tuple[_Judge[Any], ...] = (self._time, self._first_call, self._memory)
+        self._sampled: list[_Judge[Verdict]] = [_Judge(name, partial(_sampled, name)) for name in exact.OF_LAUNCHES]
+        judges: tuple[_Judge[Any], ...] = (self._time, self._first_call, *self._sampled)
         self._judges = [judge for judge in judges if judge.metric in metrics]
 
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
@@ -230,7 +230,7 @@ class ConfirmedRace:
                 continue
             if not waiting or race.abort_reason or not (look <= least or _affordable(race, look)):
                 break
-            race.extend(look, progress)
+            race.extend(look, progress, brief=all(judge.metric != WARM_UP for judge in waiting))
             waiting = [judge for judge in waiting if judge.is_open_after(race)]
         for judge in waiting:
             judge.add_cost(race)
@@ -266,7 +266,12 @@ class ConfirmedRace:
     @property
     def memory(self) -> Verdict | None:
         """On the peak of host memory."""
-        return self._memory.result
+        return next((row for row in self.sampled if row.metric == PEAK_HOST_MEMORY), None)
+
+    @property
+    def sampled(self) -> list[Verdict]:
+        """On the metrics of which each launch has a sample."""
+        return [judge.result for judge in self._sampled if judge.result is not None]
 
     @property
     def races(self) -> list[Race]:
@@ -331,10 +336,10 @@ def _affordable(race: Race, launches: int) -> bool:
     return spent + expected <= policy.sampled_seconds and race.wall_seconds + expected <= policy.case_seconds
 
 
-def _memory(race: Race) -> Verdict | None:
+def _sampled(metric: str, race: Race) -> Verdict | None:
     before, now, pairs = _common(race)
     case, cases = race.entrants[1].case, race.config.cases
-    return exact.memory(case, before, now, race.policy, cases, pairs) if pairs else None
+    return exact.of_launches(metric, case, before, now, race.policy, cases, pairs) if pairs else None
 
 
 def _first_call(race: Race) -> Decision | None:

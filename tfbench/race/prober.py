@@ -43,6 +43,11 @@ LEAK_NOISE = (65536.0, 262144.0, 100.0)
 windows together, and objects if it has fewer than 50 calls. Four windows of one `Model.fit` each (TensorFlow 2.21) grow
 by at least 2 kB, 8 kB and 9 objects."""
 
+MANY_CALLS = 5000
+"""Calls that a probing launch times to see whether later ones take longer: what happens once in a thousand is in them."""
+MANY_SECONDS = 3.5
+"""Seconds of them with `@no_leak`, which takes as long as it must: what a process does every three seconds is in them."""
+
 # Sampling launches: the Python functions that a step runs in, and what it leaves in memory
 
 
@@ -236,7 +241,9 @@ class Prober:
         folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self.launcher.scratch)
         cpus = idle if entrant.case.cpus == 1 else self.launcher.cpus(entrant)
         search = _leak_search(entrant.case, self.policy)
-        request = protocol.ProbeCase(cpus, entrant.case.name, folder.name, self.policy.probe_calls, *search)
+        request = protocol.ProbeCase(
+            cpus, entrant.case.name, folder.name, self.policy.probe_calls, *search, self._many(entrant.case)
+        )
         try:
             # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
             apart = self.files or entrant.case.shared
@@ -245,6 +252,10 @@ class Prober:
         except BaseException:
             folder.cleanup()
             raise
+
+    def _many(self, case: Case) -> tuple[int, float]:
+        """Return after how many calls and seconds it is known whether later calls take longer."""
+        return MANY_CALLS, max(MANY_SECONDS * bool(case.claims_on(LEAKS)), self.policy.many_seconds)
 
     def _ended(self, running: Mapping[int, _Launch]) -> Iterator[tuple[int, ProbeOutput | Failure]]:
         """Wait a moment; yield the launches that have ended, with their evidence."""

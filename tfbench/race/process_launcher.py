@@ -81,6 +81,8 @@ class ProcessLauncher:
         self._described: dict[str, JSON] = {}
         """Name of a side -> its environment info."""
         self._import_seconds: dict[str, list[float]] = {}
+        self._imports: dict[_Pool, dict[int, Mapping[str, tuple[float, int]]]] = {}
+        """What the zygotes of each pair have imported for each benchmark file."""
         self.notes: list[str] = []
         """Warnings about the way launches are made, for the user."""
 
@@ -337,6 +339,8 @@ class ProcessLauncher:
         settings = {key: value for key, value in ready.environment["settings"].items() if key not in dict(env)}
         cases = sorted({*self._described.get(name, {}).get("cases", ()), *ready.cases})
         self._described[name] = {**ready.environment, "settings": settings, "cases": cases}
+        if not key[3]:  # otherwise no other file has imported anything before
+            self._imports.setdefault(key[:2], {})[key[2]] = ready.imports
         if zygote.collected.import_seconds is not None:
             self._import_seconds.setdefault(name, []).append(zygote.collected.import_seconds)
         if zygote.collected.spawns:
@@ -373,6 +377,19 @@ class ProcessLauncher:
         """Return the median import time of TensorFlow in the side's zygotes, ``None`` if none imports it."""
         seconds = self._import_seconds.get(side.name)
         return median(seconds) if seconds else None
+
+    def imports(self, entrant: Entrant, whole: bool = False) -> dict[int, tuple[float, int]]:
+        """Return seconds and resident bytes of what the benchmark file of a case imports, by the pair of the zygote.
+
+        If the ``whole`` import counts, the first file has that of TensorFlow as well.
+        """
+        file, seconds = entrant.case.name.partition("::")[0], self.import_seconds(entrant.side) or 0.0
+        pairs = self._imports.get((entrant.side.name, entrant.case.env), {})
+        found = {pair: (files[file], next(iter(files))) for pair, files in pairs.items() if file in files}
+        return {
+            pair: (own + (seconds if whole and first == file else 0.0), held)
+            for pair, ((own, held), first) in found.items()
+        }
 
     def release(self, side: Side) -> None:
         """End the zygotes of a side."""

@@ -389,14 +389,16 @@ class Race:
                 self._ahead.kill()
                 self._ahead = None
 
-    def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None) -> None:
+    def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None, brief: bool = True) -> None:
         """Race short launches until there are ``launches`` of all kinds, an entrant fails or disturbances are too many.
+
+        Unless they are to be ``brief``, they warm the step up, too.
 
         ``progress`` is called after every launch.
         """
         most = self.policy.disturbed_launches
         while len(self.all_launches) < launches and not self.failures and len(self.disturbed) < most:
-            self._launch(self.working, brief=True)
+            self._launch(self.working, brief=brief)
             progress(self)
 
     @property

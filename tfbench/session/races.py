@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tfbench.metrics import exact
 from tfbench.model import TIME, Case, Outcome, Ratio, Reason, Verdict
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant
@@ -42,6 +43,8 @@ class Races:
         self._seed = request.seed
         self._raced: Counter[str] = Counter()
         """Name of a case -> its races so far."""
+        self._judged: set[str] = set()
+        """Benchmark files whose imports have been judged."""
 
     def variants(self, group: Sequence[Case]) -> RaceResults:
         """Race each variant of a workload against the reference variant, which is the first entrant."""
@@ -108,6 +111,27 @@ class Races:
             raise interrupt
         decision = race.decisions.get(1)
         return None if decision is None or race.failures else decision.comparison.ratio
+
+    def imports(self, case: Case, there: Entrant) -> list[Verdict]:
+        """Make the verdicts on what the file of a case imports, once for all cases of the file.
+
+        A change must hold in twice as many pairs of zygotes. Raises `SideError` if one of them does not start.
+        """
+        file, entrants = case.name.partition("::")[0], [there, Entrant(case, self._contender)]
+        if file in self._judged:
+            return []
+        self._judged.add(file)
+        rows = self._imports(*entrants)
+        if any(row.outcome is not Outcome.UNCHANGED for row in rows):
+            first, known = self._policy.zygotes, len(self._launcher.imports(entrants[1]))
+            self._launcher.start_pairs(entrants, range(first, first + known))
+            rows = self._imports(*entrants)
+        return rows
+
+    def _imports(self, before: Entrant, now: Entrant) -> list[Verdict]:
+        whole = before.side.executable != now.side.executable
+        old, new = (self._launcher.imports(entrant, whole) for entrant in (before, now))
+        return exact.imports(now.case, old, new, self._policy, self._sharing)
 
     def alone(self, case: Case, why: Reason) -> RaceResults:
         """Measure a case that has no counterpart to race against. The reason of the verdict `new` is ``why``."""

@@ -25,6 +25,7 @@ from tfbench.metrics.catalog import (
     DISPATCH_TIME,
     FIRST_CALL,
     GPU_CLOCK,
+    MANY_CALLS,
     MODEL_METRICS,
     PARITY,
     PEAK_HOST_MEMORY,
@@ -33,6 +34,7 @@ from tfbench.metrics.catalog import (
 )
 from tfbench.metrics.parity import Output
 from tfbench.model import (
+    COVERED,
     JSON,
     LEAKS,
     NATIVE,
@@ -236,9 +238,20 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     if (first := confirmed_race.first_call) is not None and first.outcome is not None:
         size = first.comparison.launches, first.comparison.rounds
         metrics.append(Verdict.of(case, first.outcome, first.reason, FIRST_CALL, first.comparison.ratio, *size))
-    if confirmed_race.memory is not None:
-        metrics.append(confirmed_race.memory)
+    metrics += confirmed_race.sampled
     return CaseResult(case, verdict, sample=contender, baseline=baseline, metrics=tuple(metrics))
+
+
+def with_covered(result: CaseResult) -> CaseResult:
+    """Add to the reason of an unchanged time which calls of a process it covers, and how many a probe has made."""
+    verdict, runs = result.verdict, result.sample.runs if result.sample else ()
+    covered = [run.facts[COVERED] for run in runs if COVERED in run.facts]
+    if verdict is None or verdict.outcome is not Outcome.UNCHANGED or not covered:
+        return result
+    first, last, seconds = map(max, zip(*covered, strict=True))
+    probed = result.metric_values.counts.get(MANY_CALLS, {}).get("calls", 0) if result.metric_values else 0
+    note = because(Note.COVERED, first=first, last=last, seconds=seconds, probed=probed)
+    return replace(result, verdict=verdict.noted(note))
 
 
 def cache_note(sample: Sample) -> Reason | None:
@@ -604,8 +617,8 @@ class MetricChecker:
     ) -> tuple[Verdict | None, float]:
         """Compare a variant's error with the baseline's; compare a reference variant with the baseline's outputs.
 
-        Returns the row, and by how much launches of one side differ in the outputs that it is about. Outputs of a later
-        call that differ as much between launches of one side do not count, and are noted.
+        Returns the row, and by how much launches of one side differ in the outputs that it is about. A difference in
+        a later call counts from `parity_scatter` times that between launches of one side on, and a smaller one is noted.
         """
         sketch, policy = mine.metric_values.sketch, self._policy
         differences = parity.sketched_differences(sketch, baseline.sketch) if sketch and baseline.sketch else []
@@ -675,7 +688,8 @@ class MetricChecker:
             of_variant = {_OF_VARIANT: max(errors) - min(errors)} if errors else {}
             for place, error in {**parity.scatter([one.sketch for one in values]), **of_variant}.items():
                 scattered[place] = max(error, scattered.get(place, 0.0))
-        return differing, scattered
+        settled = exact.apart([values for _, values in launches])
+        return {name: how for name, how in differing.items() if name not in settled}, scattered
 
 
 _SETTLED = {Outcome.UNCHANGED, Outcome.NEW}, set(Outcome) - {Outcome.REGRESSED}

@@ -40,7 +40,16 @@ from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.record import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, Progress, RunProgress, RunRequest
-from tfbench.session.results import PROBES, MetricChecker, broken, not_measured, reason_of, with_failure, with_model
+from tfbench.session.results import (
+    PROBES,
+    MetricChecker,
+    broken,
+    not_measured,
+    reason_of,
+    with_covered,
+    with_failure,
+    with_model,
+)
 from tfbench.session.resume import ChangedOnly, Journal, drawn
 from tfbench.session.strategies import (
     LiveSideStrategy,
@@ -468,6 +477,7 @@ class Session:
             self.profiles = Profiles(request, launcher, monitor, self.strategy, contender, report)
             steps: dict[str, Step] = {
                 PROBES: stopwatch.phase(Phase.PROBING)(self._probe),
+                "imports": stopwatch.phase(Phase.PROBING)(self._judge_imports),
                 "contracts": self._race_claims,
                 "device": stopwatch.phase(Phase.PROFILING)(self.profiles.with_device),
                 "profile": stopwatch.phase(Phase.PROFILING)(self.profiles.with_profiles),
@@ -495,7 +505,13 @@ class Session:
             # A baseline must know which of them differ between launches.
             values = checker.stable(result.case, self.contender, checked.metric_values)
             checked = replace(checked, metric_values=values)
-        return with_model(checked)
+        return with_covered(with_model(checked))
+
+    def _judge_imports(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
+        """Add the verdicts on what the file of a case imports. Raises `SideError` if a zygote does not start."""
+        there = self.strategy.baseline_entrant(result.case)
+        rows = self._races.imports(result.case, there) if result.baseline is not None and there is not None else []
+        return replace(result, metrics=(*result.metrics, *rows))
 
     def _race_claims(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
         """Add the verdicts on contracts about other variants' times, unless the variants have raced each other.

@@ -27,6 +27,7 @@ from tfbench.model import (
     CACHE,
     COLD,
     COLLECTIONS,
+    COVERED,
     HANDED,
     JSON,
     ONCE,
@@ -67,7 +68,7 @@ from tfbench.worker.block import (
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak, open_files
 from tfbench.worker.profiler import SmClock, sm_clock, tracer
-from tfbench.worker.quiet import Meter, certain, used_time, waiting
+from tfbench.worker.quiet import Meter, certain, own_time, used_time, waiting
 from tfbench.worker.unfinished import unfinished
 
 # The keywords of ``bench``: the work of one call of the step, its contracts, and the qualities of a model
@@ -166,7 +167,7 @@ def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, flo
     Returns:
         The seconds of the first call: in total, in tracing of Python functions, in compilation and in execution.
         The second call gives the execution. Compilation (grappler, XLA, the choice of kernels) is the rest.
-        And the least seconds of the first call, as `call_once` returns them.
+        The seconds of the second call as ``warm_up``, to which the later warm-up adds. And the least seconds of the first call, as `call_once` returns them.
     """
     traces: list[float] = []
     began = time.perf_counter()
@@ -178,7 +179,7 @@ def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, flo
     _, again, _ = call_once(block, time.perf_counter_ns)
     trace = own * sum(traces)
     parts = {"trace": trace, "compile": max(0.0, whole - trace - again), "execute": min(again, whole)}
-    return {"first_call": whole, "first_call_parts": parts}, least
+    return {"first_call": whole, "first_call_parts": parts, "warm_up": again}, least
 
 
 # Cold caches: each call has another copy of its tensors, or the cache is overwritten before each call
@@ -407,6 +408,8 @@ class Bench(ABC, Generic[Request]):
         return Block(call, tf_runtime.synchroniser(), self.clock)
 
 
+_FIRST_CALLS = 2
+"""Calls of `first_call`, before those of the warm-up."""
 _READ_AT_FIRST_USE = ("XLA_FLAGS", "TF_XLA_FLAGS")
 """Variables that TensorFlow reads when it first compiles, and not when it is imported."""
 
@@ -421,11 +424,18 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     _traced: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet, init=False)
     _variables: Mapping[str, str] = field(default_factory=tf_runtime.variables_in_effect, init=False)
     """Those that libraries read, as the benchmark and its fixtures find them."""
+    _began: int = field(default=0, init=False)
+    """When the fixtures of the benchmark began."""
+    _since: float = field(default=0.0, init=False)
+    """When it called ``bench``."""
 
     def __post_init__(self) -> None:
         isolation.map_large_blocks()  # until the peak of memory is known
+        self._began = own_time()
 
     def serve(self, call: Step) -> None:
+        self.facts["set_up"] = (own_time() - self._began) * 1e-9
+        self._since = time.perf_counter()
         if active := tracer():
             raise BenchmarkError(
                 f"{active} is active in the measuring process and slows every call down; run without it, such as "
@@ -462,10 +472,16 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         """Warm the step up, and find out how it uses its processor. ``first`` has the times of a first call in turn."""
         whole = Meter(children(), watch=True)
         whole.begin()
-        began = time.perf_counter_ns()
+        began, own = time.perf_counter_ns(), own_time()
         with gc_watched(), self._counting_retraces():
             iteration = warm_up(block, *self.request.warmup, lambda: self._retraces)
+        own = own_time() - own
         stretch = whole.end(time.perf_counter_ns() - began)
+        steady = block.calls * (iteration + (block.untimed or 0.0))
+        if "warm_up" in self.facts and self.request.warmup[0]:
+            self.facts["warm_up"] += max(0.0, own * 1e-9 - steady)
+        else:
+            self.facts.pop("warm_up", None)  # a brief launch does not become steady
         waited = waiting([stretch])
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None
@@ -473,6 +489,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         may_wait = not on_device and by_system and waited > _WAITS
         paced = waits_ahead(block, self.request.warmup[0], iteration) if may_wait else None
         if works_on or paced:
+            self.facts.pop("warm_up", None)  # calls that find their results ready say nothing about the others
             iteration = paced or pace(block, self.request.warmup[0])
             rest(REST_LIMIT)  # what the calls so far have left must not be taken for the work of the rounds
         by_processor = untimed is None and block.meter is not None
@@ -492,7 +509,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
     def _serve_rounds(self, block: Block, prepared: Prepared) -> None:
         """Serve requests until the launch stops. The garbage of the rounds is collected after them."""
-        cpus, calls = self.request.cpus, 0
+        cpus, calls, before_rounds = self.request.cpus, 0, 0
         clock = sm_clock() if prepared.on_device else (None, "")
         self.channel.send(prepared)
         with self._counting_retraces(), ExitStack() as uncollected:
@@ -513,6 +530,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                         )
                     uncollected.enter_context(gc_disabled())
                     retraced, beside, before = self._retraces, WorkBeside(), block.calls
+                    before_rounds = before_rounds or _FIRST_CALLS + before
                     if isinstance(order, protocol.Serve):
                         rounds = self._turns(order, block, beside, *clock)
                     else:  # processor time includes that of threads
@@ -523,6 +541,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                     if calls:
                         tf_runtime.check_pinned(cpus)
                         tf_runtime.check_synchronous()
+                        until = time.perf_counter() - self._since
+                        self.late_facts[COVERED] = [before_rounds + 1, before_rounds + calls, until]
                     self.channel.send(rounds)
                     self.iterations = order.iterations
                     times = zip(rounds.began, rounds.ended, strict=True)

@@ -195,7 +195,7 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
         if self.facts.get(ONCE):
             reach(probes.LAST, (1, None))
             reach(probes.RELEASED, 0)
-            self._probes.absent["leaks"] = "the step was not repeated"
+            self._probes.absent |= dict.fromkeys(("leaks", "slowing"), "the step was not repeated")
         else:
             call()  # it may still fill a cache
             reach(probes.SETTLED)
@@ -211,6 +211,8 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
             self._end_seed()
             # Last, since these calls are more or fewer, as long as they take. The fastest call says how many.
             start("leaks", probes.leaks(call, min(seconds), self.request))
+            start("slowing", probes.slowing(call, min(seconds), self.request))
+        start("afterwork", probes.afterwork())
         reach(probes.END)
         self._send(self._probes.found, self._probes.absent)
 

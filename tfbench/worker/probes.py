@@ -20,7 +20,9 @@ import gzip
 import math
 import os
 import re
+import signal
 import sys
+import threading
 import time
 import tracemalloc
 from collections import defaultdict
@@ -36,6 +38,7 @@ from tfbench.model import JSON, LEAK_KINDS, OUTSIDE_PYTHON
 from tfbench.protocol import XLA_FOLDER, ProbeCase
 from tfbench.worker import tf_runtime
 from tfbench.worker.isolation import children, file_limit, mallinfo
+from tfbench.worker.quiet import own_time, used_time
 from tfbench.worker.tf_runtime import MetricUnavailable
 
 # Probes: each reads one kind of evidence for the metrics other than time
@@ -44,7 +47,19 @@ from tfbench.worker.tf_runtime import MetricUnavailable
 BEFORE, FIRST, SETTLED, LAST, RELEASED, END = "before", "first", "settled", "last", "released", "end"
 """Points of a launch: before the first call, after it with its result, after the calls that fill caches, after the last call
 with its number and result, once the results are released with the number of later calls, and when all calls are over."""
-NAMES = ("xla", "outputs", "traces", "live", "flops", "device_memory", "artifact", "graph", "leaks")
+NAMES = (
+    "xla",
+    "outputs",
+    "traces",
+    "live",
+    "flops",
+    "device_memory",
+    "artifact",
+    "graph",
+    "leaks",
+    "slowing",
+    "afterwork",
+)
 """All probes."""
 Probe = Generator[str, Any, JSON]
 """Yields the next point that it waits for, is sent what that point has, and returns its evidence as JSON.
@@ -343,6 +358,54 @@ def _growth(marks: np.ndarray[Any, Any], calls: int, noise: tuple[float, float, 
     grown[1] /= 2
     per_call: np.ndarray[Any, Any] = grown / calls
     return per_call
+
+
+# What a process does later: calls that take longer after many others, and work that goes on after the last one
+
+
+_CHUNKS, _TENTH = 100, 10
+"""Calls are timed in so many chunks, of which the first and the last tenth are compared: a tenth has at least two chunks
+of a call that fits 20 times into the seconds."""
+
+
+def slowing(call: Callable[[], object], each: float, request: ProbeCase) -> Probe:
+    """Compare the last tenth of the many calls that the request allows with the first. A call takes ``each`` seconds."""
+    most, seconds = request.many
+    size = max(1, int(min(most, seconds / max(each, 1e-9)) / _CHUNKS))
+    if 2 * _TENTH * each > seconds:
+        raise MetricUnavailable(f"a call takes {each:.2g} s, so that {2 * _TENTH} calls take longer than {seconds:g} s")
+    times: list[float] = []
+    until = time.monotonic() + seconds
+    while len(times) < 2 * _TENTH or (len(times) * size < most and time.monotonic() < until):
+        began = own_time()
+        for _ in range(size):
+            call()
+        times.append(max(1, own_time() - began) / size)
+    tenth = len(times) // _TENTH
+    # Neighbours and collections of garbage lengthen single chunks. Calls that became slow are in each of the last ones.
+    ratio = min(times[-tenth:]) / min(times[:tenth])
+    yield END
+    return {"ratio": max(1.0, ratio), "calls": len(times) * size}
+
+
+REST_SECONDS = 3.0
+"""A timer or a writer that waits for a pause of one or two seconds works within this time."""
+_REST_LOOK = 0.02
+"""Seconds of rest of a process in which nothing can wait for its time: no other thread of Python, no child, no timer."""
+
+
+def afterwork() -> Probe:
+    """Count the processor time that the process and its children use in a rest, as long as something may work later."""
+    yield END
+    began = _used()
+    time.sleep(_REST_LOOK)
+    if threading.active_count() > 1 or children() or signal.getitimer(signal.ITIMER_REAL)[0]:
+        time.sleep(REST_SECONDS)
+    return {"seconds": max(0, _used() - began) * 1e-9}
+
+
+def _used() -> int:
+    return used_time([str(child) for child in children()])
 
 
 # The results of two calls as arrays, which the controller compares, and the size of the benchmark's artifact

@@ -61,7 +61,9 @@ def unfinished(result: object, *, functions: bool = False) -> str:
                 return f"{what} {article} {kind}, whose work was not done: {fix}"
             if id(part) in seen:
                 continue
-            if (found := tf_runtime.contents(list(part) if isinstance(part, _LISTS) else part)) is not None:
+            if (
+                found := tf_runtime.contents(list(cast("Any", part)) if isinstance(part, _LISTS) else part)
+            ) is not None:
                 inside += [(path + place, value, allowed) for place, value in found[1]]
             elif held := _held(part):
                 inside += [(f"{path}.{name}", value, True) for name, value in held.items()]

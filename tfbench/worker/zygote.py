@@ -46,6 +46,8 @@ from tfbench.worker.adopted import Collection, PlainBenchmark, parse_flags
 from tfbench.worker.bench import Bench, TimingLaunch
 from tfbench.worker.launches import ProbingLaunch, ProfilingLaunch, SamplingLaunch
 from tfbench.worker.own_files import OwnFiles
+from tfbench.worker.probes import resident
+from tfbench.worker.quiet import own_time
 from tfbench.worker.shared import Shared, collecting
 
 # What a zygote inherits from its ancestor, and whether its benchmarks would have imported the same
@@ -310,6 +312,10 @@ class Zygote(Collection):
     _items: dict[str, pytest.Item] = field(default_factory=dict, init=False)
     _broken: dict[str, str] = field(default_factory=dict, init=False)
     _launch: Bench[Any] | None = field(default=None, init=False)
+    _imports: dict[str, tuple[float, int]] = field(default_factory=dict, init=False)
+    """Benchmark file -> seconds and resident bytes of what it was the first to import."""
+    _mark: tuple[int, int] = field(default_factory=lambda: (own_time(), _resident()), init=False)
+    """The time and the resident bytes before what is imported next. The first file has the conftest.py files as well."""
 
     def pytest_plugin_registered(self, plugin: object, manager: pytest.PytestPluginManager) -> None:
         """Let a conftest.py have hooks of plugins that are not loaded here."""
@@ -332,8 +338,11 @@ class Zygote(Collection):
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
         started = tf_runtime.has_run_an_op()
         report: Any = yield
-        if isinstance(collector, pytest.Module) and tf_runtime.has_run_an_op():
-            self._restart_without(str(collector.path), started)
+        if isinstance(collector, pytest.Module):
+            if tf_runtime.has_run_an_op():
+                self._restart_without(str(collector.path), started)
+            (began, held), self._mark = self._mark, (own_time(), _resident())
+            self._imports[collector.nodeid] = (self._mark[0] - began) * 1e-9, self._mark[1] - held
         if report.failed and isinstance(collector, (pytest.Module, pytest.Directory, pytest.Session)):
             self._broken[str(collector.path)] = str(report.longrepr)[-_TAIL:]
         return report  # type: ignore[no-any-return]
@@ -387,6 +396,7 @@ class Zygote(Collection):
                 leaked_packages=tuple(leaked_packages(*redirect, self.start.root)),
                 hidden=hidden_modules(),
                 needs_own_import=self.inheritance.conflict() if self.inheritance else "",
+                imports=self._imports,
             )
         )
         if spawns:
@@ -501,6 +511,10 @@ class Zygote(Collection):
     def benchmark_weave(self, benchmark: PlainBenchmark) -> Callable[..., None]:
         """``benchmark.weave``."""
         return benchmark.weave
+
+
+def _resident() -> int:
+    return resident().get("RssAnon", 0)
 
 
 def _last_line(report: pytest.TestReport) -> str:
