@@ -12,6 +12,7 @@ import types
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, MappingView, Sized
 from contextlib import suppress
 from operator import attrgetter
+from typing import Any
 
 from tfbench.worker import tf_runtime
 
@@ -35,7 +36,7 @@ _OF_TENSORFLOW = {
 """Type of TensorFlow -> what to do with an object of it."""
 _BESIDE = {"threading": "Thread", "multiprocessing.process": "BaseProcess", "subprocess": "Popen"}
 """Module -> what works beside the step, and may go on after it."""
-_LISTS = (collections.deque, MappingView)
+_LISTS: tuple[Any, ...] = (collections.deque, MappingView)
 _DEEPEST = 16
 """Levels of a result that are searched. Results have few, and a linked list of objects may have thousands."""
 
@@ -61,9 +62,8 @@ def unfinished(result: object, *, functions: bool = False) -> str:
                 return f"{what} {article} {kind}, whose work was not done: {fix}"
             if id(part) in seen:
                 continue
-            if (
-                found := tf_runtime.contents(list(cast("Any", part)) if isinstance(part, _LISTS) else part)
-            ) is not None:
+            listed: Any = list(part) if isinstance(part, _LISTS) else part
+            if (found := tf_runtime.contents(listed)) is not None:
                 inside += [(path + place, value, allowed) for place, value in found[1]]
             elif held := _held(part):
                 inside += [(f"{path}.{name}", value, True) for name, value in held.items()]
