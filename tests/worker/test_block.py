@@ -13,6 +13,7 @@ from multiprocessing import get_context
 
 import pytest
 
+from tfbench.protocol import Serve
 from tfbench.worker import block as block_module
 from tfbench.worker.block import (
     Block,
@@ -93,7 +94,7 @@ def test_warm_up_runs_until_two_windows_agree():
         calls.append(1)
         clock.now += 1_000_000 if len(calls) > 30 else 3_000_000 - 50_000 * len(calls)
 
-    seconds = warm_up(Block(step, None, clock), 0.02, 1.0, 0.02)
+    seconds = warm_up(Block(step, None, clock), (0.02, 1.0, 0.02, 0.0))
     assert seconds == pytest.approx(1e-3)
 
 
@@ -106,7 +107,7 @@ def test_warm_up_goes_on_while_calls_trace_functions_up_to_a_limit(limit, second
         calls.append(1)
         clock.now += 50_000_000 if len(calls) <= 24 else 2_000_000
 
-    found = warm_up(Block(step, None, clock), 0.02, 0.5, 0.02, limit, lambda: min(24, len(calls)))
+    found = warm_up(Block(step, None, clock), (0.02, 0.5, 0.02, limit), lambda: min(24, len(calls)))
     assert found == pytest.approx(seconds)
 
 
@@ -155,7 +156,7 @@ def test_warm_up_gives_up_at_its_limit():
         calls.append(1)
         clock.now += 1_000_000 * len(calls)  # never steady
 
-    warm_up(Block(step, None, clock), 0.01, 0.2, 0.02)
+    warm_up(Block(step, None, clock), (0.01, 0.2, 0.02, 0.0))
     assert clock.now * 1e-9 < 0.5
 
 
@@ -168,7 +169,7 @@ def test_a_long_step_is_called_once_to_be_warm_and_once_after_a_rest(monkeypatch
 
     monkeypatch.setattr(block_module.time, "sleep", lambda seconds: None)
     block = Block(step, None, clock)
-    iteration = warm_up(block, 0.03, 0.5, 0.02)
+    iteration = warm_up(block, (0.03, 0.5, 0.02, 0.0))
     assert iteration == pytest.approx(2.0)
     assert len(calls) == 1
     assert waits_ahead(block, 0.03, iteration) is None
@@ -268,6 +269,10 @@ def test_collections_that_python_begins_leave_the_objects_frozen():
         gc.unfreeze()
 
 
+def order_of(follow, groups=()):
+    return Serve(tuple(follow), 1, 0, 0.0, groups)
+
+
 def test_turns_are_passed_on_in_order():
     clock, order = Clock(), []
     pipes = [os.pipe() for _ in range(2)]
@@ -279,7 +284,7 @@ def test_turns_are_passed_on_in_order():
             clock.now += 10
 
         block = partial(Block(step, None, clock), iterations=1)
-        serve_turns(block, own, follow, inbox=pipes[own][0], outboxes=outboxes)
+        serve_turns(block, order_of(follow), own, [pipes[own][0], *outboxes])
 
     # the rounds 0 1 | 1 0 | 0 1: entrant 1 keeps the turn once, entrant 0 too
     threads = [
@@ -304,7 +309,7 @@ def signals(monkeypatch, block, follow):
     inbox, outbox = os.pipe()
     os.write(outbox, b"11")
     try:
-        serve_turns(block, 0, follow, inbox, outboxes=[outbox] * 3, groups=[10, 0, 12])
+        serve_turns(block, order_of(follow, (10, 0, 12)), 0, [inbox, *[outbox] * 3])
     except ZeroDivisionError:
         sent.append("failed")
     os.close(inbox)
@@ -323,7 +328,7 @@ def test_a_process_group_that_no_longer_exists_is_ignored():
     os.write(outbox, b"1")
     gone = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
     gone.wait()
-    assert serve_turns(lambda: (1, 2), 0, [-1], inbox, [outbox] * 2, groups=[0, gone.pid]) == ([1], [2])
+    assert serve_turns(lambda: (1, 2), order_of([-1], (0, gone.pid)), 0, [inbox, *[outbox] * 2]) == ([1], [2])
     os.close(inbox)
     os.close(outbox)
 

@@ -474,7 +474,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         whole.begin()
         began, own = time.perf_counter_ns(), own_time()
         with gc_watched(), self._counting_retraces():
-            iteration = warm_up(block, *self.request.warmup, lambda: self._retraces)
+            iteration = warm_up(block, self.request.warmup, lambda: self._retraces)
         own = own_time() - own
         stretch = whole.end(time.perf_counter_ns() - began)
         steady = block.calls * (iteration + (block.untimed or 0.0))
@@ -576,7 +576,6 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self, order: protocol.Serve, block: Block, beside: WorkBeside, clock: SmClock | None, failure: str
     ) -> protocol.Rounds:
         """Time a block in each turn."""
-        inbox, *outboxes = self.pipes
         injected = Injection(order.iterations, order.extra, order.slow, self._seed)
         drawn = random.Random(self.request.seed)  # the same on all sides, which then make equally many calls
         spent = 0
@@ -599,7 +598,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             clock.restart()
             block.mark = clock.mark
         used = used_time(children())
-        began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
+        began, ended = serve_turns(turn, order, self.request.entrant, self.pipes)
         if spent:  # after the rounds, threads make ahead again what these calls have taken
             beside.add(-spent * (sum(ended) - sum(began)) // (len(began) * order.iterations))
         used = used_time(children()) - used

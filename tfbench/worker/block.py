@@ -18,7 +18,7 @@ from resource import RUSAGE_SELF, RUSAGE_THREAD, getrusage
 from statistics import fmean, median
 
 from tfbench.errors import BenchmarkError
-from tfbench.protocol import TOKEN, Rounds, ServeSliced
+from tfbench.protocol import TOKEN, Rounds, Serve, ServeSliced
 from tfbench.worker.quiet import Meter, used_time
 
 # The inner loops: one timed block, and the turns of a launch. All of it is on the hot path
@@ -287,20 +287,14 @@ def _unfreeze(phase: str, info: Mapping[str, int]) -> None:
         gc.unfreeze()
 
 
-def warm_up(
-    block: Block,
-    seconds: float,
-    limit: float,
-    steady: float,
-    tracing: float = 0.0,
-    traces: Callable[[], int] = lambda: 0,
-) -> float:
+def warm_up(block: Block, order: tuple[float, float, float, float], traces: Callable[[], int] = lambda: 0) -> float:
     """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
 
-    Two windows take ``seconds``. A step that takes longer than ``limit`` runs once. As long as the number of ``traces`` grows,
+    ``order`` has ``seconds``, ``limit``, ``steady`` and ``tracing``. Two windows take ``seconds``. A step that takes longer than ``limit`` runs once. As long as the number of ``traces`` grows,
     the step is not steady, for at most ``tracing`` seconds. Returns the median seconds of an iteration in the last window.
     Raises `BenchmarkError` if the clock stands still or goes back.
     """
+    seconds, limit, steady, tracing = order
     clock = block.clock
     began = clock()
     size, taken = _block_size(block, limit)
@@ -488,31 +482,26 @@ def _block_size(block: Block, limit: float) -> tuple[int, float]:
 
 
 def serve_turns(
-    block: Callable[[], tuple[int, int]],
-    own: int,
-    follow: Sequence[int],
-    inbox: int,
-    outboxes: Sequence[int],
-    groups: Sequence[int] = (),
+    block: Callable[[], tuple[int, int]], order: Serve, own: int, pipes: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Time one block in each turn of this entrant, and pass the turn on without the controller.
 
     Args:
         block: Times one block; returns when it began and ended.
-        follow: For each turn of this entrant, the entrant of the next turn; -1 after the last turn of the launch.
-        inbox: Descriptor from which this entrant reads one byte per turn.
-        outboxes: For each entrant, the descriptor that writes to its inbox.
-        groups: For each entrant, its process group, which is stopped while another one has the turn; empty if all go on.
+        own: The number of this entrant.
+        pipes: The inbox, from which this entrant reads one byte per turn, and for each entrant the descriptor that writes
+            to its inbox.
 
     Returns:
         When each block began and ended, in nanoseconds of the clock.
     """
+    (inbox, *outboxes), groups = pipes, order.groups
     began, ended = [], []
     read, write = os.read, os.write
     others = [group for index, group in enumerate(groups) if group and index != own]
     held = False
     try:
-        for following in follow:
+        for following in order.follow:
             if not held:
                 if not read(inbox, 1):
                     break

@@ -250,7 +250,7 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
             call = self.in_cache(call, self.request.cold)
         block, iteration, steps = self.block(call), 1.0, 2
         if not once:
-            iteration = warm_up(block, *self.request.warmup)
+            iteration = warm_up(block, self.request.warmup)
             fewest, most = self.request.steps
             steps = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))
         self._repeat(block, 0.0 if once else self.request.energy, iteration)

@@ -13,7 +13,7 @@ import hashlib
 import os
 import struct
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib.machinery import ExtensionFileLoader
 
 from tfbench.fs import DATA_FOLDER, file_digest
@@ -56,8 +56,7 @@ class OwnFiles:
         self.known: dict[str, object] = {}
         """Modules that were imported before `remember`, by name."""
         self._loaded: dict[str, str] = {}
-        self._native: dict[str, set[str]] = {}
-        """What `loaded` and `native` returned then."""
+        """What `loaded` returned then."""
 
     def anew(self) -> OwnFiles:
         """Return one of the same tree that has seen no file yet."""
@@ -66,7 +65,6 @@ class OwnFiles:
     def remember(self) -> None:
         """Look up what is loaded now. A forked process then looks up what it loads itself, and saves 50 ms."""
         self._loaded = self.loaded()
-        self._native = self._native_of(self._loaded, _mapped())
         self.known = dict(sys.modules)
 
     def watch(self) -> None:
@@ -184,30 +182,22 @@ class OwnFiles:
         unless the tree has the same file. And each file that Python has opened there, if the tree has another content of it.
         ``compiled``: extensions from elsewhere that an import has compiled, as pyximport does in the user's home.
         """
-        code = _mapped()
-        later = self._native_of(self._loaded_later(code), code)
-        for path in sorted(self._elsewhere):
-            there = os.path.relpath(path, self._replaced)
-            counterpart = os.path.join(self.tree, there)
-            if not _is_apart(path, self._replaced) and os.path.isfile(counterpart) and not _same(path, counterpart):
-                later["foreign"].add(there)
-        kinds = {kind: sorted(names | self._native.get(kind, set())) for kind, names in later.items()}
-        return {kind: names for kind, names in kinds.items() if names}
-
-    def _native_of(self, loaded: Mapping[str, str], code: Container[str]) -> dict[str, set[str]]:
+        code, loaded = _mapped(), self.loaded()
         own, foreign = set(), set()
         for path, name in loaded.items():
-            if name:
-                if path in code or path.endswith(_EXTENSION) or (not self._replaced and self._is_ignored(name)):
-                    own.add(name)
-            elif self._replaced and is_below(path, self._replaced) and not _is_apart(path, self._replaced):
+            if name and (path in code or path.endswith(_EXTENSION) or (not self._replaced and self._is_ignored(name))):
+                own.add(name)
+        for path in {path for path, name in loaded.items() if not name} | self._elsewhere:
+            if self._replaced and is_below(path, self._replaced) and not _is_apart(path, self._replaced):
                 there = os.path.relpath(path, self._replaced)
-                if not _same(path, os.path.join(self.tree, there)):
+                counterpart = os.path.join(self.tree, there)
+                if not _same(path, counterpart) and (path in loaded or os.path.isfile(counterpart)):
                     foreign.add(there)
-        return {"own": own, "foreign": foreign, "compiled": set(self._compiled())}
+        found = {"own": own, "foreign": foreign, "compiled": set(self._compiled())}
+        return {kind: sorted(names) for kind, names in found.items() if names}
 
     def _compiled(self) -> Iterator[str]:
-        for name, file in module_files(self.known):
+        for name, file in module_files({}):
             spec = vars(sys.modules[name]).get("__spec__") if file.endswith(_EXTENSION) else None
             if spec is None or spec.loader is None or type(spec.loader) is ExtensionFileLoader:
                 continue  # pyximport's loader is derived from it
@@ -220,16 +210,14 @@ class OwnFiles:
 
     def loaded(self) -> dict[str, str]:
         """Return the modules and the mapped native code of this process: real path -> path in the tree, or ``""``."""
-        return self._loaded | self._loaded_later(_mapped())
-
-    def _loaded_later(self, code: set[str]) -> dict[str, str]:
-        files = {file for name, file in module_files(self.known) if not name.startswith(_GENERATED)} | code
+        modules = {file for name, file in module_files(self.known) if not name.startswith(_GENERATED)}
+        files = modules | _mapped()
         for file in files - self._places.keys():
             path = file if is_installed(file, self.tree) else os.path.realpath(file)
             own = is_below(path, self.tree) and not _is_apart(path, self.tree)
             # pytest makes modules of folders, too.
             self._places[file] = "" if os.path.isdir(path) else path, os.path.relpath(path, self.tree) if own else ""
-        return {path: name for path, name in map(self._places.__getitem__, files) if path}
+        return self._loaded | {path: name for path, name in map(self._places.__getitem__, files) if path}
 
 
 def _mapped() -> set[str]:
