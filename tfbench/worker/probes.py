@@ -48,18 +48,8 @@ BEFORE, FIRST, SETTLED, LAST, RELEASED, END = "before", "first", "settled", "las
 """Points of a launch: before the first call, after it with its result, after the calls that fill caches, after the last call
 with its number and result, once the results are released with the number of later calls, and when all calls are over."""
 NAMES = (
-    "xla",
-    "outputs",
-    "traces",
-    "live",
-    "flops",
-    "device_memory",
-    "artifact",
-    "graph",
-    "leaks",
-    "slowing",
-    "afterwork",
-)
+    "xla", "outputs", "traces", "live", "flops", "device_memory", "artifact", "graph", "leaks", "slowing", "afterwork",
+)  # fmt: skip
 """All probes."""
 Probe = Generator[str, Any, JSON]
 """Yields the next point that it waits for, is sent what that point has, and returns its evidence as JSON.
