@@ -331,13 +331,13 @@ def rest(limit: float = 0.0) -> bool:
         time.sleep(_REST)
         last, before = active_time(), last
         # Work may be left while another process has the processor.
-        if last - before <= _BUSY * _REST * 1e9 and not any(map(_is_ready, ["self", *children()])):
+        if last - before <= _BUSY * _REST * 1e9 and not any(map(_is_ready, [os.getpid(), *children()])):
             return True
         if time.monotonic() > until:
             return False
 
 
-def active_time(processes: Sequence[str] | None = None) -> int:
+def active_time(processes: Sequence[int] | None = None) -> int:
     """Return how long the other threads of this process and these or all children have run, in nanoseconds."""
     return used_time(children() if processes is None else processes) - time.thread_time_ns()
 
@@ -396,13 +396,13 @@ def _waits_of_others() -> int:
     return getrusage(RUSAGE_SELF).ru_nvcsw - getrusage(RUSAGE_THREAD).ru_nvcsw
 
 
-def children() -> list[str]:
+def children() -> list[int]:
     """Reap exited `multiprocessing` children, and return the process IDs of the running ones."""
     pool = sys.modules.get("multiprocessing")
-    return [str(child.pid) for child in (pool.active_children() if pool else ())]
+    return [child.pid for child in (pool.active_children() if pool else ()) if child.pid]
 
 
-def _is_ready(process: str) -> bool:
+def _is_ready(process: int) -> bool:
     """Return whether a thread of a process, besides this one, runs or waits for a processor."""
     own = str(threading.get_native_id())
     with suppress(OSError):

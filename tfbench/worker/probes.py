@@ -387,15 +387,11 @@ _REST_LOOK = 0.02
 def afterwork() -> Probe:
     """Count the processor time that the process and its children use in a rest, as long as something may work later."""
     yield END
-    began = _used()
+    began = used_time(children())
     time.sleep(_REST_LOOK)
     if threading.active_count() > 1 or children() or signal.getitimer(signal.ITIMER_REAL)[0]:
         time.sleep(REST_SECONDS)
-    return {"seconds": max(0, _used() - began) * 1e-9}
-
-
-def _used() -> int:
-    return used_time([str(child) for child in children()])
+    return {"seconds": max(0, used_time(children()) - began) * 1e-9}
 
 
 # The results of two calls as arrays, which the controller compares, and the size of the benchmark's artifact

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from statistics import median
@@ -75,7 +75,7 @@ class Meter:
     A reading takes 2 µs. Other threads are read as well, in 2 µs each, once stretches have waited while others ran.
     """
 
-    def __init__(self, processes: Sequence[str] = (), watch: bool = False) -> None:
+    def __init__(self, processes: Sequence[int] = (), watch: bool = False) -> None:
         """Make a meter that counts these child processes, and from the start ``watch`` all threads."""
         self._processes = tuple(processes)
         self._watch = watch
@@ -167,15 +167,15 @@ def own_time() -> int:
     return time.perf_counter_ns()
 
 
-def used_time(processes: Sequence[str]) -> int:
+def used_time(processes: Iterable[int]) -> int:
     """Return how long this process, these children and all that it has waited for have run, in nanoseconds."""
     ended = getrusage(RUSAGE_CHILDREN)
     waited_for = round((ended.ru_utime + ended.ru_stime) * 1e9)
     return time.process_time_ns() + waited_for + sum(map(_process_time, processes))
 
 
-def _process_time(process: str) -> int:
+def _process_time(process: int) -> int:
     """Return how long the threads of another process have run, the ended ones included, in nanoseconds; 0 if it is gone."""
-    with suppress(OSError, ValueError):
-        return time.clock_gettime_ns(~int(process) << 3 | _PROCESS_CLOCK)
+    with suppress(OSError):
+        return time.clock_gettime_ns(~process << 3 | _PROCESS_CLOCK)
     return 0

@@ -442,15 +442,14 @@ class Zygote(Collection):
             channel.send(protocol.Failed(self._launch.refusal, trace))
         elif failed := [report for report in reports if report.failed and not self._launch.ends_early]:
             plain, text = self._launch.late_facts.get(PLAIN), _last_line(failed[0])
+            hint = PLUGINS if _NEEDS_PLUGIN.match(text) else ""
             if plain is not None and plain["reads_stats"]:
-                text = f"{text}; {STATS}"
+                hint = STATS
             elif plain is not None and self._launch.called and text.startswith(("assert ", "AssertionError")):
-                text = f"{text}; {CALLS}"
-            elif _NEEDS_PLUGIN.match(text):
-                text = f"{text.removesuffix('.')}; {PLUGINS}"
-            if fix := self._launch.fix_of(text):
-                text = f"{text}; {fix}"
-            channel.send(protocol.Failed(text, failed[0].longreprtext[-_TAIL:]))
+                hint = CALLS
+            hinted = text.removesuffix(".") if hint else text
+            words = "; ".join(filter(None, (hinted, hint, self._launch.fix_of(text))))
+            channel.send(protocol.Failed(words, failed[0].longreprtext[-_TAIL:]))
         elif skipped := [report for report in reports if report.skipped]:
             channel.send(protocol.Skipped(_skip_reason(skipped[0])))
         elif not self._launch.called:
