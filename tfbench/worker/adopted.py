@@ -133,18 +133,8 @@ class PlainBenchmark:
             self._launch.refuse(
                 f"benchmark.pedantic: iterations={iterations} with a setup, which runs before each; leave iterations out"
             )
-        return self._race(self._prepared(target, args, kwargs or {}, setup, teardown))
-
-    def _prepared(
-        self,
-        target: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        setup: Callable[[], Any] | None,
-        teardown: Callable[..., Any] | None,
-    ) -> PreparedStep:
-        given = args, kwargs
-        now: list[Any] = [args, kwargs]
+        given = args, kwargs or {}
+        now: list[Any] = [*given]
 
         def bind() -> Callable[[], object]:
             if setup is not None and (arguments := setup()):
@@ -165,7 +155,7 @@ class PlainBenchmark:
                 teardown(*now[0], **now[1])
             now[:] = given  # what setup made must not live until the next iteration
 
-        return PreparedStep(bind, clear)
+        return self._race(PreparedStep(bind, clear))
 
     def weave(self, target: Any, **options: Any) -> None:
         """Race calls of ``target`` that the test makes later, with aspectlib as in pytest-benchmark.
