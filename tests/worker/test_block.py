@@ -48,43 +48,24 @@ class Clock:
         return call
 
 
-def test_a_block_times_its_iterations_and_not_its_priming():
-    clock = Clock()
-    began, ended = Block(clock.step(), None, clock)(iterations=7, prime=5, extra=0, rest=0.0)
-    assert (began, ended) == (5000, 12000)
-
-
-def test_extra_iterations_are_done_inside_the_block():
-    clock = Clock()
-    began, ended = Block(clock.step(), None, clock)(iterations=10, prime=1, extra=1, rest=0.0)
-    assert ended - began == 11000
-
-
-def test_the_device_is_waited_for_before_and_at_the_end_of_a_block():
-    clock, waits = Clock(), []
+@pytest.mark.parametrize(
+    ("extra", "wait", "times", "waits", "dispatched"),
+    [
+        (0, 0, (5000, 12000), [], []),
+        (1, 0, (5000, 13000), [], []),
+        (0, 50, (5050, 12100), [5000, 12050], [12050]),  # work on a device, whose dispatch is noted
+    ],
+)
+def test_a_block_times_its_iterations_and_the_device_and_not_its_priming(extra, wait, times, waits, dispatched):
+    clock, waited = Clock(), []
 
     def synchronise():
-        waits.append(clock.now)
-        clock.now += 50
+        waited.append(clock.now)
+        clock.now += wait
 
-    began, ended = Block(clock.step(), synchronise, clock)(iterations=2, prime=1, extra=0, rest=0.0)
-    assert waits == [1000, 3050]
-    assert ended - began == 2050
-
-
-def test_the_time_of_dispatch_is_recorded_for_work_on_a_device():
-    clock = Clock()
-
-    def synchronise():
-        clock.now += 500
-
-    block = Block(clock.step(), synchronise, clock)
-    began, ended = block(iterations=2, prime=0, extra=0, rest=0.0)
-    (dispatched,) = block.dispatched
-    assert began < dispatched <= ended - 500
-    block = Block(clock.step(), None, clock)
-    block(iterations=2, prime=0, extra=0, rest=0.0)
-    assert block.dispatched == []
+    block = Block(clock.step(), synchronise if wait else None, clock)
+    assert block(iterations=7, prime=5, extra=extra) == times
+    assert (waited, block.dispatched) == (waits, dispatched)
 
 
 def test_warm_up_runs_until_two_windows_agree():
@@ -132,21 +113,14 @@ def with_full_buffer(clock, ready, seconds):
     return step
 
 
-def test_the_pace_of_a_step_leaves_out_what_was_ready_before():
+def test_what_threads_have_made_ahead_is_no_pace_and_is_used_up_by_calls():
     clock = Clock()
     assert pace(Block(with_full_buffer(clock, 500, 0.004), None, clock), 0.03) == pytest.approx(0.004)
-
-
-def test_calls_use_up_what_threads_have_made_ahead():
-    clock = Clock()
     block = Block(with_full_buffer(clock, 16, 0.02), None, clock)
     assert drain(block, 0.01, 1.0) == (17, 16 * 1000 + 20_000_000)
     assert drain(block, 0.01, 1.0) == (1, 20_000_000)
-
-
-def test_calls_that_never_take_long_use_up_no_more_than_a_limit():
-    clock = Clock()
-    assert drain(Block(clock.step(1_000_000), None, clock), 0.01, 0.1) == (100, 100_000_000)
+    never_long = Block(clock.step(1_000_000), None, clock)
+    assert drain(never_long, 0.01, 0.1) == (100, 100_000_000)
 
 
 def test_warm_up_gives_up_at_its_limit():

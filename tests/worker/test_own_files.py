@@ -67,11 +67,9 @@ def test_a_forked_process_that_watches_has_its_own_record(trees):
     assert found.read() == ["data/a.txt"]
 
 
-def test_without_watching_the_files_are_unknown(trees):
+def test_without_watching_or_beyond_the_limit_of_watched_folders_the_files_are_unknown(trees, monkeypatch):
     assert OwnFiles(str(trees[1])).read() is None
 
-
-def test_beyond_the_limit_of_watched_folders_the_files_are_unknown(trees, monkeypatch):
     class Limited:
         inotify_init1 = staticmethod(lambda flags: os.open(os.devnull, os.O_RDONLY))
         inotify_add_watch = staticmethod(lambda *arguments: -1)

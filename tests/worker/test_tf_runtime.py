@@ -124,12 +124,9 @@ def test_objects_without_data_of_their_own_are_left_out():
     assert tf_runtime.flattened([Callable(1), Plain(print), ast.Constant(3), np.random.default_rng(), Plain, sys]) == []
 
 
-def test_what_is_under_a_mask_does_not_count():
+def test_what_is_under_a_mask_does_not_count_and_an_object_that_contains_itself_is_read_once():
     first, second = (tf_runtime.flattened(np.ma.masked_array([1.0, n], [False, True])) for n in (1, 2))
     assert [part.array.tolist() for part in first] == [part.array.tolist() for part in second]
-
-
-def test_an_object_that_contains_itself_is_read_once():
     scored = Scored(np.ones(2))
     scored.before = [scored, {"score": 3}]
     assert [part.name for part in tf_runtime.flattened(scored)] == [".logits", ".before[1]['score']"]

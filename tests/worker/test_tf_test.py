@@ -82,11 +82,9 @@ def test_ops_become_one_step_that_runs_each_once_also_when_their_session_was_clo
 
 
 def test_another_instance_than_that_of_the_method_takes_part(base):
-    session = base.session()
-
     class Mine(base):
         def benchmark_x(self):
-            base().run_op_benchmark(session, "op")
+            base().run_op_benchmark(base.session(), "op")
 
     assert run(Mine).called
 
