@@ -111,6 +111,7 @@ def _become(start: object, cwd: str, env: dict[str, str], timer: object, channel
     os.environ.update(env)
     sys.path[:0] = [cwd, *env["PYTHONPATH"].split(os.pathsep)]
     sys.argv = ["tfbench.worker"]
+    sys.orig_argv = [sys.executable, *interpreter_options(), "-m", "tfbench.worker", ""]
     tempfile.tempdir = None  # the one of the first ancestor
     tf_runtime.ImportTimer.installed = lambda: timer
     tf_runtime.run_and_exit(os.getppid(), lambda: zygote.main(replace(start, channel=channel)))
