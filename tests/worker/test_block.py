@@ -13,11 +13,11 @@ from multiprocessing import get_context
 
 import pytest
 
+from tfbench.model import BESIDE, RESTLESS
 from tfbench.protocol import Serve
 from tfbench.worker import block as block_module
 from tfbench.worker.block import (
     Block,
-    Injection,
     TakenBlock,
     WorkBeside,
     active_time,
@@ -25,6 +25,7 @@ from tfbench.worker.block import (
     gc_disabled,
     gc_rate,
     gc_watched,
+    injection,
     pace,
     rest,
     serve_turns,
@@ -160,10 +161,10 @@ def test_a_slowdown_is_whole_iterations_and_an_empty_loop_for_the_rest(iteration
         while time.perf_counter() < end:
             pass
 
-    injected = Injection(iterations, fraction, (), 0)
-    assert injected()[0] == extra
+    injected = injection(iterations, fraction, (), 0)
+    assert next(injected)[0] == extra
     block = Block(step, None)
-    times = [end - start for start, end in (block(iterations, 0, *injected()) for _ in range(25))]
+    times = [end - start for start, end in (block(iterations, 0, *next(injected)) for _ in range(25))]
     assert min(times) == pytest.approx(2e6 * (1 + fraction), rel=0.03)
 
 
@@ -171,7 +172,7 @@ def test_a_slowdown_is_whole_iterations_and_an_empty_loop_for_the_rest(iteration
 def test_blocks_of_a_step_that_runs_once_have_its_time_and_the_slowdown_and_call_nothing(fraction, seconds):
     clock = Clock()
     block = TakenBlock(clock.step(), None, clock, taken=2_000_000_000)
-    began, ended = block(1, 0, *Injection(1, fraction, (), 0)())
+    began, ended = block(1, 0, *next(injection(1, fraction, (), 0)))
     assert (ended - began) * 1e-9 == pytest.approx(seconds)
     assert (clock.now, block.calls) == (0, 0)
 
@@ -374,9 +375,9 @@ def test_work_of_others_counts_outside_of_blocks_alone(pool):
         beside.go_on()
         beside.end_rounds()
         others.submit(work, 0.2)
-        seconds, rests = beside.per_call(2)
-    assert rests
-    assert seconds == pytest.approx(0.15, rel=0.2)
+        found = beside.facts(2)
+    assert RESTLESS not in found
+    assert found[BESIDE] == pytest.approx(0.15, rel=0.2)
 
 
 def test_rest_ends_at_its_limit_if_threads_never_rest():

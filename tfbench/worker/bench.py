@@ -23,17 +23,14 @@ import pytest
 from tfbench import protocol
 from tfbench.errors import BenchmarkError
 from tfbench.model import (
-    BESIDE,
     CACHE,
     COLD,
     COLLECTIONS,
     COVERED,
-    HANDED,
     JSON,
     ONCE,
     QUALITIES,
     REPORTED,
-    RESTLESS,
     RETRACED,
     SET_LATE,
     UNKNOWN,
@@ -48,7 +45,6 @@ from tfbench.worker.block import (
     Block,
     Call,
     Clock,
-    Injection,
     PreparedBlock,
     PreparedStep,
     TakenBlock,
@@ -58,6 +54,7 @@ from tfbench.worker.block import (
     gc_disabled,
     gc_rate,
     gc_watched,
+    injection,
     pace,
     rest,
     serve_slices,
@@ -552,7 +549,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             if calls and 2 * (self._retraces - retraced) > calls:
                 self.late_facts[RETRACED] = True
             if calls and not prepared.on_device and self.clock is time.perf_counter_ns:
-                self._note(beside, calls)
+                self.late_facts |= beside.facts(calls)
 
     def _waits_elsewhere(self, block: Block, prepared: Prepared, places: Sequence[int]) -> float | None:
         """Return the share that the step waits by itself, as some calls on other processors tell it.
@@ -576,7 +573,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self, order: protocol.Serve, block: Block, beside: WorkBeside, clock: SmClock | None, failure: str
     ) -> protocol.Rounds:
         """Time a block in each turn."""
-        injected = Injection(order.iterations, order.extra, order.slow, self._seed)
+        injected = injection(order.iterations, order.extra, order.slow, self._seed)
         drawn = random.Random(self.request.seed)  # the same on all sides, which then make equally many calls
         spent = 0
 
@@ -589,7 +586,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                 block.restart()
             # A step may take its inputs by turn. Equally many calls in each turn would time the same ones again and again.
             prime = order.prime + (order.prime > 0 and drawn.random() < 0.5)
-            times = block(order.iterations, prime, *injected())
+            times = block(order.iterations, prime, *next(injected))
             beside.go_on()
             return times
 
@@ -615,14 +612,6 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     @property
     def _seed(self) -> int:
         return self.request.seed + self.request.entrant
-
-    def _note(self, beside: WorkBeside, calls: int) -> None:
-        """Note the work beside so many calls, once the process rests."""
-        if handed := beside.handed(calls):
-            self.late_facts[HANDED] = handed
-        self.late_facts[BESIDE], rests = beside.per_call(calls)
-        if not rests:
-            self.late_facts[RESTLESS] = True
 
     def serve_reported(self, seconds: float) -> None:
         self.facts.update({REPORTED: True, ONCE: True})
@@ -667,7 +656,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         result, seconds, least = call_once(block, block.clock)
         used = used_time(children()) - used
         if block.synchronise is None and self.clock is time.perf_counter_ns:
-            self._note(WorkBeside(), 1)
+            self.late_facts |= WorkBeside().facts(1)
         self.check_result(result)
         self._note_peak()
         self._note_late_variables()

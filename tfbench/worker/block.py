@@ -18,6 +18,7 @@ from resource import RUSAGE_SELF, RUSAGE_THREAD, getrusage
 from statistics import fmean, median
 
 from tfbench.errors import BenchmarkError
+from tfbench.model import BESIDE, HANDED, JSON, RESTLESS
 from tfbench.protocol import TOKEN, Rounds, Serve, ServeSliced
 from tfbench.worker.quiet import Meter, used_time
 
@@ -213,33 +214,24 @@ class TakenBlock(Block):
         return began, began + round(self.taken * (iterations + extra) * (1 + rest) + pause * 1e9)
 
 
-class Injection:
-    """The extra work of successive blocks: a constant slowdown, and slow calls that are drawn at random.
+def injection(iterations: int, extra: float, slow: Sequence[float], seed: int) -> Iterator[tuple[int, float, float]]:
+    """Yield the extra calls, the fraction of an empty loop and the pause of each next block.
 
-    A block of 30 iterations does 3 more for 10%. A block of one iteration is followed by an empty loop that takes this
-    fraction of the time that the iteration itself has just taken.
+    They are a constant slowdown, and slow calls that are drawn at random. A block of 30 iterations does 3 more for 10%. A
+    block of one iteration is followed by an empty loop that takes this fraction of the time of the iteration itself.
 
     Args:
         extra: Fraction of a block.
         slow: Share of slow calls, their factor, and the seconds that one waits; 0 if it makes extra calls instead.
     """
-
-    def __init__(self, iterations: int, extra: float, slow: Sequence[float], seed: int) -> None:
-        self._iterations = iterations
-        self._constant = math.floor(extra * iterations + 1e-9)
-        rest = extra * iterations - self._constant
-        self._rest = rest / (iterations + self._constant) if rest >= 1e-6 * iterations else 0.0
-        self._slow = tuple(slow)
-        self._random = random.Random(seed).random
-
-    def __call__(self) -> tuple[int, float, float]:
-        """Return the extra calls, the fraction of an empty loop and the pause of the next block."""
-        if not self._slow:
-            return self._constant, self._rest, 0.0
-        share, factor, waits = self._slow
-        hits = sum(self._random() < share for _ in range(self._iterations))
-        calls = 0 if waits else round(hits * (factor - 1))
-        return self._constant + calls, self._rest, hits * waits
+    constant = math.floor(extra * iterations + 1e-9)
+    rest = extra * iterations - constant
+    rest = rest / (iterations + constant) if rest >= 1e-6 * iterations else 0.0
+    share, factor, waits = slow or (0.0, 1.0, 0.0)
+    draw = random.Random(seed).random
+    while True:
+        hits = sum(draw() < share for _ in range(iterations)) if share else 0
+        yield constant + (0 if waits else round(hits * (factor - 1))), rest, hits * waits
 
 
 @contextmanager
@@ -373,14 +365,11 @@ class WorkBeside:
         self._children = children()
         self.go_on()
 
-    def handed(self, calls: int) -> float:
-        """Return how often per call of so many another thread waited for work, until the rounds ended."""
-        return max(0, self._handed) / calls
-
-    def per_call(self, calls: int) -> tuple[float, bool]:
+    def facts(self, calls: int) -> JSON:
         """Wait until the process rests, `REST_LIMIT` at most, and collect the youngest garbage, which counts as well.
 
-        Returns the seconds per call of so many, and whether the process rests.
+        Returns the seconds per call of so many, how often per call another thread waited for work until the rounds ended,
+        and whether the process still works.
         """
         rests = rest(REST_LIMIT)
         self._children = children()
@@ -388,7 +377,10 @@ class WorkBeside:
         began = time.thread_time_ns()
         gc.collect(0)
         self._nanoseconds += time.thread_time_ns() - began
-        return max(0, self._nanoseconds) * 1e-9 / calls, rests
+        found: JSON = {BESIDE: max(0, self._nanoseconds) * 1e-9 / calls}
+        if self._handed > 0:
+            found[HANDED] = self._handed / calls
+        return found if rests else {**found, RESTLESS: True}
 
 
 def _waits_of_others() -> int:
@@ -551,7 +543,7 @@ def serve_slices(
         seed: Of injected slow calls.
     """
     inbox, *outboxes = pipes
-    meter, injected = Meter(children(), watch=True), Injection(order.iterations, order.extra, order.slow, seed)
+    meter, injected = Meter(children(), watch=True), injection(order.iterations, order.extra, order.slow, seed)
     others = [outboxes[entrant] for entrant in order.others]
     starts, ends, waited = [], [], 0
     for place in order.places:
@@ -562,7 +554,7 @@ def serve_slices(
         time.sleep(place * HEAD_START)
         meter.begin()
         began = time.perf_counter_ns()
-        start, end = block(order.iterations, 0, *injected())
+        start, end = block(order.iterations, 0, *next(injected))
         stretch = meter.end(time.perf_counter_ns() - began)
         beside.add(stretch.ran - (end - start))
         starts.append(start)

@@ -369,16 +369,15 @@ def _numbers(part: Any) -> np.ndarray[Any, Any] | None:
     if array.dtype.kind in "mM":  # times
         return array.astype(np.int64)
     # A text that is no tensor may be a path, which differs from launch to launch.
-    if (tensor or isinstance(part, np.ndarray)) and all(isinstance(text, (bytes, str)) for text in array.flat):
-        return np.reshape(np.array([_number_of(text) for text in array.flat], np.int64), array.shape)
-    if all(isinstance(number, numbers.Integral) for number in array.flat):
-        return np.reshape(np.array([_number_of(str(number)) for number in array.flat], np.int64), array.shape)
+    texts = (bytes, str) if tensor or isinstance(part, np.ndarray) else ()
+    if all(isinstance(one, (numbers.Integral, *texts)) for one in array.flat):
+        return np.reshape(np.array([_number_of(one) for one in array.flat], np.int64), array.shape)
     return array.astype(np.float64) if all(isinstance(number, numbers.Number) for number in array.flat) else None
 
 
-def _number_of(text: bytes | str) -> int:
-    """Return a number of 48 bits that stands for a text."""
-    content = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+def _number_of(one: object) -> int:
+    """Return a number of 48 bits that stands for a text or a large number."""
+    content = one if isinstance(one, bytes) else str(one).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
 
 
