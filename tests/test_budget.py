@@ -20,19 +20,19 @@ BUDGET = {
     "fleet": 489,
     "gpus": 562,
     "metrics": 920,  # with the rows of the life of a process
-    "model": 1309,  # with the calls that a time covers
+    "model": 1315,  # with the calls that a time covers, and rare slow calls
     "plugin": 1528,
     "profiles": 699,
-    "race": 2516,  # with the rows of the life of a process
+    "race": 2525,  # with the rows of the life of a process, and rare slow calls
     "report": 2299,
-    "session": 2522,  # with one verdict on the imports of each benchmark file
+    "session": 2523,  # with one verdict on the imports of each benchmark file
     "sides": 1266,  # with sparse and partial clones
-    "stats": 855,
+    "stats": 875,  # with rare slow calls
     "storage": 524,
     "suite": 490,
     "versions": 1170,
     "worker": 3183,  # with the rows of the life of a process, and results that hide their laziness
-    "the top level": 1536,  # with the fields of messages for both
+    "the top level": 1537,  # with the fields of messages for both
 }
 """Lines of code of each package, at most: without blank lines, comments and docstrings."""
 

@@ -29,6 +29,9 @@ class DecisionThresholds:
     """A case is `unchanged` if the geometric mean lies within 1 ± this as well. Beside a busy process it scatters by 1 to 3%
     per launch, so that much less would leave unchanged cases undecided. `quick` has less, since its first look has two
     launches, in which a slow call of 2% may happen to be rare."""
+    rare_calls: int = 1200
+    """Calls of each side that the launches up to the first look have together where these take no longer than
+    `RARE_LAUNCH_SECONDS` each: of three calls in a thousand that are slow, so many contain one in 97% of the races. 0 for none."""
     alpha: float = 0.01
     """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
     failing run in a hundred at that edge, and far fewer on the same code."""
@@ -361,7 +364,7 @@ class Policy(
 
 # Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
-    "quick", minimum_effect=0.02, tolerance=0.05, tail_tolerance=0.06, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
+    "quick", minimum_effect=0.02, tolerance=0.05, tail_tolerance=0.06, rare_calls=0, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
     device_launches=2, rounds_max=150, case_seconds=40.0, case_launches=5, sampled_seconds=5.0, hopeless=4.0,
 )  # fmt: skip
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit

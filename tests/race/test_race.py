@@ -13,11 +13,11 @@ from tfbench.model import Case, Launch, Outcome, Run, SlowCalls, Statistic
 from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
 from tfbench.race.launch import make_plan
-from tfbench.race.race import TAIL_ALPHA, Race, RaceConfig
+from tfbench.race.race import MEAN_ALPHA, TAIL_ALPHA, Race, RaceConfig
 from tfbench.stats.verdict import P90_ROUNDS, compare, pooled
 
 CASE = Case("w.py::w", "w", "w.py::w")
-POLICY = Policy()
+POLICY = Policy(rare_calls=0)
 
 
 def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), seed=1, prepare=lambda launcher: None):
@@ -89,9 +89,9 @@ def test_cycles_of_the_gpus_clock_are_a_second_opinion_on_a_slowdown(slower, clo
 
 
 def test_the_second_opinions_are_intervals_of_their_own_noise():
-    def interval_of(race, statistic, thresholds):
-        effects = pooled(race.effects(1, statistic=statistic))
-        return compare(effects, race.rounds(1), POLICY, cases=1, shared_zygote=False, thresholds=thresholds).ratio
+    def interval_of(race, statistic, thresholds, share=1.0):
+        effects, own = pooled(race.effects(1, statistic=statistic)), {"thresholds": thresholds, "share": share}
+        return compare(effects, race.rounds(1), POLICY, cases=1, shared_zygote=False, **own).ratio
 
     def leave_work(launcher):
         launcher.beside, launcher.slow = {0: 1e-4, 1: 1.2e-4}, dict.fromkeys((0, 1), SlowCalls(0.1, 1.2))
@@ -108,7 +108,7 @@ def test_the_second_opinions_are_intervals_of_their_own_noise():
     race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=get_slower_calls)
     reason = race.decisions[1].reason
     assert (reason.code, reason.facts["ratio"]) == (
-        "mean-slower", interval_of(race, Statistic.MEAN, POLICY.tail_time)
+        "rare-slow-calls", interval_of(race, Statistic.MEAN, POLICY.tail_time, MEAN_ALPHA)
     )  # fmt: skip
 
 
@@ -330,7 +330,7 @@ def test_median_and_tail_share_the_alpha_and_only_variants_of_one_environment_a_
 
     scripts = [steady(1e-4), steady(1.3e-4)]
     race, _ = raced(sides_of(CASE), scripts)
-    own = interval_of(race, shared_zygote=False, share=1 - TAIL_ALPHA)
+    own = interval_of(race, shared_zygote=False, share=1 - TAIL_ALPHA - MEAN_ALPHA)
     tail = interval_of(race, Statistic.TAIL, shared_zygote=False, share=TAIL_ALPHA, thresholds=POLICY.tail_time)
     assert (race.decisions[1].comparison.ratio, race.decisions[1].tail) == (own, tail)
     variants = variants_of("x", "y")

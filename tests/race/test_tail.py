@@ -17,11 +17,11 @@ CASE = Case("w.py::w", "w", "w.py::w")
 ALIKE = steady(1e-4), steady(1e-4)
 
 
-def raced(policy, seed, slow, *, scripts=ALIKE, case=CASE):
-    """Race two sides to the end, confirmation included."""
+def raced(policy, seed, slow, *, scripts=ALIKE, case=CASE, each=1e-4):
+    """Race two sides, whose calls take ``each`` seconds, to the end, confirmation included."""
     clock = Clock()
-    launcher = ScriptedLauncher(clock, scripts, seed)
-    launcher.slow = slow
+    launcher = ScriptedLauncher(clock, scripts if each == 1e-4 else (steady(each), steady(each)), seed)
+    launcher.slow, launcher.step = slow, Prepared(each, {})
     race = ConfirmedRace(sides_of(case), launcher, policy, 320, clock, random.Random(seed), metrics=(TIME,))
     race.run()
     return race
@@ -41,10 +41,35 @@ def test_slow_calls_of_one_side_are_a_regression_although_the_median_is_unchange
         assert "found twice" in regressed.reason.message
 
 
-def test_slow_calls_that_cost_less_than_their_tolerance_are_unchanged():
-    """The mean is 4% higher, which is more than the tolerance of the median."""
-    found = [raced(Policy(), seed, {1: SlowCalls(0.01, 5)}).decision.outcome for seed in range(6)]
+def test_slow_calls_that_cost_less_than_the_minimum_effect_of_the_mean_are_unchanged():
+    """The mean is 1.2% higher, which is more than the minimum effect of the median."""
+    found = [raced(Policy(), seed, {1: SlowCalls(0.003, 5)}).decision.outcome for seed in range(6)]
     assert set(found) == {Outcome.UNCHANGED}
+
+
+MILLISECOND = 1e-3
+"""Of such a step, a launch has as many rounds as its seconds allow."""
+
+
+@pytest.mark.parametrize(("rare", "regressed"), [(SlowCalls(0.005, 16), 0.8), (SlowCalls(0.003, 60), 0.7)])
+def test_rare_slow_calls_that_raise_the_mean_are_found_where_calls_are_cheap(rare, regressed):
+    """The geometric mean is 1.4% and 1.2% higher, and the mean 7.5% and 18%."""
+    found = [raced(Policy(), seed, {1: rare}, each=MILLISECOND).decision for seed in range(20)]
+    outcomes = [one.outcome for one in found]
+    assert outcomes.count(Outcome.REGRESSED) >= regressed * len(found)
+    assert outcomes.count(Outcome.UNCHANGED) <= 2
+    rows = [one for one in found if one.outcome is Outcome.REGRESSED]
+    assert {(one.statistic, one.reason.code) for one in rows} == {(Statistic.MEAN, "rare-slow-calls")}
+    assert "rare slow calls: the mean of the calls is" in rows[0].reason.message
+    assert "found twice" in rows[0].reason.message
+
+
+@pytest.mark.parametrize("rare", [SlowCalls(0.01, 60), SlowCalls(0.02, 60)])
+def test_rare_slow_calls_of_both_sides_leave_few_cases_open(rare):
+    found = [raced(preset("quick"), seed, {0: rare, 1: rare}, each=MILLISECOND).decision for seed in range(100)]
+    outcomes = [one.outcome for one in found]
+    assert outcomes.count(Outcome.UNCHANGED) >= 92
+    assert Outcome.REGRESSED not in outcomes
 
 
 def test_slow_calls_of_both_sides_are_unchanged():
@@ -117,7 +142,7 @@ def test_a_median_that_is_proved_unchanged_stays_so_while_the_tail_is_open_unles
     clock = Clock()
     launcher = ScriptedLauncher(clock, [steady(1e-4), later], seed=4)
     launcher.slow = dict.fromkeys((0, 1), SlowCalls(0.15, 60))
-    race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(4))
+    race = Race(sides_of(CASE), launcher, Policy(rare_calls=0), RaceConfig(1, range(4)), clock, random.Random(4))
     race.run()
     decision = race.decisions[1]
     assert race._proved[race._basis, 1, Statistic.MEDIAN].outcome is Outcome.UNCHANGED

@@ -21,6 +21,7 @@ from tfbench.stats.verdict import (
     classify,
     compare,
     decide,
+    excess,
     launches_needed,
     leaves_work,
     with_mean,
@@ -363,38 +364,85 @@ def test_unchanged_says_which_slow_calls_few_rounds_may_not_contain(rounds, said
     assert faster.reason == STATED
 
 
-def by_mean(decision, ratio, final):
-    return with_mean(decision, Comparison(ratio, 6, 6, 600), POLICY.tail_time, final)
-
-
 def by_work(decision, ratio, final):
     return with_work_beside(decision, Comparison(ratio, 6, 6, 600), POLICY.tail_time, ((), ()), final)
 
 
-@pytest.mark.parametrize(("opinion", "code"), [(by_mean, "mean-slower"), (by_work, "work-beside")])
 @pytest.mark.parametrize("final", [False, True])
 @pytest.mark.parametrize(
     ("center", "low", "refused"),
     [(LIMIT, 0.9, "nothing"), (1.5, 0.9, OPEN), (LIMIT + 1e-9, 0.9, OPEN), (1.5, 1.4, INCONCLUSIVE), (LIMIT, 1.06, INCONCLUSIVE)],
 )  # fmt: skip
-def test_a_second_opinion_refuses_a_pass_and_nothing_else(opinion, code, center, low, refused, final):
+def test_work_beside_the_calls_refuses_a_pass_and_nothing_else(center, low, refused, final):
     ratio = Ratio(center, low, 2.0, 0.99)
     for outcome in (REGRESSED, INCONCLUSIVE, OPEN):
         decision = proof(outcome)
-        assert opinion(decision, ratio, final) is decision
+        assert by_work(decision, ratio, final) is decision
     for outcome in (UNCHANGED, IMPROVED):
         decision = proof(outcome)
-        found = opinion(decision, ratio, final)
+        found = by_work(decision, ratio, final)
         if (center, low) == (LIMIT, 0.9):
             assert found is decision
         else:
             assert found.outcome is (INCONCLUSIVE if final else refused)
-            assert found.reason.code == ("racing" if found.outcome is OPEN else code)
+            assert found.reason.code == ("racing" if found.outcome is OPEN else "work-beside")
             (reason,) = found.reason.notes or [found.reason]
-            assert reason.code == code
-            typical = None if opinion is by_mean and outcome is UNCHANGED else 1.0
-            assert reason.facts == {"ratio": ratio, "launches": 6, "median" if opinion is by_mean else "calls": typical}
+            assert reason.code == "work-beside"
+            assert reason.facts == {"ratio": ratio, "launches": 6, "calls": 1.0}
             assert found.comparison == decision.comparison
+
+
+def means(center, errors, count=4):
+    """Effects of launches whose mean is so many of their standard errors above 0."""
+    return [Effect(center, pair, 2 * center / errors) for pair in range(count)]
+
+
+LEAST, MOST = math.log1p(POLICY.tail_effect), math.log1p(POLICY.tail_tolerance)
+
+
+@pytest.mark.parametrize(
+    ("median", "center", "errors", "now", "at_the_end"),
+    [
+        (UNCHANGED, LEAST / 2, 9.0, UNCHANGED, UNCHANGED),
+        (UNCHANGED, LEAST, 9.0, OPEN, UNCHANGED),
+        (UNCHANGED, 1.01 * LEAST, 0.9, UNCHANGED, UNCHANGED),
+        (UNCHANGED, 1.01 * LEAST, 0.91, OPEN, UNCHANGED),
+        (UNCHANGED, 1.01 * LEAST, 2.01, OPEN, INCONCLUSIVE),
+        (IMPROVED, MOST / 2, 9.0, IMPROVED, IMPROVED),
+        (IMPROVED, MOST, 9.0, OPEN, IMPROVED),
+        (IMPROVED, 1.01 * MOST, 2.01, OPEN, INCONCLUSIVE),
+        (REGRESSED, 1.0, 9.0, REGRESSED, REGRESSED),
+        (INCONCLUSIVE, 1.0, 9.0, INCONCLUSIVE, INCONCLUSIVE),
+        (OPEN, 1.0, 9.0, OPEN, OPEN),
+    ],
+)
+def test_a_mean_that_may_be_slower_passes_no_case(median, center, errors, now, at_the_end):
+    mean = Comparison(Ratio(1.5, 0.9, 2.0, 0.99), 4, 4, 600)
+    for final, expected in ((False, now), (True, at_the_end)):
+        decision = proof(median)
+        found = with_mean(decision, mean, means(center, errors), POLICY.tail_time, final)
+        assert found.outcome is expected
+        assert (found is decision) is (expected is median)
+        if found is not decision:
+            (reason,) = found.reason.notes or [found.reason]
+            facts = {"ratio": mean.ratio, "launches": 4, "median": None if median is UNCHANGED else 1.0}
+            assert (reason.code, reason.facts) == ("mean-slower", facts)
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_mean_that_is_proved_to_be_slower_is_a_regression_unless_the_median_is_faster(final):
+    mean = Comparison(Ratio(1.5, 1.4, 2.0, 0.99), 4, 4, 600)
+    found = with_mean(proof(UNCHANGED), mean, means(0.4, 9.0), POLICY.tail_time, final)
+    assert (found.outcome, found.statistic, found.comparison) == (REGRESSED, Statistic.MEAN, mean)
+    assert (found.reason.code, found.reason.facts) == ("rare-slow-calls", {"ratio": mean.ratio, "launches": 4})
+    found = with_mean(proof(IMPROVED), mean, means(0.4, 9.0), POLICY.tail_time, final)
+    assert (found.outcome, found.reason.code) == (INCONCLUSIVE, "mean-slower")
+
+
+def test_launches_that_scatter_more_than_their_rounds_explain_are_no_evidence_for_a_slower_mean():
+    effects = [Effect(value, pair, 1e-6) for pair, value in enumerate((-0.1, 0.2, 0.0, 0.2))]
+    assert excess(effects) == (pytest.approx(0.075), pytest.approx(1.0))
+    assert excess([Effect(0.1, 0, 0.0)]) == (0.1, math.inf)
 
 
 def test_work_beside_the_calls_matters_where_most_launches_leave_as_much_as_the_minimum_effect():

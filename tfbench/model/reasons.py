@@ -312,6 +312,13 @@ class ReasonCode(_Code):
         ),
     )
     """The median and the tail are proved to be unchanged or better, and the mean of the calls is slower."""
+    RARE_SLOW_CALLS = (
+        "rare-slow-calls",
+        lambda ratio, launches: (
+            f"rare slow calls: the mean of the calls is {_changed(ratio, launches)}, the median unchanged"
+        ),
+    )
+    """The median and the tail are not slower, but few calls of the contender are, and raise the mean by more than `tail_effect`."""
     RETRACED = (
         "retraced",
         "not decided: most calls trace a function again, such as for a tensor of another shape, so calls that find it traced "

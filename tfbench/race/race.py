@@ -52,6 +52,7 @@ from tfbench.stats.verdict import (
     effect_of,
     launches_needed,
     leaves_work,
+    of_mean,
     of_tail,
     pooled,
     with_cycles,
@@ -91,9 +92,13 @@ two calls in a hundred that are slow, so many rounds contain at least one in 95%
 TAIL_LAUNCH_SECONDS = 0.75
 """The rounds of a launch may take this long to reach `TAIL_ROUNDS`. Steps above 5 ms have fewer, and their reason says
 how rare slow calls can be without being seen."""
-TAIL_ALPHA = 0.25
-"""Share of the alpha of a first race that is spent on the tail, the rest on the median. A second race asks only what
-the first one found, at the whole alpha: the products of both stages add up to the square of the alpha at most."""
+RARE_LAUNCH_SECONDS = 1.0
+"""The rounds of a launch may take this long to reach ``rare_calls``, where they can: a step of 1 ms has 0.8 s of rounds
+instead of 0.3 s."""
+TAIL_ALPHA, MEAN_ALPHA = 0.25, 0.05
+"""Shares of the alpha of a first race that are spent on the tail and on the mean, the rest on the median. A second race
+asks only what the first one found, at the whole alpha: the products of both stages add up to the square of the alpha at
+most."""
 
 if TYPE_CHECKING:
     from tfbench.race.process_launch import ProcessLaunch
@@ -548,14 +553,14 @@ class Race:
 
     def _with_rare_calls(self, plan: Plan, round_seconds: float) -> Plan:
         """Return the plan with enough rounds, if they take no more than `tail_launch_seconds`, to see calls that are rarely slow."""
-        seconds = TAIL_LAUNCH_SECONDS * max(1.0, len(self.working) / 2)
-        affordable = math.floor(seconds / max(round_seconds, 1e-9))
-        return replace(plan, rounds=max(plan.rounds, min(self._rounds_wanted, affordable)))
+        return replace(plan, rounds=max(plan.rounds, self._rounds_wanted(plan, round_seconds)))
 
-    @property
-    def _rounds_wanted(self) -> int:
-        """Rounds of a launch of which the launches up to the first look have `tail_rounds` together."""
-        return math.ceil(TAIL_ROUNDS / self.policy.looks[0])
+    def _rounds_wanted(self, plan: Plan, round_seconds: float) -> int:
+        """Rounds of a launch of which the launches up to the first look have enough to see slow calls, where they are cheap."""
+        rounds, looks = max(1.0, len(self.working) / 2) / max(round_seconds, 1e-9), self.policy.looks[0]
+        rare = math.ceil(self.policy.rare_calls / looks / max(1, min(filter(None, plan.iterations), default=1)))
+        tail = min(math.ceil(TAIL_ROUNDS / looks), math.floor(TAIL_LAUNCH_SECONDS * rounds))
+        return max(tail, rare if rare <= RARE_LAUNCH_SECONDS * rounds else 0)
 
     @property
     def _rarely_waits(self) -> bool:
@@ -581,7 +586,7 @@ class Race:
         ]
         least, most = ROUNDS_ALLOCATED
         if len(self.launches) < self.policy.looks[0]:
-            least, most = max(least, min(1.0, self._rounds_wanted / plan.rounds)), 1.0
+            least, most = max(least, min(1.0, self._rounds_wanted(plan, round_seconds) / plan.rounds)), 1.0
         if any(map(self._shifts, self.undecided)):
             least = max(least, max(rounds) / plan.rounds)
             most = max(least, most)
@@ -640,8 +645,9 @@ class Race:
     def _decide(self, entrant: int, final: bool) -> Decision:
         decision, thresholds = self._by_time(entrant, final), self._thresholds(entrant, Statistic.MEDIAN)
         if Statistic.TAIL in self._judged(entrant):
-            mean = self._compare(entrant, pooled(self.effects(entrant, statistic=Statistic.MEAN)), Statistic.TAIL)
-            decision = with_mean(decision, mean, self._thresholds(entrant, Statistic.TAIL), final)
+            effects = pooled(self.effects(entrant, statistic=Statistic.MEAN))
+            mean = self._compare(entrant, effects, Statistic.TAIL, MEAN_ALPHA)
+            decision = with_mean(decision, mean, effects, self._thresholds(entrant, Statistic.TAIL), final)
         sides = self.runs(self.reference or 0), self.runs(entrant)
         whole = self._second_opinion(entrant, Statistic.WHOLE) if leaves_work(sides[1], thresholds) else None
         decision = decision if whole is None else with_work_beside(decision, whole, thresholds, sides, final)
@@ -655,7 +661,9 @@ class Race:
         if others:
             rounds = TAIL_ROUNDS
             return with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final, rounds)
-        return of_tail(first) if first.statistic is Statistic.TAIL else first
+        if self._has_slow_calls(entrant, first.statistic):
+            return of_tail(first) if first.statistic is Statistic.TAIL else of_mean(first)
+        return first
 
     def _second_opinion(self, entrant: int, statistic: Statistic) -> Comparison | None:
         """Compare by cycles of the GPU's clock or with the work beside the calls; ``None`` where that was not read."""
@@ -665,16 +673,22 @@ class Race:
         effects = self.effects(entrant, statistic=statistic)
         return self._compare(entrant, pooled(effects) if statistic is Statistic.WHOLE else effects, Statistic.MEDIAN)
 
-    def _compare(self, entrant: int, effects: Sequence[Effect], noise: Statistic) -> Comparison:
-        """Compare by these effects, whose noise is that of a statistic."""
+    def _compare(self, entrant: int, effects: Sequence[Effect], noise: Statistic, share: float = 1.0) -> Comparison:
+        """Compare by these effects, whose noise is that of a statistic, for a share of the alpha."""
         return compare(
             effects, self.rounds(entrant), self.policy,
             cases=self.config.cases, shared_zygote=self.share_zygote(entrant, self.reference),
-            thresholds=self._thresholds(entrant, noise),
+            thresholds=self._thresholds(entrant, noise), share=share,
         )  # fmt: skip
 
+    def _has_slow_calls(self, entrant: int, statistic: Statistic) -> bool:
+        """Return whether a statistic is about slow calls beside the median: the tail, or the mean if it does not decide alone."""
+        alone = STATISTICS[self._policy_of(entrant).statistic]
+        return statistic is Statistic.TAIL or (statistic is Statistic.MEAN and statistic not in alone)
+
     def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:
-        usual = self._policy_of(entrant).tail_time if statistic is Statistic.TAIL else self.thresholds(entrant)
+        slow = self._has_slow_calls(entrant, statistic)
+        usual = self._policy_of(entrant).tail_time if slow else self.thresholds(entrant)
         return usual.confirming() if self.config.confirms else usual
 
     def _by(self, entrant: int, statistic: Statistic, final: bool) -> Decision:
@@ -682,7 +696,7 @@ class Race:
         effects = self.effects(entrant, statistic=statistic)
         share = 1.0
         if len(self._judged(entrant)) > 1:
-            share = TAIL_ALPHA if statistic is Statistic.TAIL else 1 - TAIL_ALPHA
+            share = TAIL_ALPHA if statistic is Statistic.TAIL else 1 - TAIL_ALPHA - MEAN_ALPHA
         decision = decide(
             effects if statistic is Statistic.MEDIAN else pooled(effects),
             self.rounds(entrant),

@@ -210,7 +210,8 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     used = confirmed_race.thresholds
     shown = judged(case, confirmed_race.usual, used)
     calls = calls_of(baseline.runs, contender.runs)
-    by_tail = decision.statistic is Statistic.TAIL or decision.reason.code is ReasonCode.TAIL_NOT_DECIDED
+    slow = (ReasonCode.TAIL_NOT_DECIDED, ReasonCode.RARE_SLOW_CALLS)
+    by_tail = decision.statistic is Statistic.TAIL or decision.reason.code in slow
     taken = _takes_own_time(contender)
     reason = decision.reason.noted(
         because(Note.CALLS, before=calls[0], now=calls[1]) if calls and by_tail else None,

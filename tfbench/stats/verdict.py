@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -368,26 +368,64 @@ def unseen_share(rounds: int) -> float:
     return float(1 - 0.05 ** (1 / rounds))
 
 
-def with_mean(decision: Decision, mean: Comparison, thresholds: Thresholds, final: bool) -> Decision:
+SUSPECTED, STILL_SUSPECTED = 0.9, 2.0
+"""Standard errors by which a mean is higher before the race goes on, and at its end before it passes no case. One slow call
+of one side alone is one error. Of equal sides with rare slow calls, 18% are suspected at a look, which more launches clear,
+and 2% at the end."""
+
+
+def excess(effects: Sequence[Effect]) -> tuple[float, float]:
+    """Return the plain mean of pooled effects, and how many standard errors it is above 0.
+
+    The center of an interval sets outlying launches aside, such as those that have the slow calls. The error is the larger
+    one of what rounds and what launches show.
+    """
+    values = [effect.value for effect in effects]
+    error = max(effects[0].error, stdev(values) if len(values) > 1 else 0.0) / math.sqrt(len(values))
+    return fmean(values), fmean(values) / error if error else math.inf
+
+
+def with_mean(
+    decision: Decision, mean: Comparison, effects: Sequence[Effect], thresholds: Thresholds, final: bool
+) -> Decision:
     """Return the decision, unless the mean of the calls, which users pay, is slower where median and tail are not.
 
     The geometric mean counts a call that is ten times as slow as 2.3. So a faster median may outweigh slow calls that cost
-    more, and slow calls that get slower hardly move it. As in `balanced`, the plain estimate must be no slowdown either.
+    more, and slow calls that are rare or get slower hardly move it. An unchanged median with a mean that is proved to be
+    slower is `regressed`.
 
     Args:
+        effects: Those of the means, pooled.
         thresholds: Those of the tail.
         final: Whether this was the last launch.
     """
-    ratio = mean.ratio
-    proved = classify(ratio.low, ratio.high, thresholds) is Outcome.REGRESSED
-    fits = not proved and ratio.center <= 1 + thresholds.tolerance
-    if fits or decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+    if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
         return decision
-    typical = None if decision.outcome is Outcome.UNCHANGED else decision.comparison.ratio.center
+    ratio, unchanged = mean.ratio, decision.outcome is Outcome.UNCHANGED
+    proved = classify(ratio.low, ratio.high, thresholds) is Outcome.REGRESSED
+    more, errors = excess(effects)
+    least = thresholds.minimum_effect if unchanged else thresholds.tolerance
+    # One slow call among those of the first look may cost half of what matters.
+    suspected = more > math.log1p(least) / (1 if final else 2) and errors > (STILL_SUSPECTED if final else SUSPECTED)
+    if not (proved or suspected):
+        return decision
+    typical = None if unchanged else decision.comparison.ratio.center
     reason = because(ReasonCode.MEAN_SLOWER, ratio=ratio, launches=mean.launches, median=typical)
+    if proved and unchanged:
+        return of_mean(replace(decision, outcome=Outcome.REGRESSED, comparison=mean, statistic=Statistic.MEAN))
     if proved or final:
         return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
     return replace(decision, outcome=None, reason=because(ReasonCode.RACING, reason))
+
+
+def of_mean(mean: Decision) -> Decision:
+    """Return the decision with a reason that names the slow calls, if it is a slowdown."""
+    if mean.outcome is not Outcome.REGRESSED:
+        return mean
+    comparison = mean.comparison
+    return replace(
+        mean, reason=because(ReasonCode.RARE_SLOW_CALLS, ratio=comparison.ratio, launches=comparison.launches)
+    )
 
 
 def with_cycles(decision: Decision, cycles: Ratio, thresholds: Thresholds) -> Decision:
