@@ -54,22 +54,31 @@ def judged(first, second=None, again=None, more=None, limit=0.005, policy=None):
     return gate.judge([result(case, center) for case, center in zip(CASES, first, strict=True)]), raced
 
 
-def test_an_unchanged_suite_is_not_raced_again():
-    verdict, raced = judged(centers(1.0))
-    assert (verdict.outcome, verdict.cases, raced) == (Outcome.UNCHANGED, 12, [])
-    assert "the mean of 12 cases is" in verdict.reason.message
+OPEN = scattered(1.0035, 0.006)
 
 
-def test_a_slowdown_that_no_case_shows_is_found_and_confirmed():
-    verdict, raced = judged(centers(1.006), centers(1.006))
-    assert (verdict.outcome, raced) == (Outcome.REGRESSED, CASES)
-    assert verdict.reason.code == ReasonCode.SLOWER
-    assert "found twice" in verdict.reason.message
-
-
-def test_a_slowdown_that_fresh_launches_do_not_confirm_is_inconclusive():
-    verdict, _ = judged(centers(1.006), centers(1.0))
-    assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED)
+@pytest.mark.parametrize(
+    ("given", "outcome", "code", "raced", "said"),
+    [
+        ({"first": centers(1.0)}, "unchanged", None, 0, "the mean of 12 cases is"),
+        ({"first": centers(1.006), "second": centers(1.006)}, "regressed", "SLOWER", 1, "found twice"),
+        ({"first": centers(1.006), "second": centers(1.0)}, "inconclusive", "NOT_CONFIRMED", 1, ""),
+        ({"first": centers(1.006), "second": OPEN}, "inconclusive", "NOT_CONFIRMED", Policy().suite_passes, ""),
+        ({"first": scattered(1.003, 0.003), "more": centers(1.0)}, "unchanged", None, 1,
+         "the mean of 12 cases, raced again 1 time, is +0.15%"),
+        ({"first": OPEN, "more": OPEN}, "inconclusive", "NOT_DECIDED", Policy().suite_passes, ""),
+        ({"first": OPEN, "again": lambda case: None}, "inconclusive", "NOT_DECIDED", 1, ""),
+        ({"first": centers(1.006), "again": lambda case: None}, "inconclusive", "NOT_CONFIRMED", 1, ""),
+        ({"first": centers(1.006), "policy": Policy(confirm=False)}, "regressed", None, 0, ""),
+        ({"first": OPEN, "policy": Policy(confirm=False)}, "inconclusive", None, 0, ""),
+        ({"first": centers(0.99)}, "improved", None, 0, ""),
+    ],
+)  # fmt: skip
+def test_the_mean_is_raced_again_until_it_is_decided_and_before_a_slower_one_fails(given, outcome, code, raced, said):
+    verdict, again = judged(**given)
+    assert (verdict.outcome, verdict.cases, again) == (Outcome(outcome), 12, CASES * raced)
+    assert code is None or verdict.reason.code == ReasonCode[code]
+    assert said in verdict.reason.message
 
 
 def test_all_cases_are_raced_again_until_their_mean_decides():
@@ -80,12 +89,6 @@ def test_all_cases_are_raced_again_until_their_mean_decides():
     assert f"the mean of 12 cases, raced again {passes} times, is +0.40%" in verdict.reason.message
 
 
-def test_passes_that_decide_nothing_end():
-    verdict, raced = judged(centers(1.006), scattered(1.0035, 0.006))
-    assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED)
-    assert len(raced) == Policy().suite_passes * len(CASES)
-
-
 def test_a_mean_that_is_not_decided_is_raced_until_it_is_and_then_confirmed():
     verdict, raced = judged(scattered(1.004, 0.002), centers(1.004), more=scattered(1.004, 0.002))
     assert (verdict.outcome, verdict.reason.code) == (Outcome.REGRESSED, ReasonCode.SLOWER)
@@ -94,42 +97,6 @@ def test_a_mean_that_is_not_decided_is_raced_until_it_is_and_then_confirmed():
     first = verdict.reason.message.partition("found twice, the first time as ")[2]
     times = "1 time" if passes == 2 else f"{passes - 1} times"
     assert first.startswith(f"the mean of 12 cases, raced again {times}, is +0.40%")
-
-
-def test_a_mean_that_is_not_decided_at_first_may_be_unchanged():
-    verdict, raced = judged(scattered(1.003, 0.003), more=centers(1.0))
-    assert (verdict.outcome, raced) == (Outcome.UNCHANGED, CASES)
-    assert "the mean of 12 cases, raced again 1 time, is +0.15%" in verdict.reason.message
-
-
-def test_a_mean_that_remains_undecided_is_inconclusive():
-    verdict, raced = judged(scattered(1.0035, 0.006), more=scattered(1.0035, 0.006))
-    assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_DECIDED)
-    assert len(raced) == Policy().suite_passes * len(CASES)
-
-
-def test_cases_that_cannot_be_raced_again_leave_the_mean_undecided():
-    verdict, raced = judged(scattered(1.0035, 0.006), again=lambda case: None)
-    assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_DECIDED)
-    assert raced == CASES
-
-
-@pytest.mark.parametrize(
-    ("first", "outcome"), [(centers(1.006), Outcome.REGRESSED), (scattered(1.0035, 0.006), Outcome.INCONCLUSIVE)]
-)
-def test_a_policy_without_confirmation_takes_the_first_answer(first, outcome):
-    verdict, raced = judged(first, policy=Policy(confirm=False))
-    assert (verdict.outcome, raced) == (outcome, [])
-
-
-def test_an_improvement_needs_no_second_race():
-    verdict, raced = judged(centers(0.99))
-    assert (verdict.outcome, raced) == (Outcome.IMPROVED, [])
-
-
-def test_cases_that_cannot_be_raced_again_confirm_nothing():
-    verdict, _ = judged(centers(1.006), again=lambda case: None)
-    assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED)
 
 
 def test_a_side_that_breaks_is_an_error():
