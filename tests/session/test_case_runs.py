@@ -100,14 +100,6 @@ def test_results_keep_the_order_of_the_cases_with_groups_together():
     assert [result.case for result in runs.final] == [A, B, OTHER]
 
 
-def test_a_skipped_case_is_final_from_the_start_and_takes_part_in_no_race():
-    strategy = Strategy()
-    runs, _ = case_runs(strategy, skips={B.name: "no GPU"})
-    assert [result.skip for result in runs.final] == ["no GPU"]
-    assert runs.result(B).skip == "no GPU"
-    assert strategy.asked == []
-
-
 def test_cases_of_an_interrupted_run_are_final_if_their_whole_group_is():
     strategy = Strategy()
     earlier = {case.name: raced(case) for case in (A, OTHER)}
@@ -208,11 +200,12 @@ def test_a_case_that_skips_itself_in_a_race_is_skipped_by_the_strategy():
     assert runs.result(B).verdict
 
 
-def test_the_skipped_case_of_a_group_does_not_keep_the_others_from_an_earlier_run():
-    earlier = {A.name: raced(A)}
-    runs, _ = case_runs(Strategy(), skips={B.name: "no GPU"}, earlier=earlier)
-    assert runs.result(A) is earlier[A.name]
+def test_a_skipped_case_is_final_from_the_start_and_does_not_keep_its_group_from_an_earlier_run():
+    earlier, strategy = {A.name: raced(A)}, Strategy()
+    runs, _ = case_runs(strategy, skips={B.name: "no GPU"}, earlier=earlier)
     assert [(result.case, result.skip) for result in runs.final] == [(A, ""), (B, "no GPU")]
+    assert (runs.result(A), runs.result(B).skip) == (earlier[A.name], "no GPU")
+    assert strategy.asked == []
 
 
 def test_progress_counts_the_cases_whose_time_is_final():

@@ -47,12 +47,17 @@ def test_a_case_is_spared_whose_code_is_the_same_in_another_source_tree(spared):
     assert "files of the project that it reads (2)" in reason.message
 
 
-def test_a_case_is_spared_that_would_be_judged_in_another_way_there(spared):
-    assert spared(there=replace(CASE, statistic="median and tail", thresholds=(("tolerance", 0.1),))) is not None
-
-
-def test_sides_of_one_source_tree_have_the_same_files(spared):
-    assert spared(spec="self", tree_redirect=None) is not None
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"there": replace(CASE, statistic="median and tail", thresholds=(("tolerance", 0.1),))},
+        {"spec": "self", "tree_redirect": None},
+        {"before": replace(NOW, read=NOW.read | {"lock"})},
+    ],
+    ids=["judged otherwise there", "one source tree", "a file that both sides have removed again"],
+)
+def test_a_case_is_spared_that_executes_the_same(spared, same):
+    assert spared(**same) is not None
 
 
 @pytest.mark.parametrize("tree", ["here", "there"])
@@ -77,18 +82,9 @@ def test_a_case_races_if_a_file_differs_in_its_content_alone_or_cannot_be_read(s
     assert spared() is None
 
 
-def test_a_case_with_a_contract_on_its_time_races(spared):
-    claiming = replace(CASE, claims=(CLAIM,))
-    assert spared(case=claiming, there=claiming) is None
-
-
 def test_files_that_neither_side_has_read_do_not_count(spared, tmp_path):
     (tmp_path / "here" / "other.py").write_text("changed")
     assert spared() is not None
-
-
-def test_a_file_that_both_sides_have_removed_again_is_the_same(spared):
-    assert spared(before=replace(NOW, read=NOW.read | {"lock"})) is not None
 
 
 @pytest.mark.parametrize(
@@ -101,7 +97,7 @@ def test_a_file_that_both_sides_have_removed_again_is_the_same(spared):
         {"slowdown": 0.1},
         {"env": {"X": "1"}},
         {"there": replace(CASE, name="b/test_x.py::test_y")},
-        {"case": replace(CASE, claims=(CLAIM,))},
+        {"case": replace(CASE, claims=(CLAIM,)), "there": replace(CASE, claims=(CLAIM,))},
         {"sample": frozenset([CASE.name])},
     ],
 )
