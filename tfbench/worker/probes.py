@@ -38,7 +38,7 @@ from tfbench.model import JSON, LEAK_KINDS, OUTSIDE_PYTHON
 from tfbench.protocol import XLA_FOLDER, ProbeCase
 from tfbench.worker import tf_runtime
 from tfbench.worker.isolation import children, file_limit, mallinfo
-from tfbench.worker.quiet import own_time, used_time
+from tfbench.worker.quiet import Meter, used_time
 from tfbench.worker.tf_runtime import MetricUnavailable
 
 # Probes: each reads one kind of evidence for the metrics other than time
@@ -365,12 +365,14 @@ def slowing(call: Callable[[], object], each: float, request: ProbeCase) -> Prob
     if 2 * _TENTH * each > seconds:
         raise MetricUnavailable(f"a call takes {each:.2g} s, so that {2 * _TENTH} calls take longer than {seconds:g} s")
     times: list[float] = []
+    meter = Meter(watch=True)  # other probing launches and programs have the processor of a pool's threads, too
     until = time.monotonic() + seconds
     while len(times) < 2 * _TENTH or (len(times) * size < most and time.monotonic() < until):
-        began = own_time()
+        meter.begin()
+        began = time.perf_counter_ns()
         for _ in range(size):
             call()
-        times.append(max(1, own_time() - began) / size)
+        times.append(max(1, meter.end(time.perf_counter_ns() - began).least) / size)
     tenth = len(times) // _TENTH
     # Neighbours and collections of garbage lengthen single chunks. Calls that became slow are in each of the last ones.
     ratio = min(times[-tenth:]) / min(times[:tenth])
