@@ -92,8 +92,8 @@ def _quality(name: str, worse: Worse) -> Metric:
 
 
 SLOWER_LATER = 0.5
-"""Growth of a call's time after thousands of calls that is none. Probing launches run beside others, whose caches and
-memory they share, and both tenths of an unchanged step differ by up to a third there."""
+"""Growth of a call's time after thousands of calls that is none. Eleven products of matrices reach 1.03 without other
+programs. Beside these, their caches and memory are shared."""
 REST_SLACK = 0.05
 """Seconds of processor time in a rest that are none: what a pool of threads uses to look for work and to end."""
 
