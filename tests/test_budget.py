@@ -15,22 +15,22 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
 
 BUDGET = {
-    "commands": 1257,
-    "doctor": 1000,
+    "commands": 1217,
+    "doctor": 979,
     "fleet": 489,
     "gpus": 562,
     "metrics": 920,  # with the rows of the life of a process
-    "model": 1315,  # with the calls that a time covers, and rare slow calls
+    "model": 1260,  # with the calls that a time covers, and rare slow calls
     "plugin": 1528,
     "profiles": 699,
-    "race": 2525,  # with the rows of the life of a process, and rare slow calls
-    "report": 2299,
+    "race": 2423,  # with the rows of the life of a process, and rare slow calls
+    "report": 2178,
     "session": 2523,  # with one verdict on the imports of each benchmark file
     "sides": 1266,  # with sparse and partial clones
-    "stats": 875,  # with rare slow calls
+    "stats": 838,  # with rare slow calls
     "storage": 524,
     "suite": 490,
-    "versions": 1170,
+    "versions": 1165,
     "worker": 3185,  # with the rows of the life of a process, and results that hide their laziness
     "the top level": 1537,  # with the fields of messages for both
 }

@@ -127,7 +127,7 @@ def test_what_prevents_a_pass_is_counted_and_kept():
 
 
 def test_skipped_cases_are_counted():
-    skips = [Skip.of(Case(name, "s", name), "no GPU") for name in ("f.py::s0", "f.py::s1")]
+    skips = [Skip.about(Case(name, "s", name), reason="no GPU") for name in ("f.py::s0", "f.py::s1")]
     rows = report("unchanged", "unchanged").verdicts
     assert rule(complete(rows, skips)).because == "2 unchanged, 2 skipped"
     assert rule(complete([], skips)).because.startswith("no case was measured, 2 skipped: run with")

@@ -40,7 +40,9 @@ def mostly(count, outcome):
 
 
 def skipping(count):
-    return complete([FIRST], [Skip.of(row(f"b/test_x.py::test_{number}").case, "no GPU") for number in range(count)])
+    return complete(
+        [FIRST], [Skip.about(row(f"b/test_x.py::test_{number}").case, reason="no GPU") for number in range(count)]
+    )
 
 
 # Way -> report, exit code
@@ -60,10 +62,10 @@ WAYS = {
     "a case due with a contract only": (with_first(row(NAMES[0], metric="contract:faster_than")), 5),
     "a case due that is missing": (first("missing"), 4),
     "a missing case that was not due": (replace(GOOD, verdicts=(*OTHERS, row(NAMES[0], "missing")), due=tuple(NAMES[1:])), 5),
-    "a case due and skipped and measured": (replace(GOOD, skips=(Skip.of(FIRST.case, "no"),)), 5),
-    "a case due and skipped twice": (replace(GOOD, verdicts=tuple(OTHERS), skips=(Skip.of(FIRST.case, "a"),) * 2), 5),
+    "a case due and skipped and measured": (replace(GOOD, skips=(Skip.about(FIRST.case, reason="no"),)), 5),
+    "a case due and skipped twice": (replace(GOOD, verdicts=tuple(OTHERS), skips=(Skip.about(FIRST.case, reason="a"),) * 2), 5),
     "a result of a case that was not due": (replace(GOOD, due=tuple(NAMES[1:])), 5),
-    "a skip of a case that was not due": (replace(GOOD, skips=(Skip.of(row("b/t.py::x").case, "no"),)), 5),
+    "a skip of a case that was not due": (replace(GOOD, skips=(Skip.about(row("b/t.py::x").case, reason="no"),)), 5),
     "no case due": (complete(), 4),
     "a row under another name than the case due": (with_first(row("b/test_x.py::test_renamed")), 5),
     "one shard alone": (replace(GOOD, shard=SHARD), 5),
@@ -77,12 +79,12 @@ WAYS = {
     "a case that is gone": (complete([*GOOD.verdicts, row("b/test_x.py::test_gone", "missing")]), 4),
     # Nothing compared
     "all new": (every("new"), 4),
-    "all skipped": (complete([], [Skip.of(one.case, "no GPU") for one in GOOD.verdicts]), 4),
+    "all skipped": (complete([], [Skip.about(one.case, reason="no GPU") for one in GOOD.verdicts]), 4),
     "all missing": (every("missing"), 4),
     "all incomparable": (every("incomparable"), 4),
     "all inconclusive": (every("inconclusive"), 3),
     "all errors": (every("error"), 5),
-    "new and skipped": (complete([row(NAMES[0], "new")], [Skip.of(row(NAMES[1]).case, "no GPU")]), 4),
+    "new and skipped": (complete([row(NAMES[0], "new")], [Skip.about(row(NAMES[1]).case, reason="no GPU")]), 4),
     "times new and only other metrics compared": (
         complete([row(NAMES[0], "new"), row(NAMES[0], metric="first_call"), row(NAMES[0], metric="graph_ops")]), 4,
     ),
@@ -95,7 +97,7 @@ WAYS = {
     "one compared, three skipped": (skipping(3), 4),
     "one compared, ninety-nine skipped": (skipping(99), 4),
     "one compared, one new, one skipped": (
-        complete([FIRST, row(NAMES[1], "new")], [Skip.of(row(NAMES[2]).case, "no GPU")]), 4,
+        complete([FIRST, row(NAMES[1], "new")], [Skip.about(row(NAMES[2]).case, reason="no GPU")]), 4,
     ),
     # Another metric is not known any more
     **{f"{name} can no longer be read": (metric(name, "missing"), 4)

@@ -4,7 +4,7 @@ import base64
 import math
 import struct
 
-from tfbench.model import DECIDED, TIME, Case, Outcome, Ratio, Reason, Report, Verdict
+from tfbench.model import DECIDED, TIME, Case, Outcome, Ratio, Reason, Report, VariantResult, Verdict
 from tfbench.model.measurement import STEP
 
 CODE = {"commit": "1" * 40, "dirty": False, "tree": "2" * 40}
@@ -18,7 +18,13 @@ def judged(case, outcome, reason, metric=TIME, ratio=None, **more):
         ratio = ratio or Ratio(1.0, 0.99, 1.01, 0.95)
     if metric == TIME and ratio:
         more = {"launches": 6, "rounds": 60, **more}
-    return Verdict.of(case, outcome, reason, metric, ratio, **more)
+    return Verdict.of(case, outcome, reason, metric, ratio=ratio, **more)
+
+
+def variant(case, reference, seconds, ratio=None, outcome=None, launches=3, rounds=300, facts=None):
+    """Return the time of a variant, relative to the case that ``reference`` names."""
+    return VariantResult.about(case, reference=reference, median_seconds=seconds, ratio=ratio, outcome=outcome,
+                               launches=launches, rounds=rounds, facts=facts or {}, cpus=case.cpus)  # fmt: skip
 
 
 def row(name, outcome=Outcome.UNCHANGED, metric=TIME, text="why", **more):

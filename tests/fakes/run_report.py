@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import random
 
-from tests.fakes.report import CODE
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, StoredRounds, VariantResult, Verdict
+from tests.fakes.report import CODE, variant
+from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, StoredRounds, Verdict
 from tfbench.policy import preset
-from tfbench.report.summary import VersionTimes
+from tfbench.report.summary import CaseTable
 
 HOSTILE = "</script><img src=x onerror=alert(1)> @all #1 [a](http://b.c) `x` | \u202egnp.exe\u2066 \x1b[31m"
 SIDE = {
@@ -53,7 +53,15 @@ def run_report(cases: int, launches: int = 6, rounds: int = 40, hostile: bool = 
             continue
         text = HOSTILE if hostile else f"{effect - 1:+.1%} (interval {ratio.low - 1:+.1%} to {ratio.high - 1:+.1%})"
         verdicts.append(
-            Verdict.of(case, outcome, Reason("slower", text), "time", ratio, launches, launches * rounds, 4.2)
+            Verdict.of(
+                case,
+                outcome,
+                Reason("slower", text),
+                ratio=ratio,
+                launches=launches,
+                rounds=launches * rounds,
+                wall_seconds=4.2,
+            )
         )
         same = Reason("same", "12, as before")
         verdicts.append(Verdict.of(case, Outcome.UNCHANGED, same, "graph_ops", launches=1, values=(12, 12)))
@@ -96,22 +104,23 @@ def variants_report(families: int = 4) -> Report:
         ratio = None if case.name == reference else Ratio(r := rng.uniform(0.5, 1.4), r * 0.98, r * 1.02, 0.99)
         outcome = None if ratio is None else Outcome.REGRESSED if ratio.low > 1 else Outcome.IMPROVED
         facts = {"flops": 1e9 * 10 ** rng.uniform(-3, -1), "bytes": 1e7 * 10 ** rng.uniform(-2, 0.5), "first_call": 0.3}
-        results.append(VariantResult.of(case, reference, seconds, ratio, outcome, 3, 300, facts))
+        results.append(variant(case, reference, seconds, ratio, outcome, 3, 300, facts))
     for name, facts in (("flops", {"flops": 4e11, "bytes": 1e6}), ("bytes", {"bytes": 2e10})):
         case = Case(
             f"benchmarks/test_ceilings.py::test_{name}", f"test_{name}", f"benchmarks/test_ceilings.py::test_{name}"
         )
-        results.append(VariantResult.of(case, case.name, 1.0, None, None, 3, 300, {**facts, "ceiling": name}))
+        results.append(variant(case, case.name, 1.0, None, None, 3, 300, {**facts, "ceiling": name}))
     verdicts = [Verdict.of(one.case, Outcome.NEW, Reason("no-baseline", "measured")) for one in results]
     names = tuple(one.case.name for one in results)
     return Report(preset("quick").as_json(), {"contender": SIDES["contender"]}, tuple(verdicts), tuple(results),
                   wall_seconds=60.0, due=names, complete=True)  # fmt: skip
 
 
-def versions(cases: int = 12) -> VersionTimes:
+def versions(cases: int = 12) -> CaseTable:
     """Make ratios of cases under three versions."""
     rng = random.Random(3)
     ratios = {
         case_of(n).name: (1.0, rng.uniform(0.8, 1.3), rng.uniform(0.6, 1.5) if n % 5 else None) for n in range(cases)
     }
-    return VersionTimes(("2.19.1", "2.20.0", "2.21.0"), ratios, "Ratio of time to 2.19.1, raced in the same rounds.")
+    caption = "Ratio of time to 2.19.1, raced in the same rounds."
+    return CaseTable.of_times(caption, ("2.19.1", "2.20.0", "2.21.0"), ratios)

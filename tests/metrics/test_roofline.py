@@ -2,13 +2,14 @@
 
 import pytest
 
+from tests.fakes import report as fakes
 from tfbench.metrics.contracts import with_shares
-from tfbench.model import Case, VariantResult
+from tfbench.model import Case
 
 
 def variant_result(name, seconds, cpus=1, variant=(), **facts):
     case = Case(f"w.py::{name}", name, f"w.py::{name}", variant, cpus=cpus)
-    return VariantResult.of(case, case.name, seconds, None, None, 3, 300, facts)
+    return fakes.variant(case, case.name, seconds, None, None, 3, 300, facts)
 
 
 CEILINGS = [

@@ -52,7 +52,14 @@ def verdict_on(before, now, **changes):
 
 def row(outcome, code, text, launches, values, ratio=None):
     return Verdict.of(
-        CASE, Outcome(outcome), Reason(code, text), "peak_host_memory", ratio, launches, values=values, unit="B"
+        CASE,
+        Outcome(outcome),
+        Reason(code, text),
+        "peak_host_memory",
+        ratio=ratio,
+        launches=launches,
+        values=values,
+        unit="B",
     )
 
 

@@ -9,7 +9,7 @@ from tfbench.model import Outcome, Rate, RateRow, Skip
 from tfbench.model.formats import plain
 
 GOOD = complete([row("a"), row("b")])
-SKIP = Skip.of(row("b").case, "no GPU")
+SKIP = Skip.about(row("b").case, reason="no GPU")
 PROFILES = ({"case": "a", "why": ["old"]}, {"case": "b", "why": ["other"]}, {"case": "a", "why": ["new"]})
 
 

@@ -63,7 +63,7 @@ def test_a_regression_of_memory_counts_only_if_confirmed(script, outcome, report
 )
 def test_a_slower_warm_up_is_confirmed_by_launches_that_warm_up(script, outcome):
     found = made([steady(1e-4)] * 2)
-    found._first.launcher.warm_ups = [lambda *_: 0.5, of(0.5, script)]
+    found.first.launcher.warm_ups = [lambda *_: 0.5, of(0.5, script)]
     found.run()
     (row,) = [row for row in found.sampled if row.metric == "warm_up"]
     assert row.outcome is outcome
@@ -448,7 +448,7 @@ def test_an_entrant_that_breaks_in_a_short_launch_has_failed():
 def test_an_entrant_that_breaks_in_the_first_launch_of_the_second_race_has_failed():
     launches = len(confirmed_race([steady(1e-4), of(1e-4, lambda *_: 1.1)]).races[0].all_launches)
     found = made([steady(1e-4), of(1e-4, lambda *_: 1.1)])
-    found._first.launcher.dies_at = {1: launches}
+    found.first.launcher.dies_at = {1: launches}
     found.run()
     assert set(found.failures) == {1}
     assert not found.races[1].all_launches
@@ -466,11 +466,11 @@ def test_an_entrant_that_breaks_in_the_first_launch_of_the_second_race_has_faile
 )
 def test_the_baseline_alone_breaks_if_the_contender_does_not_and_no_launch_was_complete(broken, only):
     found = made([steady(1e-4)] * 2)
-    found._first.launcher.broken = broken
+    found.first.launcher.broken = broken
     found.run()
     assert found.only_baseline_breaks is only
     found = made([steady(1e-4, 0.1)] * 2)
-    found._first.launcher.dies_at = {0: 1}
+    found.first.launcher.dies_at = {0: 1}
     found.run()
     assert (found.launches, set(found.failures), found.only_baseline_breaks) == (1, {0}, False)
 

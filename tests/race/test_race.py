@@ -279,7 +279,8 @@ def test_more_sides_than_two_have_more_time_to_show_calls_that_are_rarely_slow()
     for entrants, rounds in ((sides[:2], 7), (sides, 15)):
         launcher = ScriptedLauncher(Clock(), [])
         race = Race(entrants, launcher, POLICY, RaceConfig(1, [0]), launcher.clock, random.Random(0))
-        assert race._with_rare_calls(make_plan(entrants, {0: 0.05, 1: 0.05}, POLICY), 0.1).rounds == rounds
+        race._opened = 1
+        assert race._plan({index: Prepared(0.05, {}) for index in (0, 1)}).rounds == rounds
 
 
 def test_untimed_work_around_an_iteration_gives_each_block_one():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.report import CODE
+from tests.fakes.report import CODE, variant
 from tfbench.errors import ReportError
 from tfbench.model import (
     Case,
@@ -22,7 +22,6 @@ from tfbench.model import (
     StoredRounds,
     SuiteVerdict,
     Thresholds,
-    VariantResult,
     Verdict,
 )
 from tfbench.policy import Policy
@@ -38,17 +37,16 @@ REPORT = Report(
             CASE,
             Outcome.REGRESSED,
             Reason("slower", "5.2% slower"),
-            "time",
-            Ratio(1.052, 1.03, 1.07, 0.99),
-            7,
-            280,
-            5.2,
+            ratio=Ratio(1.052, 1.03, 1.07, 0.99),
+            launches=7,
+            rounds=280,
+            wall_seconds=5.2,
             rates={"items/s": (10.5, None)},
         ),
         Verdict.of(CASE, Outcome.UNCHANGED, Reason("same", "the same"), "graph_ops"),
     ),
-    variant_results=(VariantResult.of(CASE, CASE.name, 1e-5, None, None, 3, 900, {"flops": 10}),),
-    skips=(Skip.of(CASE, "no GPU"),),
+    variant_results=(variant(CASE, CASE.name, 1e-5, None, None, 3, 900, {"flops": 10}),),
+    skips=(Skip.about(CASE, reason="no GPU"),),
     wall_seconds=12.5,
     seconds_by_phase={"preparing": 8.25, "other": 4.25},
     seconds_by_case={CASE.name: 7.5},
@@ -111,7 +109,7 @@ def test_own_thresholds_are_read_back_and_must_be_fractions():
 @given(st.floats(0, 1e9), st.floats(0, 1), st.sampled_from(Outcome), st.integers(1, 10**9))
 def test_every_verdict_survives(center, confidence, outcome, rounds):
     ratio = Ratio(center, 0.0, math.inf, confidence)
-    verdict = Verdict.of(CASE, outcome, Reason("c", "m"), "time", ratio, 3, rounds)
+    verdict = Verdict.of(CASE, outcome, Reason("c", "m"), ratio=ratio, launches=3, rounds=rounds)
     text = json_format.render(Report(policy={"name": "quick"}, sides={}, verdicts=(verdict,)))
     assert json_format.read(text, "r").verdicts == (verdict,)
 

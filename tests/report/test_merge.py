@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.report import CODE, complete, row
+from tests.fakes.report import CODE, complete, row, variant
 from tfbench.errors import ReportError
-from tfbench.model import Outcome, Skip, VariantResult
+from tfbench.model import Outcome, Skip
 from tfbench.report.merge import merge
 from tfbench.suite.shards import Shard, digest, part
 
@@ -52,7 +52,7 @@ def test_a_shard_without_cases_was_to_have_the_same_sides(fact):
 def test_a_shard_whose_cases_are_all_skipped_has_started_no_side():
     sides = {"contender": {"spec": "working tree", **CODE, "root": "/x"}}
     mine, others = NAMES[:2], NAMES[2:]
-    skips = tuple(Skip.of(row(name).case, "no GPU") for name in mine)
+    skips = tuple(Skip.about(row(name).case, reason="no GPU") for name in mine)
     for at, other in ((1, 2), (2, 1)):
         skipping = shard(at, 2, mine, verdicts=(), skips=skips, sides=sides)
         whole = merge(sorted([skipping, shard(other, 2, others)], key=lambda one: one[0]))
@@ -65,7 +65,7 @@ def test_a_shard_whose_cases_are_all_skipped_has_started_no_side():
 def test_a_skipped_case_counts_as_reported():
     name, report = shard(1)
     first, *rest = report.verdicts
-    merge([(name, replace(report, verdicts=tuple(rest), skips=(Skip.of(first.case, "no GPU"),))), shard(2)])
+    merge([(name, replace(report, verdicts=tuple(rest), skips=(Skip.about(first.case, reason="no GPU"),))), shard(2)])
 
 
 def test_a_shard_without_cases_merges():
@@ -174,7 +174,7 @@ BROKEN_FILE, BROKEN_ITEM = "b/test_y.py", "b/test_x.py::test_typo"
 
 @pytest.mark.parametrize("name", [BROKEN_FILE, BROKEN_ITEM, "b/test_x.py::TestClass"])
 def test_equal_rows_of_every_shard_merge_into_one(name):
-    broken, skip = row(name, Outcome.ERROR), Skip.of(row(name).case, "needs a GPU")
+    broken, skip = row(name, Outcome.ERROR), Skip.about(row(name).case, reason="needs a GPU")
     whole = merge([with_rows(shard(1), broken), with_rows(shard(2), broken)])
     assert [one for one in whole.verdicts if one.case.name == name] == [broken]
     assert (whole.due.count(name), whole.gap) == (1, "")
@@ -184,7 +184,7 @@ def test_equal_rows_of_every_shard_merge_into_one(name):
 
 def test_an_error_of_one_shard_counts_more_than_a_skip_of_another():
     broken, gone = row(BROKEN_FILE, Outcome.ERROR), row(BROKEN_FILE, Outcome.MISSING)
-    skip = Skip.of(broken.case, "needs a GPU")
+    skip = Skip.about(broken.case, reason="needs a GPU")
     for first, second, kept in ((broken, skip, broken), (gone, skip, gone), (gone, broken, broken)):
         for one, other in ((first, second), (second, first)):
             whole = merge([with_rows(shard(1), one), with_rows(shard(2), other)])
@@ -199,8 +199,8 @@ def test_a_row_on_a_case_of_another_shard_is_refused():
 
 
 def test_a_merged_report_has_everything_of_its_shards():
-    results = [VariantResult.of(row(name).case, name, 1.0, None, None, 1, 1) for name in NAMES[:2]]
-    skips = [Skip.of(row(name).case, "no GPU") for name in NAMES[:2]]
+    results = [variant(row(name).case, name, 1.0, None, None, 1, 1) for name in NAMES[:2]]
+    skips = [Skip.about(row(name).case, reason="no GPU") for name in NAMES[:2]]
     profiles = [{"case": name, "why": []} for name in NAMES[:2]]
     shards = [
         shard(

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tests.fakes.report import CODE, complete, judged
+from tests.fakes.report import CODE, complete, judged, variant
 from tfbench.model import (
     Both,
     Case,
@@ -17,7 +17,6 @@ from tfbench.model import (
     Skip,
     StoredRounds,
     Thresholds,
-    VariantResult,
     Verdict,
 )
 from tfbench.model.formats import plain
@@ -32,7 +31,7 @@ def case(level):
 
 REASON = Reason("no-baseline", "measured")
 VARIANT_RESULTS = (
-    VariantResult.of(
+    variant(
         case("xla"),
         case("none").name,
         7.65e-4,
@@ -42,17 +41,16 @@ VARIANT_RESULTS = (
         300,
         {"flops": 1e8},
     ),
-    VariantResult.of(case("none"), case("none").name, 1.26e-3, None, None, 3, 300, {"flops": 1e8}),
+    variant(case("none"), case("none").name, 1.26e-3, None, None, 3, 300, {"flops": 1e8}),
 )
 VERDICT = Verdict.of(
     case("xla"),
     Outcome.REGRESSED,
     Reason("slower", "5.2% slower"),
-    "time",
-    Ratio(1.052, 1.031, 1.074, 0.99),
-    7,
-    280,
-    5.23,
+    ratio=Ratio(1.052, 1.031, 1.074, 0.99),
+    launches=7,
+    rounds=280,
+    wall_seconds=5.23,
 )
 
 
@@ -82,7 +80,7 @@ def test_variants_stand_below_their_reference():
 def test_tables_of_one_name_have_the_class_or_the_file():
     names = ["a.py::TestA::test_call", "a.py::TestB::test_call", "a.py::test_other"]
     cases = [Case(name, name.rpartition("::")[2], name) for name in names]
-    results = tuple(VariantResult.of(one, one.name, 1e-3, None, None, 3, 300, {}) for one in cases)
+    results = tuple(variant(one, one.name, 1e-3, None, None, 3, 300, {}) for one in cases)
     lines = terminal.render(report(variant_results=results), width=80, colour=False).splitlines()
     assert [line for line in lines if "test_" in line] == [*names[:2], "test_other"]
 
@@ -114,7 +112,11 @@ def rounds(level, side, *seconds):
 def test_a_regression_has_old_and_new_time_ratio_cause_and_command():
     metric = Verdict.of(case("xla"), Outcome.REGRESSED, Reason("more", "12 before, 14 now: gained 2 Cast"), "graph_ops")
     both = (rounds("xla", "baseline", 1.26e-3), rounds("xla", "contender", 1.33e-3))
-    skips = (Skip.of(case("gpu"), "no GPU"), Skip.of(case("tpu"), "no GPU"), Skip.of(case("x"), "not here"))
+    skips = (
+        Skip.about(case("gpu"), reason="no GPU"),
+        Skip.about(case("tpu"), reason="no GPU"),
+        Skip.about(case("x"), reason="not here"),
+    )
     same = judged(
         case("none"), Outcome.UNCHANGED, Reason("within-tolerance", "boring"), ratio=Ratio(1, 0.99, 1.01, 0.9)
     )

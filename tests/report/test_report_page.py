@@ -20,7 +20,7 @@ def test_the_first_page_has_counts_changes_mean_false_alarms_and_differences():
     html = render(RUN, PageContext(false_alarms=Rate(1, 3200, (0.0, 0.0017))))
     first = html.partition('<section id="ratios"')[0]
     for text in (
-        "<b class=\"regressed\">3</b>", "1.001 (0.994 to 1.007), 95% interval of 58 cases", "1 of 3200 verdicts on unchanged code, at most 0.17%",
+        "<b class=\"regressed\">3</b>", "mean ratio of 58 cases", "1.001 (0.994 to 1.007)", "1 of 3200 verdicts on unchanged code, at most 0.17%",
         "numpy: 2.2 on baseline, 2.3 on contender", "Regressions (3)", "Inconclusive or incomparable (2)", "a slowdown up to 12.1%",
         "50 unchanged cases are in the table of all cases", "_FusedConv2D(BiasAdd, Relu)", "pytest --benchmark --against git:main",
     ):  # fmt: skip

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.report import CODE, complete, judged, row
+from tests.fakes.report import CODE, complete, judged, row, variant
 from tfbench import cli
-from tfbench.model import Case, Outcome, Ratio, Reason, VariantResult, Verdict
+from tfbench.model import Case, Outcome, Ratio, Reason, Verdict
 from tfbench.report import json_format
 
 ROOT = Path(__file__).parents[2]
@@ -26,9 +26,7 @@ def saved(tmp_path):
         Verdict.of(case, Outcome.UNCHANGED, why, "graph_ops", values=(3.0, 4.0), unit="ops"),
     ]  # fmt: skip
     sides = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "working tree", **CODE}}
-    report = complete(
-        rows, [], variant_results=(VariantResult.of(case, SLOW, 1.5e-4, None, None, 7, 280),), sides=sides
-    )
+    report = complete(rows, [], variant_results=(variant(case, SLOW, 1.5e-4, None, None, 7, 280),), sides=sides)
     path = tmp_path / "r.json"
     path.write_text(json_format.render(report))
     return path

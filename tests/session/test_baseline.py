@@ -6,8 +6,9 @@ from importlib.metadata import version
 
 import pytest
 
+from tests.fakes.report import variant
 from tests.storage.test_baselines import CASE, CONTEXT, ENVIRONMENT
-from tfbench.model import Outcome, Reason, Run, Sample, VariantResult, Verdict
+from tfbench.model import Outcome, Reason, Run, Sample, Verdict
 from tfbench.session.request import CaseResult
 from tfbench.session.strategies import (
     changed_since,
@@ -31,9 +32,7 @@ SAVED = Baseline(CONTEXT, {CODED.name: sample(1e-5)}, name="first", saved="2026-
 def judged(now=1e-5, environment=ENVIRONMENT, case=CODED, unmade=None):
     measured = sample(now, case)
     verdict = Verdict.of(case, Outcome.NEW, Reason("no-baseline", "measured"), launches=6)
-    result = CaseResult(
-        case, verdict, sample=measured, variant_result=VariantResult.of(case, "", now, None, None, 6, 12)
-    )
+    result = CaseResult(case, verdict, sample=measured, variant_result=variant(case, "", now, None, None, 6, 12))
     differences = machine_differences(ENVIRONMENT, environment) + environment_differences(ENVIRONMENT, environment)
     return not_raced(SAVED, result, differences, unmade).verdict
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.report import judged
+from tests.fakes.report import judged, variant
 from tfbench.errors import SideError
-from tfbench.model import Case, Outcome, Reason, Run, Sample, VariantResult, Verdict
+from tfbench.model import Case, Outcome, Reason, Run, Sample, Verdict
 from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult, RunProgress
 from tfbench.session.session import CaseRuns
@@ -22,7 +22,7 @@ def verdict(case, outcome=Outcome.UNCHANGED, metric="time"):
 
 
 def raced(case, outcome=Outcome.UNCHANGED):
-    variant_result = VariantResult.of(case, A.name, 1e-3, None, None, 1, 1)
+    variant_result = variant(case, A.name, 1e-3, None, None, 1, 1)
     sample = Sample(case, (Run((1e-3,), 1),))
     return CaseResult(case, verdict(case, outcome), sample=sample, variant_result=variant_result)
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
-from tests.fakes.report import judged
+from tests.fakes.report import judged, variant
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
 from tfbench.metrics.catalog import MODEL_METRICS
 from tfbench.model import (
@@ -25,7 +25,6 @@ from tfbench.model import (
     Run,
     Sample,
     Statistic,
-    VariantResult,
     Verdict,
     because,
 )
@@ -294,7 +293,7 @@ FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(
 
 
 RACE = {"unlike": None, "failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,
-        "wall_seconds": 2.5, "tail": None, "first_call": None, "sampled": [], "usual": Policy().step_time, "thresholds": Policy().step_time,
+        "wall_seconds": 2.5, "tail": None, "first_call": None, "sampled": [], "first": SimpleNamespace(usual=Policy().step_time, thresholds=lambda entrant: Policy().step_time),
         "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
 
 
@@ -304,7 +303,7 @@ def two_sides(*notes, **race):
 
 def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
     found = two_sides()
-    verdict = Verdict.of(CASE, Outcome.REGRESSED, DECISION.reason, "time", RATIO, 6, 60, 2.5)
+    verdict = Verdict.of(CASE, Outcome.REGRESSED, DECISION.reason, ratio=RATIO, launches=6, rounds=60, wall_seconds=2.5)
     contender, baseline = (Sample(CASE, (Run((seconds,), 1),)) for seconds in (2.0, 1.0))
     assert found == CaseResult(CASE, verdict, sample=contender, baseline=baseline)
     noted = two_sides(because(Note.CONFIRMED), None).verdict.reason
@@ -335,7 +334,8 @@ def test_the_verdict_says_who_took_the_times_and_how_calls_found_the_cache():
 
 def test_own_thresholds_and_throughput_are_part_of_the_verdict():
     own = replace(CASE, thresholds=(("minimum_effect", 0.05), ("tolerance", 0.1)))
-    race = {**RACE, "thresholds": policy_of(Policy(), own).step_time,
+    used = policy_of(Policy(), own).step_time
+    race = {**RACE, "first": SimpleNamespace(usual=Policy().step_time, thresholds=lambda entrant: used),
             "runs": lambda side: [Run((1.0,), 1, {"items": 10 * (1 + side)})]}  # fmt: skip
     verdict = of_sides(own, SimpleNamespace(**race)).verdict
     assert verdict.reason.message == (
@@ -368,7 +368,7 @@ def test_a_step_of_two_speeds_says_how_many_calls_are_slow_on_each_side():
 def test_the_first_call_and_the_memory_have_rows_of_their_own():
     memory = Verdict.of(CASE, Outcome.UNCHANGED, Reason("same", "1"), "peak_host_memory")
     found = two_sides(first_call=FIRST, sampled=[memory])
-    first = Verdict.of(CASE, Outcome.IMPROVED, FIRST.reason, "first_call", FIRST.comparison.ratio, 6, 6)
+    first = Verdict.of(CASE, Outcome.IMPROVED, FIRST.reason, "first_call", **FIRST.comparison.columns)
     assert found.metrics == (first, memory)
     assert two_sides(first_call=replace(FIRST, outcome=None)).metrics == ()
 
@@ -463,7 +463,7 @@ def test_facts_of_the_model_are_added_to_the_variant():
     values = MetricValues(numbers={**dict.fromkeys(MODEL_METRICS, 0.5), "flops": 3.0})
     result = CaseResult(
         CASE,
-        variant_result=VariantResult.of(CASE, CASE.name, 1.0, None, None, 1, 1, {"flops": 1.0}),
+        variant_result=variant(CASE, CASE.name, 1.0, None, None, 1, 1, {"flops": 1.0}),
         metric_values=values,
     )
     assert with_model(result).variant_result.facts == {"flops": 1.0, **dict.fromkeys(MODEL_METRICS, 0.5)}
@@ -496,9 +496,7 @@ def test_a_contract_without_a_comparison_says_why():
     race = race_of(1e-3, 2e-3)
     claim = Claim("faster_than", "a=0", (("a", "0"),), 2.0)
     race.entrants[1] = replace(race.entrants[1], case=replace(race.entrants[1].case, claims=(claim,)))
-    race._raced = [
-        replace(raced, launch=replace(raced.launch, runs=(raced.launch.runs[0], None))) for raced in race._raced
-    ]
+    race._raced = [(replace(launch, runs=(launch.runs[0], None)), stopped) for launch, stopped in race._raced]
     (row,) = claimed(race, 1)
     assert row.outcome is Outcome.INCONCLUSIVE
     assert row.reason.message == "a=0: 2x is claimed; the two variants have no launch in common"

@@ -11,10 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.fakes.report import variant
 from tests.fakes.suites import request_of
 from tfbench.errors import SideError
 from tfbench.fs import try_lock
-from tfbench.model import Case, MetricValues, Outcome, Ratio, Reason, Run, Sample, Thresholds, VariantResult, Verdict
+from tfbench.model import Case, MetricValues, Outcome, Ratio, Reason, Run, Sample, Thresholds, Verdict
 from tfbench.model.formats import line, plain
 from tfbench.policy import preset
 from tfbench.race.lanes import Processors
@@ -33,7 +34,7 @@ PROFILE = {"schema": "tfbench-profile/1", "case": A.name, "side": "contender", "
 FULL = CaseResult(
     A,
     Verdict.of(A, Outcome.UNCHANGED, Reason("within-tolerance", "within 2%"), ratio=RATIO, launches=6, rounds=60),
-    variant_result=VariantResult.of(A, B.name, 1e-3, RATIO, Outcome.IMPROVED, 6, 60, {"flops": 3}),
+    variant_result=variant(A, B.name, 1e-3, RATIO, Outcome.IMPROVED, 6, 60, {"flops": 3}),
     sample=Sample(A, (Run((1e-3, 2e-3), 1, {"first_call": 0.5}), Run((3e-3,), 1))),
     baseline=Sample(A, (Run((4e-3, 2e-3), 1),)),
     metrics=(Verdict.of(A, Outcome.NEW, Reason("not-in-baseline", "3"), "flops", values=(None, 3.0), unit="flop"),),

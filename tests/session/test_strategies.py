@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.fakes.report import variant
 from tests.session.test_baseline import CODED, SAVED, sample
 from tests.storage.test_baselines import ENVIRONMENT
 from tfbench.errors import SideError
-from tfbench.model import Case, MetricValues, Note, Outcome, Reason, ReasonCode, VariantResult, Verdict, because
+from tfbench.model import Case, MetricValues, Note, Outcome, Reason, ReasonCode, Verdict, because
 from tfbench.policy import preset
 from tfbench.race.timer import Stopwatch
 from tfbench.session import strategies
@@ -70,7 +71,7 @@ class Races:
 
     def _variant(self, case):
         verdict = Verdict.of(case, Outcome.NEW, Reason("no-baseline", "measured"))
-        variant_result = VariantResult.of(case, case.name, self.seconds, None, None, 6, 12)
+        variant_result = variant(case, case.name, self.seconds, None, None, 6, 12)
         return CaseResult(case, verdict, sample=sample(self.seconds, case), variant_result=variant_result)
 
 

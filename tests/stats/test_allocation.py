@@ -8,7 +8,7 @@ import pytest
 from tests.stats.recorded import recorded
 from tfbench.model import Effect
 from tfbench.race.race import ROUNDS_ALLOCATED
-from tfbench.stats.interval import median_error
+from tfbench.stats.interval import quantile_error
 from tfbench.stats.rounds import best_rounds, shifts
 
 
@@ -18,7 +18,7 @@ def launches(rng, between, within, rounds, count=3):
 
 def best_rounds_of(ratios, *rest):
     """Choose by the medians of launches, given as the log-ratios of their rounds."""
-    effects = [Effect(float(np.median(one)), 0, median_error(np.asarray(one))) for one in ratios]
+    effects = [Effect(float(np.median(one)), 0, quantile_error(np.asarray(one))) for one in ratios]
     return best_rounds(effects, [len(one) for one in ratios], *rest)
 
 
@@ -74,7 +74,7 @@ def test_recorded_launches_get_more_evidence_per_second(kind):
     rng, (least, most) = np.random.default_rng(4), ROUNDS_ALLOCATED
     gains = []
     for ratios, start, turn in recorded(kind):
-        errors = np.array([median_error(one) for one in ratios])
+        errors = np.array([quantile_error(one) for one in ratios])
         of_round = np.mean(errors**2) * ratios.shape[1]
         between = max(np.var(np.median(ratios, axis=1), ddof=1) - np.mean(errors**2), 0.001**2)
 

@@ -16,8 +16,8 @@ from tfbench.stats.interval import (
     huber_pseudovalues,
     interval,
     launch_effect,
-    median_error,
     posterior,
+    quantile_error,
     relative_variances,
 )
 
@@ -63,7 +63,7 @@ def test_the_error_of_a_median_is_that_of_repeated_draws(draw):
     rng = np.random.default_rng(1)
     samples = getattr(rng, draw)(size=(2000, 200))
     true = np.median(samples, axis=1).std()
-    assert np.mean([median_error(one) for one in samples[:300]]) == pytest.approx(true, rel=0.1)
+    assert np.mean([quantile_error(one) for one in samples[:300]]) == pytest.approx(true, rel=0.1)
 
 
 @given(times, st.floats(0.01, 100))
@@ -221,9 +221,6 @@ def test_many_races_at_once_give_the_intervals_of_each_alone():
     assert together.below(each) == pytest.approx(beneath)
     assert together.above(each) == pytest.approx([1 - below for below in beneath])
     assert together.below(0.01)[1] == pytest.approx(beneath[1])
-    some = together.of(np.array([2, 0]))
-    assert some.center.tolist() == together.center[[2, 0]].tolist()
-    assert some.bounds(0.1)[0].tolist() == together.bounds(0.1)[0][[2, 0]].tolist()
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.05, 1e-9])
@@ -409,7 +406,7 @@ def test_the_error_of_a_launch_is_that_of_its_median():
     rng = np.random.default_rng(6)
     baseline, contender = np.exp(rng.normal(0, 0.1, (2, 100)))
     ratios, found = np.log(contender / baseline), launch_effect(baseline, contender, 3)
-    assert (found.value, found.error) == pytest.approx((np.median(ratios), median_error(ratios)))
+    assert (found.value, found.error) == pytest.approx((np.median(ratios), quantile_error(ratios)))
     assert found.pair == 3
     assert launch_effect([1.0], [2.0], 0).error == 0
 
@@ -419,7 +416,7 @@ def missed(kind, launches, rounds, policy, shown):
     rng, rates = np.random.default_rng(7), []
     for ratios, *_ in recorded(kind):
         some = ratios[:, :rounds]
-        values, errors = np.median(some, axis=1), np.array([median_error(one) for one in some])
+        values, errors = np.median(some, axis=1), np.array([quantile_error(one) for one in some])
         misses = []
         for _ in range(40):
             chosen = rng.permutation(len(values))[:launches]

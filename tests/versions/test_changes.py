@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady
-from tests.fakes.report import judged
+from tests.fakes.report import judged, variant
 from tests.versions.test_difference import launch
-from tfbench.model import TIME, Both, Case, Outcome, Ratio, Reason, VariantResult
+from tfbench.model import TIME, Both, Case, Outcome, Ratio, Reason
 from tfbench.policy import preset
 from tfbench.race.launch import Entrant
 from tfbench.race.race import Race, RaceConfig
@@ -101,7 +101,7 @@ def change(metric, *values, outcome=Outcome.REGRESSED, ratio=None, cause=""):
 def made(*changes, entry=None, outcome=Outcome.REGRESSED):
     """Return a matrix of one case on two sides."""
     first, second = (
-        VariantResult.of(CASE, CASE.name, 0.1, RATIO if n else None, outcome if n else None, 6, 9, {}) for n in (0, 1)
+        variant(CASE, CASE.name, 0.1, RATIO if n else None, outcome if n else None, 6, 9, {}) for n in (0, 1)
     )
     timed = {} if entry else {"2.21": judged(CASE, outcome, Reason("slower", "50% slower"), TIME, RATIO)}
     about = {name: {"spec": f"tensorflow=={name}.0", "import_seconds": None} for name in ("2.20", "2.21")}

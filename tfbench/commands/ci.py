@@ -20,37 +20,12 @@ from tfbench.fs import read_text, write_whole
 from tfbench.model import TIME, Outcome, Report
 from tfbench.policy import Policy
 from tfbench.race.workers import run_terminable
-from tfbench.report import json_format
-from tfbench.report.artifact import (
-    ACCEPTED,
-    accepted_in,
-    as_json,
-    load_accepted,
-    load_artifact,
-    load_report,
-    load_reports,
-    own_files,
-)
-from tfbench.report.markdown import (
-    GithubRun,
-    annotation,
-    error_annotation,
-    headline_annotation,
-    render_comment,
-    without_report,
-)
+from tfbench.report import artifact, json_format, markdown
 from tfbench.report.merge import merge
 from tfbench.report.screen import COLOURS, Screen, say
 from tfbench.report.summary import code_of_side
 from tfbench.ruling import Entry, GateDecision, Result, decided
-from tfbench.sides.source_tree import (
-    base_of_change,
-    commit_of,
-    file_in,
-    has_edits,
-    require_checked_out,
-    working_code,
-)
+from tfbench.sides import source_tree
 from tfbench.suite.functions import line_of
 from tfbench.untrusted import brief, described
 
@@ -87,6 +62,7 @@ def add_ci(parser: argparse.ArgumentParser) -> None:
     option("--comment", metavar="FILE", type=Path, help="write the result as Markdown, for a comment")
     text = "folder of the report (default: %(default)s)"
     option("--output", metavar="DIR", type=Path, default=Path("tfbench-report"), help=text)
+    parser.set_defaults(root=Path(), link="")
 
 
 def run_ci(arguments: argparse.Namespace) -> int:
@@ -97,11 +73,11 @@ def run_ci(arguments: argparse.Namespace) -> int:
     The exit codes are those of `tfbench gate`. A run of pytest that ends with another code than 0 or 1 is not complete. The
     command then ends with 2 if pytest refuses its command line, and otherwise with 5, or 1 if a case regressed.
     """
-    folder, share = arguments.output, _min_compared(arguments)
-    accepted = arguments.accepted if arguments.accepted.exists() else None
+    _check_share(arguments)
+    folder, accepted = arguments.output, arguments.accepted if arguments.accepted.exists() else None
     if accepted:
-        load_accepted(accepted)  # what is wrong in it is known before the race
-    for file in (*folder.glob(SHARD.format("*")), folder / REPORT, folder / ACCEPTED):
+        artifact.load_accepted(accepted)  # what is wrong in it is known before the race
+    for file in (*folder.glob(SHARD.format("*")), folder / REPORT, folder / artifact.ACCEPTED):
         file.unlink(missing_ok=True)  # of an earlier run, or of the branch
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / (SHARD.format(re.sub(r"\D.*", "", arguments.shard)) if arguments.shard else REPORT)
@@ -111,12 +87,8 @@ def run_ci(arguments: argparse.Namespace) -> int:
             _complain("pytest wrote no report; remove options such as --collect-only from --arguments")
         code = code or Result.ERROR.code
     elif not arguments.shard:
-        report = load_report(path)
-        agreed = _agreed(report, accepted)
-        write_whole(folder / ACCEPTED, as_json(agreed))
-        ruled = _decide(report, agreed, share, arguments.comment, Path())
+        ruled = _decide(arguments, artifact.load_report(path), accepted)
         tolerated = arguments.strict == "false" and ruled == Result.INCONCLUSIVE.code
-        _tell_github(code=ruled)
         return ruled if ruled == Result.REGRESSED.code else max(code, 0 if tolerated else ruled)
     _tell_github(code=code)
     return code
@@ -151,16 +123,20 @@ def _against(arguments: argparse.Namespace) -> str:
     if not (arguments.base or change.base):
         raise UsageError("no base: this is no job of a pull request; add --base BRANCH, or --against such as git:main")
     if arguments.base:
-        base = base_of_change(Path(), arguments.base)
-        if not change.tested and base == commit_of(Path(), "HEAD") and not working_code(Path()).dirty:
+        base = source_tree.base_of_change(Path(), arguments.base)
+        if (
+            not change.tested
+            and base == source_tree.commit_of(Path(), "HEAD")
+            and not source_tree.working_code(Path()).dirty
+        ):
             text = "HEAD has no change since it, and would race itself; name an older commit, such as HEAD~1"
             raise UsageError(f"--base {brief(arguments.base)}: {text}")
     else:
-        base = base_of_change(Path(), change.base, change.branch, change.head)
+        base = source_tree.base_of_change(Path(), change.base, change.branch, change.head)
         if not change.tested:
             raise UsageError("CI names a base and no commit of the change: set CI_COMMIT_SHA, or add --base BRANCH")
     if change.tested:
-        require_checked_out(Path(), change.tested)
+        source_tree.require_checked_out(Path(), change.tested)
     return f"git:{base}"
 
 
@@ -207,7 +183,7 @@ def _link() -> str:
 
 def _complain(text: str) -> None:
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        print(error_annotation(text), flush=True)
+        print(markdown.error_annotation(text), flush=True)
     else:
         say(f"tfbench: {text}", error=True)
 
@@ -244,11 +220,9 @@ def _add_min_compared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-compared", type=float, default=default, metavar="SHARE", help=text)
 
 
-def _min_compared(arguments: argparse.Namespace) -> float:
-    share: float = arguments.min_compared
-    if not 0 <= share <= 1:
-        raise UsageError(f"--min-compared {share:g}: write a share from 0 to 1")
-    return share
+def _check_share(arguments: argparse.Namespace) -> None:
+    if not 0 <= arguments.min_compared <= 1:
+        raise UsageError(f"--min-compared {arguments.min_compared:g}: write a share from 0 to 1")
 
 
 def run_gate(arguments: argparse.Namespace) -> int:
@@ -268,20 +242,15 @@ def run_gate(arguments: argparse.Namespace) -> int:
     against a strict schema, and no part of it can become markup, a link or a mention. The headline of the comment says what
     GitHub knows of the run, which a report cannot forge. Without a report, the comment says that there is none.
     """
-    share, github = _min_compared(arguments), _run(arguments)
-    if github is None and not arguments.reports:
+    _check_share(arguments)
+    if (github := _run(arguments)) is not None:
+        return _comment_on(arguments, github)
+    if not arguments.reports:
         raise UsageError("give a REPORT, or --comment and --conclusion for a run without one")
-    if github is not None:
-        return _comment_on(arguments, github, share)
     report = _whole(arguments.reports)
-    agreed = _agreed(report, arguments.accepted)
-    if folder := arguments.output:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / REPORT, json_format.lines(report))
-        write_whole(folder / ACCEPTED, as_json(agreed))
-    code = _decide(report, agreed, share, arguments.comment, arguments.root, arguments.link)
-    _tell_github(code=code)
-    return code
+    if arguments.output:
+        write_whole(arguments.output / REPORT, json_format.lines(report))
+    return _decide(arguments, report, arguments.accepted)
 
 
 def _whole(paths: Sequence[Path]) -> Report:
@@ -292,7 +261,7 @@ def _whole(paths: Sequence[Path]) -> Report:
 
         if (paths[0] / PLAN).is_file():
             return merge_fleet(FleetFolder(paths[0]), {})
-    reports = load_reports(paths)
+    reports = artifact.load_reports(paths)
     for name, report in reports:
         if report.shard:
             _check_code(name, report)
@@ -305,10 +274,10 @@ def _check_code(name: str, report: Report) -> None:
     Jobs may have different new files, such as those of an installation, so those do not count.
     Raises `ReportError` if it is on another commit, or a tracked file was edited since.
     """
-    here, raced = working_code(_root_of(report)), report.sides.get("contender", {})
+    here, raced = source_tree.working_code(_root_of(report)), report.sides.get("contender", {})
     if not (here.commit and raced.get("commit")):  # no checkout
         return
-    if raced["commit"] != here.commit or (raced.get("tree") != here.tree and has_edits(_root_of(report))):
+    if raced["commit"] != here.commit or (raced.get("tree") != here.tree and source_tree.has_edits(_root_of(report))):
         is_raced, is_here = code_of_side(raced), code_of_side(asdict(here))
         raise ReportError(f"{name} is of {is_raced}, and {is_here} is checked out; race the shard again")
 
@@ -323,33 +292,37 @@ def _root_of(report: Report) -> Path:
     return here
 
 
-def _decide(
-    report: Report, agreed: Sequence[Entry], share: float, comment: Path | None, root: Path, link: str = ""
-) -> int:
-    decision = decided(report, agreed, min_compared=share)
-    if comment:
-        write_whole(comment, render_comment(report, decision, link or _link()))
-    announce(report, decision, root)
-    return decision.ruling.result.code
+def _decide(arguments: argparse.Namespace, report: Report, accepted: Path | None) -> int:
+    """Decide, write the accepted regressions beside the report, and tell people and GitHub."""
+    agreed = _agreed(report, accepted)
+    if arguments.output:
+        write_whole(arguments.output / artifact.ACCEPTED, artifact.as_json(agreed))
+    decision = decided(report, agreed, min_compared=arguments.min_compared)
+    if arguments.comment:
+        write_whole(arguments.comment, markdown.render_comment(report, decision, arguments.link or _link()))
+    announce(report, decision, arguments.root)
+    code = decision.ruling.result.code
+    _tell_github(code=code)
+    return code
 
 
-def _comment_on(arguments: argparse.Namespace, github: GithubRun, share: float) -> int:
+def _comment_on(arguments: argparse.Namespace, github: markdown.GithubRun) -> int:
     """Write the comment on an untrusted report."""
     code = Result.ERROR.code
     try:
         if len(arguments.reports) != 1:
             raise ReportError(f"--conclusion is for one report, not {len(arguments.reports)}")
-        report, agreed = load_artifact(arguments.reports[0])
-        decision = decided(report, agreed, min_compared=share)
-        text, code = render_comment(report, decision, arguments.link, github), decision.ruling.result.code
+        report, agreed = artifact.load_artifact(arguments.reports[0])
+        decision = decided(report, agreed, min_compared=arguments.min_compared)
+        text, code = markdown.render_comment(report, decision, arguments.link, github), decision.ruling.result.code
     except ReportError as error:
         _complain(str(error))
-        text = without_report(github, _UNUSABLE, arguments.link)
+        text = markdown.without_report(github, _UNUSABLE, arguments.link)
     write_whole(arguments.comment, text)
     return code
 
 
-def _run(arguments: argparse.Namespace) -> GithubRun | None:
+def _run(arguments: argparse.Namespace) -> markdown.GithubRun | None:
     """Check what the command line says of the run; raises `UsageError` if a value has another form than GitHub's."""
     for option, value, form in (
         ("--conclusion", arguments.conclusion, r"[a-z_]{0,30}"),
@@ -363,7 +336,7 @@ def _run(arguments: argparse.Namespace) -> GithubRun | None:
     if not arguments.comment:
         raise UsageError("--conclusion is for a comment; add --comment FILE")
     changed = read_text(arguments.changed_files).splitlines() if arguments.changed_files else []
-    return GithubRun(arguments.conclusion, arguments.commit, own_files(changed))
+    return markdown.GithubRun(arguments.conclusion, arguments.commit, artifact.own_files(changed))
 
 
 def _agreed(report: Report, file: Path | None) -> list[Entry]:
@@ -372,16 +345,16 @@ def _agreed(report: Report, file: Path | None) -> list[Entry]:
     What such an entry accepts is in the baseline by now, so it must neither cover a further slowdown nor fail other changes.
     Raises `UsageError` if this clone does not have that tree.
     """
-    entries = load_accepted(file) if file else []
+    entries = artifact.load_accepted(file) if file else []
     mine, tree = (report.sides.get(side, {}).get("tree", "") for side in ("contender", "baseline"))
     before: list[Entry] = []
     if file and entries and tree not in ("", mine) and ":" not in tree:  # another tree of git
         try:
-            text = file_in(Path(), tree, file)
+            text = source_tree.file_in(Path(), tree, file)
         except SideError as error:
             raise UsageError(f"{brief(file)}: which entries the baseline has already is unknown; {error}") from None
         with suppress(UsageError):
-            before = accepted_in(text, file)
+            before = artifact.accepted_in(text, file)
     for entry in (merged := [entry for entry in entries if entry in before]):
         say(
             f"{entry.case}: the acceptance has served its purpose, because the baseline has it as well; remove the entry"
@@ -403,14 +376,14 @@ def announce(report: Report, decision: GateDecision, root: Path) -> None:
             for line in report.why(verdict.case.name):
                 console.print(Text(f"  {line}"))
         if github:
-            print(annotation(verdict, line_of(root, verdict.case.name)))  # escaped by itself
+            print(markdown.annotation(verdict, line_of(root, verdict.case.name)))  # escaped by itself
     for problem in decision.accepted.problems:
         console.print(Text(problem, "red"))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(render_comment(report, decision))
+            file.write(markdown.render_comment(report, decision))
     if github and ruling.result is not Result.PASS:
-        print(headline_annotation(ruling))
+        print(markdown.headline_annotation(ruling))
     for skip in report.skips:
         console.print(Text(f"skipped {skip.case.name}: {skip.reason}", "dim"))
     console.print(Text.assemble((str(ruling.result), ruling.result.style), f": {ruling.because}"))

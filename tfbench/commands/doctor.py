@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from rich.console import Console
@@ -24,6 +24,7 @@ from tfbench.fs import project_root, write_whole
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Nvml, Recording
 from tfbench.gpus.selection import has_driver, parse_device
+from tfbench.model import JSON
 from tfbench.model.words import size
 from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import Policy, preset
@@ -234,34 +235,19 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace, policy: Policy) -> Plan:
     root, files = calibration.files_of(arguments.paths)
-    usual = () if arguments.tails else SLOWDOWNS
-    slowdowns = usual if arguments.slowdowns is None else _fractions(arguments.slowdowns)
+    slowdowns: tuple[float, ...] = () if arguments.tails else SLOWDOWNS
+    if (text := arguments.slowdowns) is not None:
+        slowdowns = () if text == "none" else tuple(map(read_number, text.split(",")))
+        if not all(0 < fraction <= 10 for fraction in slowdowns):
+            raise UsageError(f"--slowdowns {text!r}: write fractions like 0.02,0.05, or none")
     if arguments.repeats < 0:
         raise UsageError(f"--repeats {arguments.repeats} must not be negative")
     if not (arguments.repeats or slowdowns or arguments.tails):
         raise UsageError("--repeats 0 with --slowdowns none leaves nothing to race; raise --repeats or give slowdowns")
-    return Plan(
-        policy=policy,
-        cases=arguments.cases,
-        processors=worker_processors(arguments.cpus),
-        cpus=available_cpus(),
-        slowdowns=slowdowns,
-        tails=arguments.tails,
-        device=parse_device(arguments.device),
-        root=root,
-        files=files,
-        chosen=parse_selection(arguments.chosen),
-        repeats=arguments.repeats,
-        variants=arguments.variants,
-        separate=arguments.separate,
-        against=arguments.against,
-    )
-
-
-def _fractions(text: str) -> tuple[float, ...]:
-    if text == "none":
-        return ()
-    slowdowns = tuple(map(read_number, text.split(",")))
-    if not all(0 < fraction <= 10 for fraction in slowdowns):
-        raise UsageError(f"--slowdowns {text!r}: write fractions like 0.02,0.05, or none")
-    return slowdowns
+    made: JSON = {
+        "policy": policy, "processors": worker_processors(arguments.cpus), "cpus": available_cpus(), "root": root,
+        "files": files, "chosen": parse_selection(arguments.chosen), "slowdowns": slowdowns,
+        "device": parse_device(arguments.device),
+    }  # fmt: skip
+    made |= {field.name: getattr(arguments, field.name) for field in fields(Plan) if field.name not in made}
+    return Plan(**made)

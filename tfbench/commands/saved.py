@@ -58,7 +58,7 @@ def run_report(arguments: argparse.Namespace) -> int:
         raise UsageError("--fail-on-regression compares the times of two files; give both")
     screen = Screen()
     if context.versions:
-        screen.print(terminal.side_by_side(context.versions.table))
+        screen.print(terminal.side_by_side(context.versions))
     else:
         terminal.show(screen, report, shared=True)
     for note in context.notes:
@@ -66,8 +66,8 @@ def run_report(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_whole(arguments.html, report_page.render(report, replace(context, shared=True)))
     if arguments.markdown:
-        table = context.versions.table if context.versions else None
-        write_whole(arguments.markdown, markdown.side_by_side(table) if table else markdown.render(report))
+        text = markdown.side_by_side(context.versions) if context.versions else markdown.render(report)
+        write_whole(arguments.markdown, text)
     for path in filter(None, (arguments.html, arguments.markdown)):
         say(f"report written: {path}")
     if export:

@@ -227,8 +227,10 @@ def calibrate(
     def tell(text: str) -> None:
         progress(text, len(trials))
 
-    gpus = _gpus(plan.device, plan.policy)
-    with closing(gpus), Environments(kept(), tell) as environments:
+    kind, names = plan.device
+    if kind == "gpu" and not has_driver():
+        raise UsageError("--device gpu: no GPU here: there is no NVIDIA driver")
+    with closing(GpuSession(kind, names, plan.policy)) as gpus, Environments(kept(), tell) as environments:
         sides = _sides(plan, environments, gpus.environment)
         number = 1 + max((trial.run for trial in trials), default=-1)
         while time.monotonic() - began < seconds:
@@ -238,13 +240,6 @@ def calibrate(
                 if time.monotonic() - began > seconds:
                     break
             number += 1
-
-
-def _gpus(device: tuple[str, Sequence[str]], policy: Policy) -> GpuSession:
-    kind, names = device
-    if kind == "gpu" and not has_driver():
-        raise UsageError("--device gpu: no GPU here: there is no NVIDIA driver")
-    return GpuSession(kind, names, policy)
 
 
 def _sides(plan: Plan, environments: Environments, variables: Mapping[str, str]) -> tuple[Side, Side]:
@@ -270,30 +265,27 @@ def _one_run(
     baseline, contender = sides
     with closing(ProcessLauncher(suite, plan.policy, plan.processors, gpu_monitor)) as launcher:
         progress(f"run {number}: starting zygotes")
-        none = Case("", "", "")
-        policy = launcher.policy_of(plan.policy, [Entrant(none, baseline), Entrant(none, contender)])
-        pairs = range(min(policy.zygotes, policy.looks[0]))
-        launcher.ready([(baseline, ()), (contender, ())], pairs)
-        collected = launcher.zygote(Entrant(none, contender), 0).collected.cases
+        both = [Entrant(Case("", "", ""), side) for side in sides]
+        policy = launcher.policy_of(plan.policy, both)
+        launcher.start_pairs(both, range(min(policy.zygotes, policy.looks[0])))
+        collected = launcher.zygote(both[1], 0).collected.cases
         names = sorted(
             name for name in collected if plan.chosen(name) and (plan.device[0] != "gpu" or _CPU not in name)
         )
         if not names:
             raise UsageError("no benchmark is selected; see -k and --device")
         jobs: list[tuple[str, float, str]] = [(name, 0.0, "") for name in names for _ in range(plan.repeats)]
-        if turn := plan.slowdowns:
-            jobs += [(name, turn[(number + index) % len(turn)], "") for index, name in enumerate(names)]
-        if plan.tails:
-            kinds = tuple(TAILS)
-            jobs += [(name, 0.0, kinds[(number + index) % len(kinds)]) for index, name in enumerate(names)]
+        for turn in ([(slowdown, "") for slowdown in plan.slowdowns], [(0.0, kind) for kind in TAILS if plan.tails]):
+            jobs += [(name, *turn[(number + index) % len(turn)]) for index, name in enumerate(names) if turn]
         for name, slowdown, kind in rng.sample(jobs, len(jobs)):
-            case, short = Case(name, name, name), _short(name)
+            case, (file, _, short) = Case(name, name, name), name.partition("::")
+            usual = short.removeprefix("test_step[").removesuffix("]").removeprefix("test_")
+            short = usual if file == USUAL else name
             how = f" slowed by {slowdown_text(slowdown)}" if slowdown else f" with slow calls {kind}" if kind else ""
             progress(f"run {number}: {short}{how}")
             slowed = replace(contender, slowdown=slowdown, slow_calls=TAILS.get(kind))
-            entrants = [Entrant(case, baseline), Entrant(case, slowed)]
-            confirm = not plan.variants
-            race = ConfirmedRace(entrants, launcher, policy, plan.cases, time.perf_counter, rng, confirm, (TIME,))
+            entrants, rest = [Entrant(case, baseline), Entrant(case, slowed)], (not plan.variants, (TIME,))
+            race = ConfirmedRace(entrants, launcher, policy, plan.cases, time.perf_counter, rng, *rest)
             race.run()
             if race.decision is None or race.decision.outcome is None:
                 failure = next(iter(race.failures.values()), "the race ended without a decision")
@@ -306,11 +298,6 @@ def _one_run(
                 tuple(round(effect.error, 6) for effect in effects),
                 tuple(stage.decisions[1].comparison.ratio for stage in race.races), kind,
             )  # fmt: skip
-
-
-def _short(name: str) -> str:
-    file, _, rest = name.partition("::")
-    return rest.removeprefix("test_step[").removesuffix("]").removeprefix("test_") if file == USUAL else name
 
 
 # Summarize trials as rates with intervals. Pure functions
@@ -424,7 +411,9 @@ def table(title: str, rows: Sequence[RateRow]) -> Table:
 
     Journals with intervals have a column of their coverage. Its heading has the nominal one.
     """
-    nominal = _nominal(rows)
+    told = [(row.nominal_coverage, row.coverage.trials) for row in rows if row.nominal_coverage and row.coverage]
+    # The mean confidence of all intervals of the rows.
+    nominal = sum(claim * trials for claim, trials in told) / sum(trials for _, trials in told) if told else None
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     kinds = list(dict.fromkeys(kind for row in rows for kind in row.tails))
     coverage = [] if nominal is None else [f"cov-\nerage\nof\n{nominal:.1%}".replace(".0%", "%")]
@@ -454,14 +443,6 @@ def table(title: str, rows: Sequence[RateRow]) -> Table:
     return made
 
 
-def _nominal(rows: Sequence[RateRow]) -> float | None:
-    """Return the mean confidence of all intervals of the rows, ``None`` if they have none."""
-    told = [
-        (row.nominal_coverage, row.coverage.trials) for row in rows if row.nominal_coverage is not None and row.coverage
-    ]
-    return sum(nominal * trials for nominal, trials in told) / sum(trials for _, trials in told) if told else None
-
-
 def costs(row: RateRow) -> str:
     """Format the median seconds of a verdict: ``2.4 s on unchanged code, 19.0 s at +2%``; ``""`` without trials."""
     same = [] if row.seconds is None else [f"{row.seconds:.1f} s on unchanged code"]
@@ -480,8 +461,8 @@ def percent(rate: Rate) -> str:
     return f"{rate.value:.1%}".replace(".0%", "%") if rate.trials else "-"
 
 
-MEMORY_BOUND = frozenset({"elementwise"})
-"""Fixed workloads that totals leave out, because their noise comes from the memory and not the processor."""
+MEMORY_BOUND = "elementwise"
+"""The fixed workload that totals leave out, because its noise comes from the memory and not the processor."""
 LEGEND = (
     "false positives: changes reported on unchanged code, and the upper bound of their rate at 95% confidence;\n"
     "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
@@ -492,7 +473,7 @@ LEGEND = (
 
 
 def _totals(trials: Sequence[CalibrationTrial]) -> RateRow:
-    return tally("in total", [trial for trial in trials if trial.workload not in MEMORY_BOUND])
+    return tally("in total", [trial for trial in trials if trial.workload != MEMORY_BOUND])
 
 
 def summary(plan: Plan, trials: Sequence[CalibrationTrial]) -> RenderableType:
@@ -501,9 +482,8 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial]) -> RenderableType:
         return Text("no verdict yet; give the calibration more time with --budget")
     how = "".join(f", {words}" for words in plan.kinds.values() if words)
     what = f"policy {plan.policy.name}, a suite of {plural(plan.cases, 'case')}{how}"
-    totals = [in_total := _totals(trials)]
-    for name in sorted(MEMORY_BOUND):
-        totals.append(tally(f"{name} (bound by memory)", [trial for trial in trials if trial.workload == name]))
+    bound = [trial for trial in trials if trial.workload == MEMORY_BOUND]
+    totals = [in_total := _totals(trials), tally(f"{MEMORY_BOUND} (bound by memory)", bound)]
     totals = [row for row in totals if row.false_alarms.trials or row.detected]
     lines = [LEGEND]
     if in_total.coverage and in_total.nominal_coverage:

@@ -7,8 +7,10 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from tfbench.errors import GpuError
 from tfbench.facts import read_proc
@@ -58,15 +60,9 @@ class Counters:
 
     def since(self, before: Counters) -> Counters:
         """Return the growth."""
-        return Counters(
-            self.seconds - before.seconds,
-            *(
-                None if old is None or new is None else max(0.0, new - old)
-                for old, new in (
-                    (before.stolen, self.stolen), (before.throttled, self.throttled), (before.heat, self.heat)
-                )
-            ),
-        )  # fmt: skip
+        pairs = ((getattr(before, field.name), getattr(self, field.name)) for field in fields(self))
+        growth: list[Any] = [None if None in (old, new) else max(0.0, new - old) for old, new in pairs]
+        return Counters(*growth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +267,8 @@ def _hypervisor(root: Path) -> str | None:
 def read_gpus() -> Gpus:
     """Read all NVIDIA devices through NVML."""
     try:
-        driver = Nvml()
-        try:
+        with closing(Nvml()) as driver:
             devices = tuple((gpu, driver.reading(gpu)) for gpu in driver.identities())
-        finally:
-            driver.close()
     except GpuError as error:
         return Gpus(error=str(error))
     return Gpus(devices, "", str(mps_folder() or ""))

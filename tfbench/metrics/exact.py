@@ -254,9 +254,10 @@ def sampled(
     name, unit = metric
     launches = min(len(old), len(new))
     was, now_is = (median(values) if values else None for values in (old, new))
+    both = {"launches": launches or len(new), "values": (was, now_is), "unit": unit}
 
     def verdict(outcome: Outcome, reason: Reason, ratio: Ratio | None = None) -> Verdict:
-        return Verdict.of(case, outcome, reason, name, ratio, launches or len(new), values=(was, now_is), unit=unit)
+        return Verdict.of(case, outcome, reason, name, ratio=ratio, **both)
 
     if was is None and now_is is None:
         return None
@@ -340,19 +341,16 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     before, now = [old for old, _, _ in both], [new for _, new, _ in both]
     times = [(float(old[FIRST_CALL]), float(new[FIRST_CALL]), pair) for old, new, pair in both]
     doubts = [(old.get(FIRST_CALL_DOUBT, 0.0), new.get(FIRST_CALL_DOUBT, 0.0)) for old, new, _ in both]
-    effects = [
-        Effect(math.log(new / old), pair, doubt=doubt)
-        for (old, new, pair), doubt in zip(times, doubts, strict=True)
-        if old > 0 and new > 0
-    ]
+    known = [(*time, doubt) for time, doubt in zip(times, doubts, strict=True) if min(time[:2]) > 0]
+    effects = [Effect(math.log(new / old), pair, doubt=doubt) for old, new, pair, doubt in known]
     if not effects:
         return None
     decision = decide(
         effects, len(effects), policy, cases=cases, shared_zygote=False, final=True, thresholds=policy.first_call
     )
+    tolerance = policy.first_call_abs_tolerance
     difference = median(new for _, new, _ in times) - median(old for old, _, _ in times)
-    if decision.outcome is not Outcome.UNCHANGED and abs(difference) < policy.first_call_abs_tolerance:
-        tolerance = policy.first_call_abs_tolerance
+    if decision.outcome is not Outcome.UNCHANGED and abs(difference) < tolerance:
         reason = because(ReasonCode.WITHIN_ABS_TOLERANCE, tolerance=tolerance, difference=difference)
         return replace(decision, outcome=Outcome.UNCHANGED, reason=reason)
     return replace(decision, reason=decision.reason.noted(_scatter(effects, decision.outcome), _parts(before, now)))

@@ -8,29 +8,17 @@ from typing import Any
 
 import msgspec
 
+from tfbench.model import words
 from tfbench.model.case import OUTSIDE_PYTHON, Word
 from tfbench.model.formats import Free, Name, Text
 from tfbench.model.measurement import Ratio
-from tfbench.model.words import (
-    BYTES,
-    amount,
-    calls,
-    change,
-    difference,
-    duration,
-    evidence,
-    exchanged,
-    hidden,
-    named,
-    thresholds,
-)
 from tfbench.untrusted import plural, some
 
 # Words: a template of the facts, or a function of them
 
 
 def _changed(ratio: Ratio, launches: int) -> str:
-    return f"{change(ratio.center)} ({evidence(ratio, launches)})"
+    return f"{words.change(ratio.center)} ({words.evidence(ratio, launches)})"
 
 
 def _unchanged(ratio: Ratio, launches: int, tolerance: float) -> str:
@@ -39,22 +27,22 @@ def _unchanged(ratio: Ratio, launches: int, tolerance: float) -> str:
 
 def _undecided(ratio: Ratio, launches: int, minimum_effect: float, policy: str) -> str:
     fix = f"use {'' if policy == 'strict' else '--policy strict or '}a quieter machine (`tfbench doctor`)"
-    if hidden(ratio) > minimum_effect:
-        slowdown = f"{hidden(ratio):.1%}" if hidden(ratio) < 1 else f"a factor of {ratio.high:.1f}"
-        return f"not decided: a slowdown of {slowdown} cannot be ruled out ({evidence(ratio, launches)}); {fix}"
-    return f"not decided, but not slower: at most {change(ratio.high)} ({evidence(ratio, launches)}); {fix}"
+    if words.hidden(ratio) > minimum_effect:
+        slowdown = f"{words.hidden(ratio):.1%}" if words.hidden(ratio) < 1 else f"a factor of {ratio.high:.1f}"
+        return f"not decided: a slowdown of {slowdown} cannot be ruled out ({words.evidence(ratio, launches)}); {fix}"
+    return f"not decided, but not slower: at most {words.change(ratio.high)} ({words.evidence(ratio, launches)}); {fix}"
 
 
 def _lopsided(differing: int, launches: int, mean: float) -> str:
     return (
         f"not decided: {differing} of {launches} launches disagree with the rest, and the mean of all launches is "
-        f"{change(mean)}; one side may be bimodal"
+        f"{words.change(mean)}; one side may be bimodal"
     )
 
 
 def _covered(first: int, last: int, seconds: float, probed: int) -> str:
     later = f"; a probe looked for slower calls up to {probed:,}" if probed > last else ""
-    return f"times are those of calls {first:,} to {last:,} of a process, in the first {duration(seconds)}{later}"
+    return f"times are those of calls {first:,} to {last:,} of a process, in the first {words.duration(seconds)}{later}"
 
 
 def _launches_needed(launches: float, seconds: float) -> str:
@@ -66,14 +54,14 @@ def _launches_needed(launches: float, seconds: float) -> str:
 def _neighbours(doubt: float) -> str:
     return (
         "other programs ran on the processors of the race, and their time cannot be distinguished from the step's waits, so "
-        f"its time may be up to {change(math.exp(doubt))} than shown: race on other processors (--cpus) or on a quieter machine"
+        f"its time may be up to {words.change(math.exp(doubt))} than shown: race on other processors (--cpus) or on a quieter machine"
     )
 
 
 def _tail_undecided(ratio: Ratio, launches: int, median: float | None) -> str:
     return (
-        f"not decided: the median is {_typical(median)}, but slow calls could cost {hidden(ratio):.1%} "
-        f"({evidence(ratio, launches)})"
+        f"not decided: the median is {_typical(median)}, but slow calls could cost {words.hidden(ratio):.1%} "
+        f"({words.evidence(ratio, launches)})"
     )
 
 
@@ -84,18 +72,18 @@ def _slow_calls(ratio: Ratio, launches: int, **median: float | None) -> str:
 
 
 def _typical(median: float | None) -> str:
-    return "unchanged" if median is None else change(median)
+    return "unchanged" if median is None else words.change(median)
 
 
 def _two_speeds(fast: float, slow: float, shares: Sequence[float]) -> str:
     before, now = (f"{share:.0%}" for share in shares)
-    return f"calls take {duration(fast)} or {duration(slow)}: {before} of the baseline's were slow, and {now} of the contender's"
+    return f"calls take {words.duration(fast)} or {words.duration(slow)}: {before} of the baseline's were slow, and {now} of the contender's"
 
 
 def _cycles(time: float, cycles: float) -> str:
     clock = "lower" if time > cycles else "higher"
     return (
-        f"{change(time)} in time and {change(cycles)} in cycles of the GPU's clock, which was {clock} in the contender's "
+        f"{words.change(time)} in time and {words.change(cycles)} in cycles of the GPU's clock, which was {clock} in the contender's "
         "blocks, by its own power or by that of the other side: lock the clock with sudo nvidia-smi -lgc RATE"
     )
 
@@ -103,9 +91,9 @@ def _cycles(time: float, cycles: float) -> str:
 def _first_call_parts(**parts: Sequence[float]) -> str:
     traced = any(parts.get("trace", ()))
     # Without a trace, nothing shows that the rest is compilation.
-    words = {"compile": "compilation and other work done once" if traced else "work done once"}
+    texts = {"compile": "compilation and other work done once" if traced else "work done once"}
     shown = (
-        (words.get(part, part), *(f"{1e3 * seconds:.0f} ms" for seconds in both))
+        (texts.get(part, part), *(f"{1e3 * seconds:.0f} ms" for seconds in both))
         for part, both in parts.items()
         if traced or part != "trace"
     )
@@ -161,28 +149,28 @@ def _failed(error: str, side: str = "") -> str:
 
 
 def _same(before: float, now: float, unit: str) -> str:
-    was, became = amount(before, unit), amount(now, unit)
+    was, became = words.amount(before, unit), words.amount(now, unit)
     return f"{became}, as before" if was == became else f"{was} before, {became} now: within the tolerance"
 
 
 def _no_value(now: float, unit: str, why: str = "") -> str:
-    return f"{amount(now, unit)}; no value in the baseline{f': {why}' if why else ''}"
+    return f"{words.amount(now, unit)}; no value in the baseline{f': {why}' if why else ''}"
 
 
 def _not_read(before: float, unit: str, why: str = "") -> str:
-    return f"{amount(before, unit)} in the baseline, unavailable now{f': {why}' if why else ''}"
+    return f"{words.amount(before, unit)} in the baseline, unavailable now{f': {why}' if why else ''}"
 
 
 def _values(before: float, now: float, unit: str) -> str:
-    return f"{amount(before, unit)} before, {amount(now, unit)} now"
+    return f"{words.amount(before, unit)} before, {words.amount(now, unit)} now"
 
 
 def _values_changed(
     before: float, now: float, unit: str, ratio: Ratio | None = None, launches: int = 0, **counts: Mapping[str, int]
 ) -> str:
     """Say how a metric changed: with the entries lost and gained if it counts, or with the evidence if it is sampled."""
-    sampled = evidence(ratio, launches) if ratio else plural(launches, "launch") if launches else ""
-    counted = f": {exchanged(**counts)}" if counts else ""
+    sampled = words.evidence(ratio, launches) if ratio else plural(launches, "launch") if launches else ""
+    counted = f": {words.exchanged(**counts)}" if counts else ""
     return _values(before, now, unit) + counted + (f" ({sampled})" if sampled else "")
 
 
@@ -195,7 +183,7 @@ def _apart(error: float, output: str, structure: str, unit: str = "", exact: boo
     if structure:
         return f"{later}: {structure}"
     place = f"{f' in the output {output}' if output else ''}{later}"
-    return f": other values{place}" if exact and error else f" by {difference(error)}{unit}{place}"
+    return f": other values{place}" if exact and error else f" by {words.difference(error)}{unit}{place}"
 
 
 def _outputs(**apart: Any) -> str:
@@ -217,33 +205,35 @@ def _result(
     text = f"differs from {whose}{_apart(structure=structure, **apart)}"
     text += ": rounding at most" if rounding else ""
     text += (
-        f", by {difference(before)} before" if before is not None and not structure and not apart.get("exact") else ""
+        f", by {words.difference(before)} before"
+        if before is not None and not structure and not apart.get("exact")
+        else ""
     )
     text += f", {allowed:.2g} allowed" if allowed is not None else ""
     if scatter is None:
         return text
-    return f"{text}, but the metric is not exact here: launches of the same side differ by {difference(scatter)}"
+    return f"{text}, but the metric is not exact here: launches of the same side differ by {words.difference(scatter)}"
 
 
 def _ops(counted: Mapping[str, int]) -> str:
     present = {op: count for op, count in counted.items() if count}
-    return f"as expected: {named(present) or 'none of ' + ', '.join(counted)}"
+    return f"as expected: {words.named(present) or 'none of ' + ', '.join(counted)}"
 
 
 def _other_ops(expected: Mapping[str, int], counted: Mapping[str, int], graph: Mapping[str, int]) -> str:
     wrong = sorted(op for op in expected if expected[op] != counted[op])
-    return f"{', '.join(f'{expected[op]} {op} expected, {counted[op]} found' for op in wrong)}; the graph has {named(graph)}"
+    return f"{', '.join(f'{expected[op]} {op} expected, {counted[op]} found' for op in wrong)}; the graph has {words.named(graph)}"
 
 
 def _traces(traces: float, limit: int, causes: Mapping[str, int] | None = None) -> str:
     text = f"traced {plural(round(traces), 'time')}, {limit} allowed"
-    return text if causes is None else f"{text}: {named(causes)}"
+    return text if causes is None else f"{text}: {words.named(causes)}"
 
 
 def _leaks(growth: Mapping[str, tuple[float, str]], sites: Mapping[str, float], calls: int = 0) -> str:
-    values = ", ".join(f"{metric} {amount(*value)}" for metric, value in growth.items())
+    values = ", ".join(f"{metric} {words.amount(*value)}" for metric, value in growth.items())
     lines = [
-        f"{amount(size, BYTES)} per call {'' if site == OUTSIDE_PYTHON else 'at '}{site}"
+        f"{words.amount(size, words.BYTES)} per call {'' if site == OUTSIDE_PYTHON else 'at '}{site}"
         for site, size in sites.items()
     ]
     measured = f" (measured over {plural(calls, 'call')})" if calls else ""
@@ -251,7 +241,7 @@ def _leaks(growth: Mapping[str, tuple[float, str]], sites: Mapping[str, float], 
 
 
 def _speed(other: str, claim: float | None, ratio: Ratio, launches: int) -> str:
-    return f"{ratio.center:.2f}x as fast as {other}, {_claimed(claim)} ({evidence(ratio, launches)})"
+    return f"{ratio.center:.2f}x as fast as {other}, {_claimed(claim)} ({words.evidence(ratio, launches)})"
 
 
 def _claimed(claim: float | None) -> str:
@@ -263,7 +253,7 @@ def _accuracy(accuracy: float, other: str, theirs: float, allowed: float) -> str
 
 
 def _size(size: float, other: str, theirs: float, claim: float) -> str:
-    sizes = f"{amount(size, BYTES)}, {amount(theirs, BYTES)} of {other}"
+    sizes = f"{words.amount(size, words.BYTES)}, {words.amount(theirs, words.BYTES)} of {other}"
     return f"{sizes}: {theirs / size:.2f}x as small, {claim:g}x is claimed"
 
 
@@ -327,7 +317,7 @@ class ReasonCode(_Code):
     WORK_BESIDE = (
         "work-beside",
         lambda ratio, launches, calls: (
-            f"not decided: the calls are {change(calls)}, but with the work that they leave to threads, child processes or the "
+            f"not decided: the calls are {words.change(calls)}, but with the work that they leave to threads, child processes or the "
             f"garbage collector they are {_changed(ratio, launches)}; have the step do that work"
         ),
     )
@@ -378,7 +368,7 @@ class ReasonCode(_Code):
     SAVED_TIMES = (
         "saved-times",
         lambda before, now: (
-            f"not raced: its fastest call took {duration(before)} when it was saved, and {duration(now)} now; "
+            f"not raced: its fastest call took {words.duration(before)} when it was saved, and {words.duration(now)} now; "
             "saved times decide on no case"
         ),
     )
@@ -471,7 +461,7 @@ class Note(_Code):
     )
     SCATTER = "scatter", "ratios of single launches have a standard deviation of {deviation:.1%}"
     FIRST_CALL_PARTS = "first-call-parts", _first_call_parts
-    CALLS = "calls", calls
+    CALLS = "calls", words.calls
     CACHE = "cache", "{state} cache"
     OWN_TIMES = "own-times", "one time per launch, as the benchmark takes and reports it itself"
     PER_ITEM = "per-item", "per item: a call had {before:g}, and has {now:g} now"
@@ -481,11 +471,11 @@ class Note(_Code):
         "restless",
         "threads or child processes of both sides still worked a second after the last call; that work is not compared",
     )
-    OWN_THRESHOLDS = "own-thresholds", lambda **values: f"own thresholds: {thresholds(values)}"
+    OWN_THRESHOLDS = "own-thresholds", lambda **values: f"own thresholds: {words.thresholds(values)}"
     STRICTER_THRESHOLDS = (
         "stricter-thresholds",
         lambda **values: (
-            f"its own thresholds ({thresholds(values)}) are looser than the baseline's, so the stricter ones count"
+            f"its own thresholds ({words.thresholds(values)}) are looser than the baseline's, so the stricter ones count"
         ),
     )
     OTHER_MARK = "other-mark", "its {mark} are {before} in the other side's own benchmark, and {now} on both sides here"
@@ -578,11 +568,14 @@ class Note(_Code):
     OPS = "ops", _ops
     OTHER_OPS = "other-ops", _other_ops
     NO_GRAPH = "no-graph", "the ops of expect_ops could not be counted: {why}"
-    KERNELS = "kernels", lambda counts: f"XLA compiled {plural(sum(counts.values()), 'kernel')}: {named(counts)}"
+    KERNELS = "kernels", lambda counts: f"XLA compiled {plural(sum(counts.values()), 'kernel')}: {words.named(counts)}"
     NOT_COMPILED = "not-compiled", "compilation by XLA expected: {why}"
     WHY = "why", "{why}"
     TRACES = "traces", _traces
-    PEAK = "peak", lambda peak, limit: f"peak of {amount(peak, BYTES)}, {amount(limit, BYTES)} allowed"
+    PEAK = (
+        "peak",
+        lambda peak, limit: f"peak of {words.amount(peak, words.BYTES)}, {words.amount(limit, words.BYTES)} allowed",
+    )
     NO_PEAK = "no-peak", "this system does not report the memory of a process"
     LEAKS = "leaks", _leaks
     NO_LEAK = "no-leak", "the process does not grow with its calls"

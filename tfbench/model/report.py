@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
@@ -41,6 +40,11 @@ class Comparison:
     launches: int
     pairs: int
     rounds: int
+
+    @property
+    def columns(self) -> JSON:
+        """What a verdict states of it."""
+        return {"ratio": self.ratio, "launches": self.launches, "rounds": self.rounds}
 
 
 class Outcome(Word):
@@ -93,12 +97,13 @@ class CaseRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``""`` if that is its name without parameters."""
     thresholds: Thresholds | None = None
 
-    @staticmethod
-    def columns(case: Case) -> JSON:
-        """Return the columns of a case."""
+    @classmethod
+    def about(cls: type[Row], case: Case, **columns: Any) -> Row:
+        """Make the row of a case with these further columns."""
         group = "" if case.group == case.name.partition("[")[0] else case.group
         own = Thresholds(**dict(case.thresholds)) if case.thresholds else None
-        return {"name": case.name, "workload": case.workload, "variant": case.levels, "group": group, "thresholds": own}
+        known: JSON = {"name": case.name, "workload": case.workload, "variant": case.levels, "group": group}
+        return cls(**known, thresholds=own, **columns)
 
     def changed(self: Row, **columns: Any) -> Row:
         """Return the row with other values in these columns."""
@@ -150,37 +155,12 @@ class Verdict(CaseRow, frozen=True, kw_only=True, omit_defaults=True):
         return self.metric == TIME and (self.ratio is not None or self.outcome in DECIDED)
 
     @classmethod
-    def of(
-        cls,
-        case: Case,
-        outcome: Outcome,
-        reason: Reason,
-        metric: str = TIME,
-        ratio: Ratio | None = None,
-        launches: int = 0,
-        rounds: int = 0,
-        wall_seconds: float = 0.0,
-        *,
-        values: Iterable[float | None] | None = None,
-        rates: Mapping[str, Iterable[float | None]] = MappingProxyType({}),
-        calls: Iterable[Calls] | None = None,
-        **columns: Any,
-    ) -> Verdict:
+    def of(cls, case: Case, outcome: Outcome, reason: Reason, metric: str = TIME, **columns: Any) -> Verdict:
         """Make the row of a case. Of ``values``, ``rates`` and ``calls``, the baseline's comes first."""
-        return cls(
-            **cls.columns(case),
-            **columns,
-            outcome=outcome,
-            reason=reason,
-            metric=metric,
-            ratio=ratio,
-            launches=launches,
-            rounds=rounds,
-            wall_seconds=wall_seconds,
-            values=None if values is None else Both(*values),
-            rates={unit: Both(*both) for unit, both in rates.items()},
-            calls=None if calls is None else Both(*calls),
-        )
+        columns = {"launches": 0, "rounds": 0, "wall_seconds": 0.0, **columns}
+        columns |= {name: Both(*columns[name]) for name in ("values", "calls") if columns.get(name)}
+        columns["rates"] = {unit: Both(*both) for unit, both in columns.get("rates", {}).items()}
+        return cls.about(case, outcome=outcome, reason=reason, metric=metric, **columns)
 
     def noted(self, *notes: Reason | None) -> Verdict:
         """Return the verdict with further notes on its reason."""
@@ -221,31 +201,6 @@ class VariantResult(CaseRow, frozen=True, kw_only=True, omit_defaults=True):
     cpus: Count = 1
     """Processors that it may use, 0 for every one of the run."""
 
-    @classmethod
-    def of(
-        cls,
-        case: Case,
-        reference: str,
-        median_seconds: float,
-        ratio: Ratio | None,
-        outcome: Outcome | None,
-        launches: int,
-        rounds: int,
-        facts: JSON | None = None,
-    ) -> VariantResult:
-        """Make the row of a case."""
-        return cls(
-            **cls.columns(case),
-            reference=reference,
-            median_seconds=median_seconds,
-            ratio=ratio,
-            outcome=outcome,
-            launches=launches,
-            rounds=rounds,
-            facts=facts or {},
-            cpus=case.cpus,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class SuiteVerdict:
@@ -264,11 +219,6 @@ class Skip(CaseRow, frozen=True, kw_only=True, omit_defaults=True):
     """A case that cannot run on this machine or side, with the reason."""
 
     reason: Text
-
-    @classmethod
-    def of(cls, case: Case, reason: str) -> Skip:
-        """Make the row of a case."""
-        return cls(**cls.columns(case), reason=reason)
 
 
 # The environment of a side, and the conditions under which a run measured it

@@ -31,7 +31,7 @@ from tfbench.model import (
     Verdict,
     because,
 )
-from tfbench.policy import Policy, Thresholds
+from tfbench.policy import Policy
 from tfbench.race.launch import Clock, Entrant, Failure
 from tfbench.race.race import Race, RaceConfig, Steps
 from tfbench.race.timer import Phase
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> Reason | None:
-    """Return why the times of two sides say nothing about their source trees, with the fix; ``None`` if they do.
+    """Return a note why the times of two sides say nothing about their source trees, with the fix; ``None`` if they do.
 
     A library of the working tree that another tree has loaded is the same on both sides. One that only one side has
     loaded, such as an extension built in place that git ignores, leaves the other side to a slower substitute. So does a
@@ -56,24 +56,20 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
         return None  # a setting may select other libraries
     for side, own in zip(sides, runs, strict=True):
         if foreign := _named(own, "foreign"):
-            note = because(Note.SHARED_LIBRARY, side=side.name, spec=side.spec, libraries=foreign)
-            return because(ReasonCode.OTHER_NATIVE_CODE, note)
+            return because(Note.SHARED_LIBRARY, side=side.name, spec=side.spec, libraries=foreign)
         if sides[0].tree_redirect != sides[1].tree_redirect and (compiled := _named(own, "compiled")):
-            note = because(Note.COMPILED_LIBRARY, side=side.name, libraries=compiled)
-            return because(ReasonCode.OTHER_NATIVE_CODE, note)
+            return because(Note.COMPILED_LIBRARY, side=side.name, libraries=compiled)
     before, now = ({_stem(name): name for name in _named(own, "own")} for own in runs)
     for number, names in enumerate((now.keys() - before.keys(), before.keys() - now.keys())):
         first, other = sides[1 - number], sides[number]
         one_sided = [(before | now)[name] for name in sorted(names)]
         modules = [name for name in one_sided if name.endswith(MODULES)]
         if libraries := [name for name in one_sided if name not in modules]:
-            note = because(Note.ONE_SIDED_LIBRARY, side=first.name, other=other.spec, libraries=libraries)
-            return because(ReasonCode.OTHER_NATIVE_CODE, note)
+            return because(Note.ONE_SIDED_LIBRARY, side=first.name, other=other.spec, libraries=libraries)
         if other.tree_redirect:  # otherwise it has the module, too
             here, there = map(Path, other.tree_redirect)
             if modules := [name for name in modules if may_miss(there, here, name)]:
-                note = because(Note.ONE_SIDED_MODULE, side=first.name, other=other.spec, modules=modules)
-                return because(ReasonCode.OTHER_NATIVE_CODE, note)
+                return because(Note.ONE_SIDED_MODULE, side=first.name, other=other.spec, modules=modules)
     return None
 
 
@@ -182,9 +178,9 @@ class ConfirmedRace:
             config = RaceConfig(cases, [first + pair for pair in order], wanted, confirms, patience, *known)
             return Race(entrants, launcher, policy, config, clock, rng)
 
-        self._first = race(0)
-        self._again = partial(race, policy.zygotes)
-        """Makes the second race."""
+        self.first = race(0)
+        self._race_from = race
+        """Makes a race that starts with this pair of zygotes."""
         self._second: Race | None = None
         self.policy = policy
         self._confirm = policy.confirm and confirm
@@ -200,20 +196,20 @@ class ConfirmedRace:
         ``progress`` is called after every launch.
         """
         try:
-            self._race(self._first, self._judges, self.policy.looks[0], progress)
+            self._race(self.first, self._judges, self.policy.looks[0], progress)
             suspects = [(judge, judge.result) for judge in self._judges if judge.changed]
             if self._confirm and suspects and not self.failures:
-                least = len(self._first.all_launches)
+                least = len(self.first.all_launches)
                 statistic = self._time.result.statistic if self._time.changed and self._time.result else None
-                self._second = self._again(statistic, least, self._first.steps.lasting)
+                self._second = self._race_from(self.policy.zygotes, statistic, least, self.first.steps.lasting)
                 with self._stopwatch.phase(Phase.CONFIRMING):
                     self._race(self._second, [judge for judge, _ in suspects], least, progress)
                 for judge, first in suspects:
                     judge.confirm(first, self._second)
         except KeyboardInterrupt:
-            self._first.conclude()
+            self.first.conclude()
             for judge in self._judges:
-                judge.interrupt(self._first, self._confirm)
+                judge.interrupt(self.first, self._confirm)
             raise
 
     def _race(self, race: Race, judges: Sequence[_Judge[Any]], least: int, progress: Callable[[Race], None]) -> None:
@@ -249,16 +245,6 @@ class ConfirmedRace:
         return next((decision.tail for decision in reversed(decisions) if decision and decision.tail), None)
 
     @property
-    def thresholds(self) -> Thresholds:
-        """The thresholds that the decision used."""
-        return self._first.thresholds(1)
-
-    @property
-    def usual(self) -> Thresholds:
-        """The thresholds of a case without own ones."""
-        return self._first.usual
-
-    @property
     def first_call(self) -> Decision | None:
         """On the first call of the step."""
         return self._first_call.result
@@ -278,7 +264,7 @@ class ConfirmedRace:
         """The first race, and the second one if it took place."""
         second = self._second
         took_place = second is not None and (second.all_launches or second.failures or second.disturbed)
-        return [self._first, *([second] if second is not None and took_place else [])]
+        return [self.first, *([second] if second is not None and took_place else [])]
 
     @property
     def abort_reason(self) -> str:
@@ -302,14 +288,12 @@ class ConfirmedRace:
     @property
     def unlike(self) -> Reason | None:
         """Why the times say nothing about the source trees, if so: see `unlike_native_code` and `unlike_caches`."""
-        sides = [entrant.side for entrant in self._first.entrants]
-        runs = [self._all_runs(number) for number in range(len(sides))]
-        return unlike_native_code(sides, runs) or unlike_caches(*runs)
-
-    def _all_runs(self, entrant: int) -> list[Run]:
-        """Return the runs of this entrant in all launches, the short ones included."""
-        launches = (launch for race in self.races for launch in race.all_launches)
-        return [run for launch in launches if (run := launch.runs[entrant]) is not None]
+        sides = [entrant.side for entrant in self.first.entrants]
+        launches = [launch for race in self.races for launch in race.all_launches]  # the short ones, too
+        runs = [[run for launch in launches if (run := launch.runs[number])] for number in range(len(sides))]
+        if (note := unlike_native_code(sides, runs)) is not None:
+            return because(ReasonCode.OTHER_NATIVE_CODE, note)
+        return unlike_caches(*runs)
 
     @property
     def launches(self) -> int:

@@ -85,13 +85,14 @@ def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:
     caches: dict[str, list[tuple[int, ...]]] = {}
     for core in cores[1:]:
         caches.setdefault(core[0].cache, []).append(tuple(processor.number for processor in core[:2]))
-    by_cache = [units if all(len(unit) == 2 for unit in units) else _pairs(units) for units in caches.values()]
+    by_cache = [
+        units
+        if all(len(unit) == 2 for unit in units)
+        else [(*a, *b) for a, b in zip(units[::2], units[1::2], strict=False)]
+        for units in caches.values()
+    ]
     longest = max(map(len, by_cache), default=0)
     return [units[index] for index in range(longest) for units in by_cache if index < len(units)]
-
-
-def _pairs(units: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    return [(*first, *second) for first, second in zip(units[::2], units[1::2], strict=False)]
 
 
 def _cores(processors: Sequence[Processor]) -> list[list[Processor]]:

@@ -67,8 +67,8 @@ class ProcessLaunch:
     clocks: dict[int, tuple[float, ...]] = field(default_factory=dict, init=False)
     """Entrant -> mean clock of the GPU in each of its rounds, MHz. An entrant whose clock was not read is absent."""
     _running: dict[int, Process] = field(default_factory=dict, init=False)
-    _waiting: list[int] = field(default_factory=list, init=False)
-    """Entrants that are not prepared yet."""
+    waiting: list[int] = field(default_factory=list, init=False)
+    """Entrants that are not prepared yet, in the order of their start."""
     _met: int = field(default=0, init=False)
     """How often they have waited for each other."""
     _since: float = field(default=0.0, init=False)
@@ -108,11 +108,13 @@ class ProcessLaunch:
             equal: Have all make equally many calls, see `settling_calls`.
         """
         warmup = self.policy.warmup(brief)
-        two = self._are_two()
+        sides = {entrant.side.name for entrant in self.entrants}
+        # Whether two sides can make their first calls in turn on one processor.
+        two = len(sides) == len(self.entrants) == 2 <= len(self.places) and len(self.cpus) == 1
         together = together and two
         results: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(self.places)):
-            if WorkerHung in map(type, results.values()) and self.entrants[0].side.name != self.entrants[-1].side.name:
+            if WorkerHung in map(type, results.values()) and len(sides) > 1:
                 break  # one side is no race, so that the other one need not be waited for as well
             batch = entrants[first : first + len(self.places)]
             if not self.began:
@@ -137,47 +139,31 @@ class ProcessLaunch:
     @property
     def began(self) -> bool:
         """Whether processes have started to prepare whose results `prepare` has not returned."""
-        return bool(self._waiting or self._results)
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The entrants that are not prepared yet, in the order of their start."""
-        return tuple(self._waiting)
+        return bool(self.waiting or self._results)
 
     def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float, float], meeting: tuple[int, ...]) -> None:
         """Start the processes of these entrants, each on a place of its own; first calls are made in turn on ``meeting``."""
         self._since, self._meeting = time.monotonic(), meeting
+        how = warmup, self.seed, self.policy.cold, meeting, self.compiling
         for entrant, place in zip(batch, self.places, strict=False):
+            who, pipes = self.entrants[entrant], [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
             try:
-                self._start(entrant, place, warmup, meeting)
-                self._waiting.append(entrant)
+                request = protocol.TimeCase(place, who.case.name, entrant, *how)
+                self._running[entrant] = self.start(who, self.pair, request, pipes)
+                self.waiting.append(entrant)
             except BenchmarkError as error:
                 self._results[entrant] = error
 
-    def _start(
-        self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float, float], meeting: tuple[int, ...]
-    ) -> None:
-        who, own, seed = self.entrants[entrant], self._pipes[entrant][0], self.seed
-        cold, compiling = self.policy.cold, self.compiling
-        request = protocol.TimeCase(cpus, who.case.name, entrant, warmup, seed, cold, meeting, compiling)
-        self._running[entrant] = self.start(who, self.pair, request, [own, *(outbox for _, outbox in self._pipes)])
-
-    def _are_two(self) -> bool:
-        """Whether two sides can make their first calls in turn on one processor."""
-        sides = {entrant.side.name for entrant in self.entrants}
-        two = len(sides) == len(self.entrants) == 2 <= len(self.places)
-        return two and len(self.cpus) == 1
-
     def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
         """Wait until the processes that have begun are prepared. ``apart`` drops first calls that were not made in turn."""
-        while self._waiting and self._met <= _MEETINGS:
+        while self.waiting and self._met <= _MEETINGS:
             if self._met:
                 self.go_on()
             self.meet()
-        for entrant in self._waiting:
+        for entrant in self.waiting:
             self._running.pop(entrant).end(kill=True)
             self._results[entrant] = BenchmarkError("the process waits for the other side more often than it should")
-        self._waiting.clear()
+        self.waiting.clear()
         results, self._results, self._met = self._results, {}, 0
         ready = {entrant: prepared for entrant, prepared in results.items() if isinstance(prepared, Prepared)}
         for entrant, prepared in ready.items():
@@ -191,11 +177,11 @@ class ProcessLaunch:
     def meet(self) -> None:
         """Wait until each process waits for the other one, or is prepared."""
         self._met += 1
-        for entrant in tuple(self._waiting):
+        for entrant in tuple(self.waiting):
             self._wait_for(entrant)
 
     def _wait_for(self, entrant: int) -> None:
-        if entrant in self._waiting:
+        if entrant in self.waiting:
             loops = self.entrants[entrant].case.alone
             hung = "its method must take less time" if loops else "its set-up and first call must take less time"
             hung = "the step has not returned from its first call" if self._met > 1 else hung
@@ -203,13 +189,13 @@ class ProcessLaunch:
             reply = self._reply(entrant, protocol.Preparing, "", self.policy.setup_seconds, waited, hung)
             if isinstance(reply, Prepared | Failure):
                 self._results[entrant] = reply
-                self._waiting.remove(entrant)
+                self.waiting.remove(entrant)
 
     def go_on(self, *entrants: int) -> None:
         """Let these processes that wait for each other go on at once, all of them by default."""
         self._since = time.monotonic()
-        for entrant in entrants or self._waiting:
-            if entrant in self._waiting:
+        for entrant in entrants or self.waiting:
+            if entrant in self.waiting:
                 self._running[entrant].ask(protocol.Begin())
 
     def begin_call(self, entrant: int) -> None:
@@ -223,8 +209,10 @@ class ProcessLaunch:
         self._wait_for(entrant)
         self._loads[entrant].end()
         if isinstance(self._results.get(entrant), WorkerHung):
-            for other in self.waiting:  # one side is no race, so that the other one need not be waited for as well
-                self._waiting.remove(other)
+            for other in tuple(
+                self.waiting
+            ):  # one side is no race, so that the other one need not be waited for as well
+                self.waiting.remove(other)
                 self._running.pop(other).end(kill=True)
 
     def _reply(
@@ -259,7 +247,9 @@ class ProcessLaunch:
         self.finish()
         if not any(prepared.on_device for prepared in self._ready.values()):
             times = self._without_neighbours(times, foreign)
-        return {entrant: [time * self._unit(plan, entrant) for time in own] for entrant, own in times.items()}
+        # Seconds of an iteration in a nanosecond of a block.
+        units = {entrant: 1e-9 * self._scale[entrant] / plan.iterations[entrant] for entrant in times}
+        return {entrant: [time * units[entrant] for time in own] for entrant, own in times.items()}
 
     def _without_neighbours(self, times: dict[int, list[float]], foreign: float) -> dict[int, list[float]]:
         """Return the times of blocks without neighbours, which ran for ``foreign`` nanoseconds, and note their doubt."""
@@ -277,10 +267,6 @@ class ProcessLaunch:
             if not (share and least):
                 self._ready[entrant].facts.pop(HANDED, None)
         return quiet
-
-    def _unit(self, plan: Plan, entrant: int) -> float:
-        """Return the seconds of an iteration in a nanosecond of a block."""
-        return 1e-9 * self._scale[entrant] / plan.iterations[entrant]
 
     def _watched_blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
         if self.gpu_monitor is None:
@@ -317,7 +303,9 @@ class ProcessLaunch:
                 )  # fmt: skip
                 self._running[entrant].ask(request)
             os.write(self._pipes[orders[0][0]][1], TOKEN)
-        answers = self._all_rounds(len(orders) * len(self._running), self._limit(plan))
+        whole = {entrant: prepared.whole for entrant, prepared in self._ready.items() if entrant in self._running}
+        limit = OVERRUN * planned_seconds(plan, whole) + self.policy.answer_seconds
+        answers = self._all_rounds(len(orders) * len(self._running), limit)
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
                 self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
@@ -345,14 +333,8 @@ class ProcessLaunch:
         alone = len(self.cpus) == 1 and not works_on
         if alone or any(prepared.on_device for prepared in self._ready.values()):
             return ()
-        numbers = range(len(self.entrants))
-        return tuple(self._running[entrant].pid if entrant in self._running else 0 for entrant in numbers)
-
-    def _limit(self, plan: Plan) -> float:
-        """Return the time limit of the rounds in seconds."""
-        whole = {entrant: prepared.whole for entrant, prepared in self._ready.items() if entrant in self._running}
-        seconds = planned_seconds(plan, whole)
-        return OVERRUN * seconds + self.policy.answer_seconds
+        processes = map(self._running.get, range(len(self.entrants)))
+        return tuple(process.pid if process else 0 for process in processes)
 
     def _all_rounds(self, turns: int, limit: float) -> dict[int, protocol.Rounds]:
         """Receive the times of all entrants. The first one that sends anything else ends the wait for the others."""
@@ -422,7 +404,7 @@ def _call_first(*launches: ProcessLaunch) -> None:
     """
     for launch in launches:
         launch.meet()
-    for entrants in zip_longest(*(launch.waiting for launch in launches)):
+    for entrants in zip_longest(*(tuple(launch.waiting) for launch in launches)):
         turn = [(launch, entrant) for launch, entrant in zip(launches, entrants, strict=True) if entrant is not None]
         for launch, entrant in turn:
             launch.begin_call(entrant)

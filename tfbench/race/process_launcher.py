@@ -215,15 +215,13 @@ class ProcessLauncher:
         """The folder of the workers' temporary files. Raises `SideError` if it cannot be created."""
         return self._scratch.folder
 
-    def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int]) -> None:
+    def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int], only: str = "") -> None:
         """Start the missing zygotes of these pairs, as many at a time as there are processors.
 
+        They collect ``only`` one benchmark file, or every file.
         Raises `SideError` if one does not start. Later calls for its side and environment raise it again at once.
         """
-        self._ready({(side.name, env): side for side, env in wanted}, pairs)
-
-    def _ready(self, sides: Mapping[_Pool, Side], pairs: Iterable[int], only: str = "") -> None:
-        """Start the missing zygotes of these pairs, which collect ``only`` one benchmark file, or every file."""
+        sides: dict[_Pool, Side] = {(side.name, env): side for side, env in wanted}
         with self.stopwatch.phase(Phase.STARTING), self._lock:
             for pool in sides:
                 if (failure := self._failed.get(pool)) is not None:
@@ -233,14 +231,17 @@ class ProcessLauncher:
             keys = [(*pool, pair, only) for pair in dict.fromkeys(pairs) for pool in pools[pair % 2]]
             tried: set[tuple[_Key, _Origin]] = set()
             while missing := self._missing(keys):
-                self._make_room(len(missing), keys)
+                # Beyond the limit of live zygotes, the least recently used ones end.
+                surplus = len(self._zygotes) + len(missing) - self._policy.zygotes_alive
+                self._end([key for key in self._zygotes if key not in keys][: max(0, surplus)])
                 origins: dict[_Origin, dict[_Key, Side]] = {}
                 for key in missing:
                     side = sides[key[:2]]
                     origin = self._origin(side, key)
                     if (key, origin) in tried:
-                        with self._noting_failure(key):
-                            raise SideError(f"{side.name}: the measuring process ended right after its start")
+                        failure = SideError(f"{side.name}: the measuring process ended right after its start")
+                        self._remember(key, failure)
+                        raise failure
                     origins.setdefault(origin, {})[key] = side
                 batch = list(origins.items())[: max(1, len(self._whole.every))]
                 starting = {key: (origin, side) for origin, zygotes in batch for key, side in zygotes.items()}
@@ -254,16 +255,11 @@ class ProcessLauncher:
             zygote = self._zygotes.pop(key, None)
             if zygote is not None and zygote.alive:
                 self._zygotes[key] = zygote
-                continue
-            if zygote is not None:
-                zygote.close()
-            missing.append(key)
+            else:
+                missing.append(key)
+                if zygote is not None:
+                    zygote.close()
         return missing
-
-    def _make_room(self, count: int, kept: Sequence[_Key]) -> None:
-        """End the least recently used zygotes that are not kept, so that ``count`` more stay within the limit."""
-        surplus = len(self._zygotes) + count - self._policy.zygotes_alive
-        self._end([key for key in self._zygotes if key not in kept][: max(0, surplus)])
 
     def _end(self, keys: Sequence[_Key]) -> None:
         self._retired += [self._zygotes.pop(key) for key in keys]
@@ -298,37 +294,31 @@ class ProcessLauncher:
     def _start_together(self, wanted: Mapping[_Key, tuple[_Origin, Side]]) -> None:
         """Start these zygotes; if one fails, all of them end, and its `SideError` is raised."""
         starting: dict[_Key, Zygote] = {}
+        key = next(iter(wanted))
         try:
+            for key, (origin, side) in wanted.items():  # noqa: B007, the failed one is remembered
+                self._ancestor(origin, side)
             for key, (origin, side) in wanted.items():
-                with self._noting_failure(key):
-                    self._ancestor(origin, side)
-            for key, (origin, side) in wanted.items():
-                with self._noting_failure(key):
-                    ancestor = self._ancestor(origin, side)
-                    env = dict(key[1])
-                    starting[key] = Zygote(
-                        ancestor, side, env, self._suite, self._policy, self._scratch.folder, key[3], self._stopping
-                    )
+                ancestor, (_, env, _, only) = self._ancestor(origin, side), key
+                how = self._suite, self._policy, self._scratch.folder, only, self._stopping
+                starting[key] = Zygote(ancestor, side, dict(env), *how)
             for key, zygote in starting.items():
-                with self._noting_failure(key):
-                    zygote.wait_ready()
+                zygote.wait_ready()
                 self._note_ready(key, zygote)
-        except BaseException:
+        except BaseException as error:
             for zygote in starting.values():
                 zygote.close()
             self._end_idle_ancestors()
+            if isinstance(error, SideError):
+                self._remember(key, error)
             raise
         self._zygotes.update(starting)
-        for key, zygote in starting.items():
-            if zygote.collected.needs_own_import:
-                self._separate(key[1], zygote.collected.needs_own_import)
-
-    def _separate(self, env: Environment, reason: str) -> None:
-        """End the zygotes of an environment: from now on each side imports TensorFlow itself."""
-        if env not in self._own_import:
-            self._own_import.add(env)
-            self._end([key for key in self._zygotes if key[1] == env])
-            self._note(_OWN_IMPORT.format(reason))
+        for (_, env, *_), zygote in starting.items():
+            if (reason := zygote.collected.needs_own_import) and env not in self._own_import:
+                # From now on each side imports TensorFlow itself.
+                self._own_import.add(env)
+                self._end([key for key in self._zygotes if key[1] == env])
+                self._note(_OWN_IMPORT.format(reason))
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -341,22 +331,16 @@ class ProcessLauncher:
         self._described[name] = {**ready.environment, "settings": settings, "cases": cases}
         if not key[3]:  # otherwise no other file has imported anything before
             self._imports.setdefault(key[:2], {})[key[2]] = ready.imports
-        if zygote.collected.import_seconds is not None:
-            self._import_seconds.setdefault(name, []).append(zygote.collected.import_seconds)
-        if zygote.collected.spawns:
+        if ready.import_seconds is not None:
+            self._import_seconds.setdefault(name, []).append(ready.import_seconds)
+        if ready.spawns:
             self._note(_SPAWNS.format(name))
 
-    @contextmanager
-    def _noting_failure(self, key: _Key) -> Iterator[None]:
-        """Remember a failure in one line: its first case has shown the whole output."""
-        try:
-            yield
-        except SideError as error:
-            settings = " ".join(f"{name}={value}" for name, value in key[1])
-            where = f" (with {settings})" if settings else ""
-            text = f"{error.headline}{where}; it was not tried again"
-            self._failed[key[:2]] = SideError(text)
-            raise
+    def _remember(self, key: _Key, error: SideError) -> None:
+        """Remember a failure in one line: its first case shows the whole output."""
+        settings = " ".join(f"{name}={value}" for name, value in key[1])
+        where = f" (with {settings})" if settings else ""
+        self._failed[key[:2]] = SideError(f"{error.headline}{where}; it was not tried again")
 
     def zygote(self, entrant: Entrant, pair: int, *, apart: bool = False) -> Zygote:
         """Return the zygote of this pair, started if necessary. Raises `SideError` if it does not start.
@@ -364,9 +348,8 @@ class ProcessLauncher:
         If ``apart``, it collects the benchmark file of the entrant's case only.
         """
         only = entrant.case.name.partition("::")[0] if apart else ""
-        pool = entrant.side.name, entrant.case.env
         with self._lock:
-            self._ready({pool: entrant.side}, [pair], only)
+            self.ready([(entrant.side, entrant.case.env)], [pair], only)
             return self._zygotes[entrant.side.name, entrant.case.env, pair, only]
 
     def environment(self, side: Side) -> JSON:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import (
@@ -40,28 +40,11 @@ from tfbench.race.launch import (
     planned_seconds,
     with_even_slices,
 )
-from tfbench.race.timer import Phase, Stopwatch
+from tfbench.race.timer import Phase
+from tfbench.stats import verdict
 from tfbench.stats.alpha_spending import policy_of
 from tfbench.stats.interval import log_ratios
 from tfbench.stats.rounds import best_rounds, log_items_ratio, scatter, shifts
-from tfbench.stats.verdict import (
-    P90_ROUNDS,
-    Decision,
-    compare,
-    decide,
-    effect_of,
-    launches_needed,
-    leaves_work,
-    of_mean,
-    of_tail,
-    pooled,
-    with_cycles,
-    with_mean,
-    with_retraces,
-    with_settings,
-    with_tail,
-    with_work_beside,
-)
 
 MISJUDGED = 8.0
 """If a call takes longer than this many calls of the launches so far, by what the warm-up of the first one found, later
@@ -103,74 +86,6 @@ most."""
 if TYPE_CHECKING:
     from tfbench.race.process_launch import ProcessLaunch
     from tfbench.race.process_launcher import ProcessLauncher
-
-# One launch: fresh processes, which are warmed up and then race in turns
-
-
-Planner = Callable[[Mapping[int, Prepared], float], Plan]
-"""Plans the rounds from the results of the preparation, and the seconds that it took."""
-
-
-def run_launch(
-    entrants: Sequence[Entrant],
-    active: Sequence[int],
-    opened: ProcessLaunch,
-    stopwatch: Stopwatch,
-    planner: Planner,
-    clock: Clock,
-    rng: random.Random,
-    least: int,
-    brief: bool = False,
-    together: bool = True,
-    ahead: ProcessLaunch | None = None,
-    equal: bool = False,
-) -> tuple[Launch | None, dict[int, Failure]]:
-    """Race the active entrants once. If an entrant breaks during its set-up, the others go on.
-
-    Raises `LaunchDisturbed` if the launch does not count.
-
-    Args:
-        active: Indices of the entrants that take part.
-        least: With fewer prepared entrants the launch ends without rounds.
-        brief: The launch is for the first call and the peak of memory, so it warms nothing up and has one round.
-        equal: All make equally many calls before the rounds.
-
-    Returns:
-        The launch, or ``None`` if it could not be finished, and the failures by entrant.
-    """
-    began = clock()
-    try:
-        with stopwatch.phase(Phase.PREPARING):
-            order = rng.sample(list(active), len(active))
-            ready = opened.prepare(order, brief, together, ahead, equal)
-        prepared = {entrant: result for entrant, result in ready.items() if isinstance(result, Prepared)}
-        failures = {entrant: result for entrant, result in ready.items() if not isinstance(result, Prepared)}
-        if len({bool(result.facts.get(ONCE)) for result in prepared.values()}) > 1:
-            error = BenchmarkError("one side measures its step once (bench.once), and the other one repeatedly")
-            return None, {**failures, **dict.fromkeys(prepared, error)}
-        if len(prepared) < least:
-            return None, failures
-        plan = planner(prepared, clock() - began)
-        try:
-            with stopwatch.phase(Phase.ROUNDS):
-                seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
-        except EntrantFailed as error:
-            return None, {**failures, error.entrant: error.failure}
-        runs = tuple(
-            Run(
-                tuple(seconds[index]),
-                plan.iterations[index],
-                prepared[index].facts,
-                opened.clocks.get(index, ()),
-            )
-            if index in seconds
-            else None
-            for index in range(len(entrants))
-        )
-        return Launch(opened.pair, runs, clock() - began), failures
-    finally:
-        opened.kill()
-
 
 # Race entrants, launch after launch, until the evidence decides or the policy's budget is spent
 
@@ -232,15 +147,6 @@ def _waits(launch: Launch) -> list[float]:
     return [run.facts[WAITED] for run in launch.runs if run and WAITED in run.facts]
 
 
-@dataclass(frozen=True)
-class _Raced:
-    """A launch, and for which evidence its times count."""
-
-    launch: Launch
-    stopped: bool | None
-    """Whether threads that work on were stopped between turns; ``None`` if the times of the launch do not count."""
-
-
 _Basis = tuple[int | None, bool]
 """The reference, and whether threads that work on are stopped: launches of another basis say nothing about a decision."""
 
@@ -267,11 +173,12 @@ class Race:
     """Reasons of the discarded launches, in time order."""
     steps: Steps = field(init=False)
     """What the launches so far have shown about the steps."""
-    _raced: list[_Raced] = field(default_factory=list, init=False)
-    """All launches, in time order."""
-    _decided: dict[_Basis, dict[int, Decision]] = field(default_factory=dict, init=False)
+    _raced: list[tuple[Launch, bool | None]] = field(default_factory=list, init=False)
+    """All launches, in time order, each with whether threads that work on were stopped between turns; ``None`` if its times do
+    not count."""
+    _decided: dict[_Basis, dict[int, verdict.Decision]] = field(default_factory=dict, init=False)
     """The newest decision about each entrant."""
-    _proved: dict[tuple[_Basis, int, Statistic], Decision] = field(default_factory=dict, init=False)
+    _proved: dict[tuple[_Basis, int, Statistic], verdict.Decision] = field(default_factory=dict, init=False)
     """The first look that proved an entrant unchanged or improved by a statistic, while another one is open."""
     _opened: int = field(default=0, init=False)
     """Number of launches opened so far, including discarded ones."""
@@ -300,15 +207,15 @@ class Race:
     @property
     def launches(self) -> list[Launch]:
         """The launches whose times count, in time order."""
-        return [raced.launch for raced in self._raced if raced.stopped is self.steps.works_on]
+        return [launch for launch, stopped in self._raced if stopped is self.steps.works_on]
 
     @property
     def short_launches(self) -> list[Launch]:
         """The other launches, most of them brief ones, which sample the metrics other than time."""
-        return [raced.launch for raced in self._raced if raced.stopped is not self.steps.works_on]
+        return [launch for launch, stopped in self._raced if stopped is not self.steps.works_on]
 
     @property
-    def decisions(self) -> Mapping[int, Decision]:
+    def decisions(self) -> Mapping[int, verdict.Decision]:
         """The newest decision about each entrant, against the present reference and from launches whose times count."""
         return self._decided.get(self._basis, {})
 
@@ -333,7 +240,7 @@ class Race:
         for launch in self.launches:
             mine, theirs = launch.runs[entrant], None if reference is None else launch.runs[reference]
             if mine is not None and theirs is not None:
-                effect = effect_of(statistic, theirs, mine, launch.pair)
+                effect = verdict.effect_of(statistic, theirs, mine, launch.pair)
                 if not self._share_side(entrant, reference):
                     effect = replace(effect, value=effect.value - log_items_ratio(theirs, mine))
                 effects.append(effect)
@@ -385,7 +292,9 @@ class Race:
         ``progress`` is called after every launch.
         """
         try:
-            while len(self.working) >= self._least and not self._finished() and not self.abort_reason:
+            while len(self.working) >= self._least and not self.abort_reason:
+                if not (self.undecided or (len(self.working) == 1 and len(self.launches) < self.policy.alone_launches)):
+                    break
                 self._launch(sorted({self.working[0], *self.undecided}))
                 self._look(self.limit)
                 progress(self)
@@ -412,54 +321,64 @@ class Race:
         return min(2, len({entrant.side.name for entrant in self.entrants}))
 
     def _launch(self, active: Sequence[int], brief: bool = False) -> Launch | None:
-        """Race these entrants once, from the next pair of zygotes; ``None`` if the launch does not count."""
-        together, sliced = brief or self._first_calls_count, False
+        """Race these entrants once, from the next pair of zygotes; ``None`` if the launch does not count.
 
-        def planned(prepared: Mapping[int, Prepared], seconds: float) -> Plan:
-            nonlocal sliced
-            self.steps = self._shown_by(prepared, seconds, brief)
-            plan = self._plan(prepared, brief)
-            sliced = plan.sliced
-            return plan
-
+        If an entrant breaks during its set-up, the others go on. A brief launch is for the first call and the peak of
+        memory, so it warms nothing up and has one round.
+        """
+        # It tells whether the step runs once, or first calls are still to be decided.
+        together = brief or not self.all_launches or self.steps.once or self.config.first_calls(self)
+        opened, self._ahead = self._ahead, None
+        launch, failures, stopwatch = None, dict[int, Failure](), self.launcher.stopwatch
         try:
-            opened, self._ahead = self._ahead, None
             if opened is None:
                 opened = self._open()
-                self._ahead = self._open() if together and not brief and self._another_follows else None
-            launch, failures = run_launch(
-                self.entrants, active, opened, self.launcher.stopwatch, planned, self.clock, self.rng, self._least,
-                brief, together, self._ahead, self._scatters,
-            )  # fmt: skip
+                # The launch after this one is certain to take place, with first calls that are compared.
+                certain = len(self.launches) + 2 <= self.policy.looks[0] and self.config.first_calls(self)
+                self._ahead = self._open() if together and not brief and certain else None
+            began = self.clock()
+            with stopwatch.phase(Phase.PREPARING):
+                order = self.rng.sample(list(active), len(active))
+                ready = opened.prepare(order, brief, together, self._ahead, self._scatters)
+            prepared = {entrant: result for entrant, result in ready.items() if isinstance(result, Prepared)}
+            failures |= {entrant: result for entrant, result in ready.items() if not isinstance(result, Prepared)}
+            if len({bool(result.facts.get(ONCE)) for result in prepared.values()}) > 1:
+                error = BenchmarkError("one side measures its step once (bench.once), and the other one repeatedly")
+                failures |= dict.fromkeys(prepared, error)
+            elif len(prepared) >= self._least:
+                self.steps = self._shown_by(prepared, self.clock() - began, brief)
+                plan = self._plan(prepared, brief)
+                with stopwatch.phase(Phase.ROUNDS):
+                    seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, self.rng))
+                runs: list[Run | None] = [None] * len(self.entrants)
+                for index, times in seconds.items():
+                    how = plan.iterations[index], prepared[index].facts, opened.clocks.get(index, ())
+                    runs[index] = Run(tuple(times), *how)
+                launch = Launch(opened.pair, tuple(runs), self.clock() - began)
+        except EntrantFailed as error:
+            failures[error.entrant] = error.failure
         except LaunchDisturbed as error:
             self.disturbed.append(str(error))
             return None
+        finally:
+            if opened is not None:
+                opened.kill()
         self.failures.update(failures)
         if launch is None:
             return None
         # The times of a sliced launch lack what it has waited.
-        lacking = sliced and max(_waits(launch), default=0.0) > SLICED_MEAN_WAITING
+        lacking = plan.sliced and max(_waits(launch), default=0.0) > SLICED_MEAN_WAITING
         self.add(launch, times=not (brief or lacking))
         return None if lacking else launch
 
     def add(self, launch: Launch, times: bool = True) -> None:
         """Add a launch, whose ``times`` count or not, to the evidence."""
-        self._raced.append(_Raced(launch, self.steps.works_on if times else None))
+        self._raced.append((launch, self.steps.works_on if times else None))
 
     def _open(self) -> ProcessLaunch:
         pair = self.config.pairs[self._opened % len(self.config.pairs)]
         self._opened += 1
         return self.launcher.open(self.entrants, pair)
-
-    @property
-    def _another_follows(self) -> bool:
-        """Whether the launch after the next one is certain to take place, with first calls that are compared."""
-        return len(self.launches) + 2 <= self.policy.looks[0] and self.config.first_calls(self)
-
-    @property
-    def _first_calls_count(self) -> bool:
-        """Whether the next launch needs first calls: it tells whether the step runs once, or they are still to be decided."""
-        return not self.all_launches or self.steps.once or self.config.first_calls(self)
 
     @property
     def abort_reason(self) -> str:
@@ -488,11 +407,6 @@ class Race:
     def conclude(self) -> None:
         """Decide the open comparisons from the present evidence, after an interruption."""
         self._look(-1.0)
-
-    def _finished(self) -> bool:
-        if len(self.working) == 1:
-            return len(self.launches) >= self.policy.alone_launches
-        return not self.undecided
 
     def _shown_by(self, prepared: Mapping[int, Prepared], seconds: float, brief: bool) -> Steps:
         """Return what is known about the steps after a preparation that took so many seconds.
@@ -534,7 +448,11 @@ class Race:
         on_device = any(ready.on_device for ready in prepared.values())
         waiting = [ready.waiting for ready in prepared.values()]
         most = SLICED_WAITING * self.policy.tolerance
-        sliceable = all(share is not None and share <= most for share in waiting) and self._rarely_waits
+        # A step may wait in few of its calls, which the median of the warm-up does not show, and processor time lacks what
+        # it waits. So the first launch of a long step takes turns, and all of them do once it has waited.
+        waited = [share for launch in self.all_launches for share in _waits(launch)]
+        rarely = bool(waited) and max(waited) <= SLICED_MEAN_WAITING
+        sliceable = all(share is not None and share <= most for share in waiting) and rarely
         each = self.steps.preparing / self._opened  # a launch may have prepared for the next one as well
         waits = any(ready.waits for ready in prepared.values())
         single = any(Statistic.P90 in self._judged(entrant) for entrant in prepared)
@@ -546,14 +464,11 @@ class Race:
             return replace(plan, rounds=1)
         round_seconds = planned_seconds(plan, iteration) / plan.rounds
         if any(set(self._judged(entrant)) & {Statistic.TAIL, Statistic.MEAN} for entrant in prepared):
-            plan = self._with_rare_calls(plan, round_seconds)
+            # Enough rounds to see calls that are rarely slow.
+            plan = replace(plan, rounds=max(plan.rounds, self._rounds_wanted(plan, round_seconds)))
         if self.launches:
             plan = self._allocated(plan, round_seconds)
         return with_even_slices(plan)
-
-    def _with_rare_calls(self, plan: Plan, round_seconds: float) -> Plan:
-        """Return the plan with enough rounds, if they take no more than `tail_launch_seconds`, to see calls that are rarely slow."""
-        return replace(plan, rounds=max(plan.rounds, self._rounds_wanted(plan, round_seconds)))
 
     def _rounds_wanted(self, plan: Plan, round_seconds: float) -> int:
         """Rounds of a launch of which the launches up to the first look have enough to see slow calls, where they are cheap."""
@@ -561,16 +476,6 @@ class Race:
         rare = math.ceil(self.policy.rare_calls / looks / max(1, min(filter(None, plan.iterations), default=1)))
         tail = min(math.ceil(TAIL_ROUNDS / looks), math.floor(TAIL_LAUNCH_SECONDS * rounds))
         return max(tail, rare if rare <= RARE_LAUNCH_SECONDS * rounds else 0)
-
-    @property
-    def _rarely_waits(self) -> bool:
-        """Whether there have been launches, in none of which an entrant waited in some of its calls.
-
-        A step may wait in few of its calls, which the median of the warm-up does not show, and processor time lacks what it
-        waits. So the first launch of a long step takes turns, and all of them do once it has waited.
-        """
-        known = [share for launch in self.all_launches for share in _waits(launch)]
-        return bool(known) and max(known) <= SLICED_MEAN_WAITING
 
     def _allocated(self, plan: Plan, round_seconds: float) -> Plan:
         """Return the plan with the rounds that lower the error of an open comparison most per second."""
@@ -601,7 +506,7 @@ class Race:
         effects = [self.effects(entrant) for entrant in self.undecided]
         usual, most = self.usual.launch_deviation, EQUAL_CALLS_ERROR * self.usual.tolerance
         return any(
-            len(some) > 1 and (scatter(some, usual) > EQUAL_CALLS_SCATTER or pooled(some)[0].error > most)
+            len(some) > 1 and (scatter(some, usual) > EQUAL_CALLS_SCATTER or verdict.pooled(some)[0].error > most)
             for some in effects
         )
 
@@ -642,27 +547,29 @@ class Race:
             (statistic for statistic in judged if (self._basis, entrant, statistic) not in self._proved), judged[-1]
         )
 
-    def _decide(self, entrant: int, final: bool) -> Decision:
+    def _decide(self, entrant: int, final: bool) -> verdict.Decision:
         decision, thresholds = self._by_time(entrant, final), self._thresholds(entrant, Statistic.MEDIAN)
         if Statistic.TAIL in self._judged(entrant):
-            effects = pooled(self.effects(entrant, statistic=Statistic.MEAN))
-            mean = self._compare(entrant, effects, Statistic.TAIL, MEAN_ALPHA)
-            decision = with_mean(decision, mean, effects, self._thresholds(entrant, Statistic.TAIL), final)
+            effects, how = (
+                verdict.pooled(self.effects(entrant, statistic=Statistic.MEAN)),
+                self._how(entrant, Statistic.TAIL),
+            )
+            mean = verdict.compare(effects, self.rounds(entrant), self.policy, **how, share=MEAN_ALPHA)
+            decision = verdict.with_mean(decision, mean, effects, self._thresholds(entrant, Statistic.TAIL), final)
         sides = self.runs(self.reference or 0), self.runs(entrant)
-        whole = self._second_opinion(entrant, Statistic.WHOLE) if leaves_work(sides[1], thresholds) else None
-        decision = decision if whole is None else with_work_beside(decision, whole, thresholds, sides, final)
-        return with_settings(with_retraces(decision, sides[1]), *sides)
+        whole = self._second_opinion(entrant, Statistic.WHOLE) if verdict.leaves_work(sides[1], thresholds) else None
+        decision = decision if whole is None else verdict.with_work_beside(decision, whole, thresholds, sides, final)
+        return verdict.with_settings(verdict.with_retraces(decision, sides[1]), *sides)
 
-    def _by_time(self, entrant: int, final: bool) -> Decision:
+    def _by_time(self, entrant: int, final: bool) -> verdict.Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))
         cycles = None if self._share_side(entrant, self.reference) else self._second_opinion(entrant, Statistic.CYCLES)
         if first.statistic is Statistic.MEDIAN and cycles is not None:
-            first = with_cycles(first, cycles.ratio, self._thresholds(entrant, Statistic.MEDIAN))
+            first = verdict.with_cycles(first, cycles.ratio, self._thresholds(entrant, Statistic.MEDIAN))
         if others:
-            rounds = TAIL_ROUNDS
-            return with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final, rounds)
+            return verdict.with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final, TAIL_ROUNDS)
         if self._has_slow_calls(entrant, first.statistic):
-            return of_tail(first) if first.statistic is Statistic.TAIL else of_mean(first)
+            return verdict.of_tail(first) if first.statistic is Statistic.TAIL else verdict.of_mean(first)
         return first
 
     def _second_opinion(self, entrant: int, statistic: Statistic) -> Comparison | None:
@@ -671,15 +578,16 @@ class Race:
         if not all(run.clocks if statistic is Statistic.CYCLES else BESIDE in run.facts for run in runs):
             return None
         effects = self.effects(entrant, statistic=statistic)
-        return self._compare(entrant, pooled(effects) if statistic is Statistic.WHOLE else effects, Statistic.MEDIAN)
+        evidence, how = (
+            verdict.pooled(effects) if statistic is Statistic.WHOLE else effects,
+            self._how(entrant, Statistic.MEDIAN),
+        )
+        return verdict.compare(evidence, self.rounds(entrant), self.policy, **how)
 
-    def _compare(self, entrant: int, effects: Sequence[Effect], noise: Statistic, share: float = 1.0) -> Comparison:
-        """Compare by these effects, whose noise is that of a statistic, for a share of the alpha."""
-        return compare(
-            effects, self.rounds(entrant), self.policy,
-            cases=self.config.cases, shared_zygote=self.share_zygote(entrant, self.reference),
-            thresholds=self._thresholds(entrant, noise), share=share,
-        )  # fmt: skip
+    def _how(self, entrant: int, noise: Statistic) -> dict[str, Any]:
+        """Return how this entrant is compared, with the noise of a statistic."""
+        shared = self.share_zygote(entrant, self.reference)
+        return {"cases": self.config.cases, "shared_zygote": shared, "thresholds": self._thresholds(entrant, noise)}
 
     def _has_slow_calls(self, entrant: int, statistic: Statistic) -> bool:
         """Return whether a statistic is about slow calls beside the median: the tail, or the mean if it does not decide alone."""
@@ -691,26 +599,20 @@ class Race:
         usual = self._policy_of(entrant).tail_time if slow else self.thresholds(entrant)
         return usual.confirming() if self.config.confirms else usual
 
-    def _by(self, entrant: int, statistic: Statistic, final: bool) -> Decision:
+    def _by(self, entrant: int, statistic: Statistic, final: bool) -> verdict.Decision:
         """Decide by one statistic. What an earlier look has proved stays proved, unless the case regresses."""
         effects = self.effects(entrant, statistic=statistic)
         share = 1.0
         if len(self._judged(entrant)) > 1:
             share = TAIL_ALPHA if statistic is Statistic.TAIL else 1 - TAIL_ALPHA - MEAN_ALPHA
-        decision = decide(
-            effects if statistic is Statistic.MEDIAN else pooled(effects),
-            self.rounds(entrant),
-            self.policy,
-            cases=self.config.cases,
-            shared_zygote=self.share_zygote(entrant, self.reference),
-            final=final,
-            thresholds=self._thresholds(entrant, statistic),
-            share=share,
+        evidence, rounds = effects if statistic is Statistic.MEDIAN else verdict.pooled(effects), self.rounds(entrant)
+        decision = verdict.decide(
+            evidence, rounds, self.policy, **self._how(entrant, statistic), final=final, share=share
         )
         tail = decision.comparison.ratio if statistic is Statistic.TAIL else None
         decision = replace(decision, statistic=statistic, tail=tail)
-        if statistic is Statistic.P90 and self.rounds(entrant) < P90_ROUNDS:
-            note = because(Note.P90_ROUNDS, needed=P90_ROUNDS, rounds=self.rounds(entrant))
+        if statistic is Statistic.P90 and rounds < verdict.P90_ROUNDS:
+            note = because(Note.P90_ROUNDS, needed=verdict.P90_ROUNDS, rounds=rounds)
             outcome = Outcome.INCONCLUSIVE if final else None
             return replace(decision, outcome=outcome, reason=because(ReasonCode.NOT_DECIDED, note))
         if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
@@ -723,7 +625,7 @@ class Race:
         """Return what a decision would cost, if it is out of reach; ``None`` if it is not."""
         statistic = self._open_statistic(entrant)
         effects = self.effects(entrant, statistic=statistic)
-        needed = launches_needed(effects, self._thresholds(entrant, statistic), self.policy.clip)
+        needed = verdict.launches_needed(effects, self._thresholds(entrant, statistic), self.policy.clip)
         if len(self.launches) < self.config.patience:
             return None
         done, each = len(self.launches), self.wall_seconds / len(self.all_launches)

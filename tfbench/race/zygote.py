@@ -125,13 +125,11 @@ class Process:
         raise BenchmarkError(f"{when}: {text}" if when else text, both)
 
     def _receive(self, wanted: type[Message], seconds: float) -> Message:
-        deadline = time.monotonic() + seconds
+        deadline, kinds = time.monotonic() + seconds, (wanted, Done, protocol.Failed, protocol.Skipped)
         while True:
             left = max(0.0, deadline - time.monotonic())
             try:
-                return self.channel.receive(
-                    wanted, Done, protocol.Failed, protocol.Skipped, timeout=min(left, LOG_LOOK_SECONDS)
-                )
+                return self.channel.receive(*kinds, timeout=min(left, LOG_LOOK_SECONDS))
             except TimedOut:
                 self.check_output()
                 if left <= LOG_LOOK_SECONDS:
@@ -253,8 +251,9 @@ def start_process(
 
     Raises `OSError` if it cannot be started.
     """
+    words = [*command, "-m", "tfbench.worker", encode(start).decode()]
     return subprocess.Popen(
-        [*command, "-m", "tfbench.worker", encode(start).decode()],
+        words,
         cwd=cwd,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -434,14 +433,12 @@ class Zygote(_Forker):
                 f"{Path(file).name} runs a TensorFlow op while it is imported, so its process cannot be forked; "
                 "move the op into the benchmark or a fixture"
             )
-        if place := next(
-            (place for place in (file, *map(str, Path(file).parents)) if place in self.collected.broken), ""
-        ):
-            error, name = self.collected.broken[place], Path(file if place == file else "conftest.py").name
-            fix = fix_of(error, self.side.root)
-            cause = f": {found}" if (found := headline_of(error)) else ""
-            headline = f"{name} cannot be imported on the side {self.side.name}{cause}{'; ' if fix else ''}{fix}"
-            return f"{headline}\n{error}"
+        for place in (file, *map(str, Path(file).parents)):
+            if error := self.collected.broken.get(place):
+                name, fix = Path(file if place == file else "conftest.py").name, fix_of(error, self.side.root)
+                cause = f": {found}" if (found := headline_of(error)) else ""
+                headline = f"{name} cannot be imported on the side {self.side.name}{cause}{'; ' if fix else ''}{fix}"
+                return f"{headline}\n{error}"
         if not name_among(self.collected.cases, case):
             if self.side.tree_redirect and not Path(file).exists():
                 return f"the side {self.side.name} has no file {case.name.partition('::')[0]}; race a side whose source tree has it"

@@ -16,6 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -56,33 +57,25 @@ def files_of(path: Path) -> dict[str, str]:
     """
     if path.is_symlink() or path.is_fifo() or not path.exists():
         raise ReportError(f"{brief(path)} does not exist, or is a link or a pipe")
-    if path.suffix == ".zip" and not path.is_dir():
-        return _of_archive(path)
+    entries: list[_Entry] = []
     try:
-        if path.is_dir():
-            entries = sorted(path.iterdir())
-            return _texts(
-                path, [(entry.name, stat.S_ISREG(entry.lstat().st_mode), _opener(entry)) for entry in entries]
-            )
-        return {path.name: _text(path.name, _opener(path))}
-    except OSError as error:
-        raise ReportError(f"{brief(path)} cannot be read: {brief(error.strerror or error)}") from None
+        if path.suffix == ".zip" and not path.is_dir():
+            with zipfile.ZipFile(path) as archive:
+                for info in archive.infolist():
+                    is_plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
+                    entries.append((info.filename, is_plain, partial(archive.open, info)))
+                return _texts(path, entries)
+        for entry in sorted(path.iterdir()) if path.is_dir() else [path]:
+            entries.append((entry.name, stat.S_ISREG(entry.lstat().st_mode), _opener(entry)))
+        return _texts(path, entries) if path.is_dir() else {path.name: _text(path.name, entries[0][2])}
+    except _BROKEN as error:
+        how = " as a zip archive" if path.suffix == ".zip" else ""
+        why = brief(getattr(error, "strerror", None) or described(error))
+        raise ReportError(f"{brief(path)} cannot be read{how}: {why}") from None
 
 
 def _opener(path: Path) -> Callable[[], IO[bytes]]:
     return lambda: path.open("rb")
-
-
-def _of_archive(path: Path) -> dict[str, str]:
-    def entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Entry:
-        plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
-        return info.filename, plain, lambda: archive.open(info)
-
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return _texts(path, [entry(archive, info) for info in archive.infolist()])
-    except _BROKEN as error:
-        raise ReportError(f"{brief(path)} cannot be read as a zip archive ({described(error)})") from None
 
 
 def _texts(path: Path, entries: Sequence[_Entry]) -> dict[str, str]:

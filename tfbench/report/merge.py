@@ -80,9 +80,8 @@ class Merger:
         """Case -> name of its report."""
         self._common: dict[str, tuple[str, Verdict | Skip]] = {}
         """Name -> report and row, of modules, classes and missing cases. They are a case of no shard."""
-        self._verdicts: list[Verdict] = []
         self._lists: dict[str, list[Any]] = {
-            name: [] for name in ("variant_results", "skips", "profiles", "rounds", "due")
+            name: [] for name in ("verdicts", "variant_results", "skips", "profiles", "rounds", "due")
         }
         self._seconds: dict[str, dict[str, float]] = {"seconds_by_phase": defaultdict(float), "seconds_by_case": {}}
         self._wall = 0.0
@@ -114,9 +113,7 @@ class Merger:
             self._first = name, shard, report
         self._own(name, shard)
         _check_rows(name, shard, report)
-        mine = set(shard["cases"])
-        report = self._without_common(name, mine, report)
-        self._verdicts += report.verdicts
+        report = self._without_common(name, set(shard["cases"]), report)
         for attribute, rows in self._lists.items():
             if attribute != "rounds" or self._rounds:
                 rows += getattr(report, attribute)
@@ -132,16 +129,14 @@ class Merger:
         Every shard collects all modules, so each may have the same row about a module. The most severe one is kept.
         """
         rows: list[Verdict | Skip] = [*report.verdicts, *report.skips]
-        for row in (verdict for verdict in rows if verdict.case.name not in mine):
-            known = self._common.get(row.case.name)
+        for row in (row for row in rows if row.name not in mine):
+            known = self._common.get(row.name)
             if known is None or _severity(row) > _severity(known[1]):
-                self._common[row.case.name] = name, row
-        return replace(
-            report,
-            verdicts=tuple(row for row in report.verdicts if row.case.name in mine),
-            skips=tuple(row for row in report.skips if row.case.name in mine),
-            due=tuple(name for name in report.due if name in mine),
-        )
+                self._common[row.name] = name, row
+        own: dict[str, Any] = {
+            name: tuple(row for row in getattr(report, name) if row.name in mine) for name in ("verdicts", "skips")
+        }
+        return replace(report, due=tuple(name for name in report.due if name in mine), **own)
 
     def add_lost(self, name: str, shard: JSON, why: str) -> None:
         """Add an error for each case of a job that has no report.
@@ -150,9 +145,8 @@ class Merger:
         """
         self._own(name, shard)
         for case in shard["cases"]:
-            self._verdicts.append(
-                Verdict.of(Case.named(case), Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=why))
-            )
+            row = Verdict.of(Case.named(case), Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=why))
+            self._lists["verdicts"].append(row)
             self._lists["due"].append(case)
 
     def add_missing(self, names: Sequence[str]) -> None:
@@ -191,19 +185,10 @@ class Merger:
             if case in self._owner:
                 raise ReportError(f"{name} has a row on {case}, a case of {self._owner[case]}")
             self._lists["due"].append(case)
-            rows: list[Any] = self._lists["skips"] if isinstance(row, Skip) else self._verdicts
-            rows.append(row)
-        summed: dict[str, Any] = {name: dict(total) for name, total in self._seconds.items()}
-        lists: dict[str, Any] = {name: tuple(rows) for name, rows in self._lists.items()}
-        return replace(
-            report,
-            verdicts=tuple(self._verdicts),
-            wall_seconds=self._wall,
-            interrupted=self._interrupted,
-            shard=None,
-            **summed,
-            **lists,
-        )
+            self._lists["skips" if isinstance(row, Skip) else "verdicts"].append(row)
+        whole: dict[str, Any] = {name: tuple(rows) for name, rows in self._lists.items()}
+        whole |= {name: dict(total) for name, total in self._seconds.items()}
+        return replace(report, wall_seconds=self._wall, interrupted=self._interrupted, shard=None, **whole)
 
 
 def _shard(name: str, report: Report) -> JSON:
@@ -222,12 +207,10 @@ def _started(report: Report) -> bool:
 
 def _sides(report: Report, *, known: bool = True) -> JSON:
     """Select the facts of the sides that must be equal in all shards: what they are if ``known``, or should be."""
-    if not known:
-        return {name: {key: side.get(key) for key in ("spec", "slowdown")} for name, side in report.sides.items()}
-    kept = ("spec", "slowdown", "python", "packages", "settings")
+    kept = ("spec", "slowdown", *(("python", "packages", "settings") if known else ()))
     return {
         name: {key: side.get(key) for key in kept}
-        | {"machine": {key: side.get("machine", {}).get(key) for key in KIND}}
+        | {"machine": {key: side.get("machine", {}).get(key) for key in KIND if known}}
         for name, side in report.sides.items()
     }
 
@@ -236,7 +219,7 @@ def _check_rows(name: str, shard: JSON, report: Report) -> None:
     mine = set(shard["cases"])
     if silent := sorted(mine - set(report.due)):
         raise ReportError(f"{name} has no row for its case {some(silent, 1)}")
-    measured = {row.case.name for row in report.verdicts if row.outcome not in _OF_NO_SHARD}
+    measured = {row.name for row in report.verdicts if row.outcome not in _OF_NO_SHARD}
     if strange := sorted(measured - mine):
         raise ReportError(f"{name} has a verdict on {some(strange, 1)}, a case of another shard")
 

@@ -153,15 +153,8 @@ def one_side(title: str, breakdown: StepBreakdown) -> Group:
     add_columns(works, "what", "where", fold=True)
     add_columns(works, "time", "share", "calls", right=True)
     for part in content["parts"]:
-        share = percent(part["seconds"] / content["step"])
-        add_row(
-            works,
-            part["kind"],
-            part["category"],
-            duration(part["seconds"]),
-            share,
-            f"{part['calls']:g}" if part["calls"] else "",
-        )
+        share, calls = percent(part["seconds"] / content["step"]), f"{part['calls']:g}" if part["calls"] else ""
+        add_row(works, part["kind"], part["category"], duration(part["seconds"]), share, calls)
     waiting = content["time"].get(TimeCategory.INPUT, 0.0) / content["step"]
     return Group(Text(title, "bold"), Text(f"{waiting:.1%} of a step waits for input"), kinds, works)
 

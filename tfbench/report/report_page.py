@@ -23,17 +23,18 @@ from tfbench.report.page import (
 )
 from tfbench.report.summary import (
     YARDSTICK,
+    CaseTable,
     Group,
     Summary,
-    VersionTimes,
     approximate,
     code_of_side,
-    command_for,
+    command_words,
     differences,
     explanation,
+    mean_lines,
     position,
     report_times,
-    skips_by_reason,
+    skip_lines,
     summarize,
     yardstick_lines,
 )
@@ -57,11 +58,11 @@ class PageContext:
 
     false_alarms: Rate | None = None
     """Verdicts on unchanged code that were changes, as ``tfbench calibrate`` measured on this machine."""
-    versions: VersionTimes | None = None
+    versions: CaseTable | None = None
     notes: Sequence[str] = field(default=())
     """Remarks on the source of the data."""
     shared: bool = False
-    """Whether the report may be a stranger's, see `tfbench.report.summary.command_for`."""
+    """Whether the report may be a stranger's, see `tfbench.report.summary.command_words`."""
     strict: bool = False
     """Whether the run was gated strictly, see `tfbench.ruling.rule`."""
 
@@ -107,7 +108,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
         scripts=("report.js",), title="Performance report", subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
         summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration, approximate=approximate,
         warnings=list(_warnings(report, summary)), notes=context.notes, facts=list(_facts(report, summary, context.false_alarms)),
-        differences=differences(report.sides), yardstick=yardstick_lines(report), heading=YARDSTICK, compared=known, skipped=list(_skipped(report)), absent=absent,
+        differences=differences(report.sides), yardstick=yardstick_lines(report), heading=YARDSTICK, compared=known, skipped=skip_lines(report, _SKIPS), absent=absent,
         report=report, others=len(others), changed=len(changed),
     )  # fmt: skip
 
@@ -125,12 +126,7 @@ def _warnings(report: Report, summary: Summary) -> Iterator[str]:
 
 
 def _facts(report: Report, summary: Summary, false_alarms: Rate | None) -> Iterator[tuple[str, str]]:
-    if report.suite is not None:
-        yield f"find {report.suite.limit:.2%} (--gate-suite)", f"{report.suite.outcome}: {report.suite.reason.message}"
-    if summary.mean is not None:
-        yield "mean ratio", f"{times(summary.mean)}, 95% interval of {summary.compared} cases"
-    for name, mean in summary.families.items():
-        yield f"mean ratio of {name}", times(mean)
+    yield from mean_lines(report, summary)
     if summary.could_hide > 0:
         share = f"up to {summary.could_hide:.1%}" if summary.could_hide < math.inf else "of any size"
         yield "inconclusive cases could hide", f"a slowdown {share}"
@@ -163,14 +159,6 @@ def _side(side: JSON) -> str:
     return ", ".join(str(text) for text in known if text) or "unknown"
 
 
-def _skipped(report: Report) -> Iterator[str]:
-    reasons = skips_by_reason(report)
-    for reason, cases in list(reasons.items())[:_SKIPS]:
-        yield f"{reason}: {plural(len(cases), 'case')}, such as {cases[0].name}"
-    if len(reasons) > _SKIPS:
-        yield f"and {plural(len(reasons) - _SKIPS, 'other reason')}"
-
-
 # One case: facts, rounds, tables of other metrics, profiles
 
 
@@ -192,17 +180,10 @@ def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[
         facts = list(_timing(rows.get(name, ())))
         facts += [(f"median, {side}", duration(numbers.median_seconds), "") for side, numbers in stored.items()]
         facts += [("cause", cause, "") for cause in causes.get(name, ())]
-        if name in rows and (again := command_for(report, rows[name][0], shared=shared)):
+        if name in rows and (again := command(*command_words(report, rows[name][0], shared=shared))):
             facts.append(("race it again", again, "command"))
-        sides = {
-            side: {
-                "median": numbers.median_seconds,
-                "launches": numbers.launches,
-                "every": numbers.every,
-                "steps": numbers.steps,
-            }
-            for side, numbers in stored.items()
-        }
+        needed = ("median_seconds", "launches", "every", "steps")
+        sides = {side: {what: getattr(numbers, what) for what in needed} for side, numbers in stored.items()}
         metrics = [verdict for verdict in rows.get(name, ()) if verdict.metric != TIME]
         grids = [_metrics("Metrics other than time, with the differences of the graphs.", metrics)] if metrics else []
         cases.append({"facts": facts, "rounds": sides, "grids": grids, "profiles": profiles.get(name, ())})
@@ -291,17 +272,9 @@ def _contenders(report: Report) -> list[VariantResult]:
     """Return the contender's times of the variants in a run against another side."""
     rounds = by_side(report.rounds)
     return [
-        VariantResult.of(
-            verdict.case,
-            "",
-            rounds[verdict.case.name]["contender"].median_seconds,
-            None,
-            None,
-            verdict.launches,
-            verdict.rounds,
-        )
-        for verdict in report_times(report.verdicts)
-        if verdict.case.variant and "contender" in rounds.get(verdict.case.name, {})
+        VariantResult.about(row.case, reference="", median_seconds=now.median_seconds, launches=0, rounds=0)
+        for row in report_times(report.verdicts)
+        if row.case.variant and (now := rounds.get(row.name, {}).get("contender"))
     ]
 
 
@@ -320,11 +293,11 @@ def _metrics(caption: str, rows: Sequence[Verdict], *, named: bool = False) -> D
     return DataGrid(caption, columns[first:], [row[first:] for row in cells])
 
 
-def _versions(versions: VersionTimes | None) -> DataGrid | None:
-    if versions is None:
+def _versions(cases: CaseTable | None) -> DataGrid | None:
+    if cases is None:
         return None
-    columns = [("case", "text"), *((label, "heat") for label in versions.labels)]
-    return DataGrid(versions.caption, columns, [[name, *versions.ratios(name)] for name in versions.medians])
+    columns = [("case", "text"), *((label, "heat") for label in cases.labels)]
+    return DataGrid(cases.caption, columns, [[name, *ratios] for name, ratios in cases.ratios.items()])
 
 
 def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> DataGrid:

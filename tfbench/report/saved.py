@@ -30,7 +30,7 @@ from tfbench.model import (
 from tfbench.report import json_format
 from tfbench.report.merge import merge
 from tfbench.report.report_page import PageContext
-from tfbench.report.summary import VersionTimes
+from tfbench.report.summary import CaseTable
 from tfbench.storage import baselines
 from tfbench.untrusted import a_list, a_text, an_object, brief, described, some, times
 
@@ -76,7 +76,7 @@ def read(path: Path) -> ResultFile:
             return _of_baseline(name, baselines.parse(path.stem, content))
         if COLUMNS in content:
             return _of_asv(name, content)
-        if _is_machine(content):
+        if {"machine", "arch", "os"} <= content.keys() and "benchmarks" not in content:  # machine.json beside results
             raise ReportError(f"{brief(path)} describes a machine of asv and has no results; give the files beside it")
         if "commit_hash" in content and "results" in content:
             text = "was written by asv before 0.5; write it again with a newer one (asv update)"
@@ -119,10 +119,9 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
         except ValueError:
             left_out.append(f"{brief(name)} has a time that is not a positive number")
             continue
-        again = occurrences[name]
+        again = f" (again {occurrences[name]})" if occurrences[name] else ""
         occurrences[name] += 1
-        launches = (tuple(seconds),) if seconds else ()
-        times_by_name[f"{name} (again {again})" if again else name] = Timing(middle, launches)
+        times_by_name[f"{name}{again}"] = Timing(middle, (tuple(seconds),) if seconds else ())
     if not times_by_name:
         raise ValueError(some(left_out, 1) or "it has no benchmarks")
     info = an_object(content["machine_info"], "machine_info")
@@ -168,11 +167,6 @@ _MOST = 10_000
 """Parameters of a benchmark that a file may state."""
 
 
-def _is_machine(content: JSON) -> bool:
-    """Tell whether a file is asv's ``machine.json``, which lies beside the results of a machine and has none."""
-    return {"machine", "arch", "os"} <= content.keys() and "benchmarks" not in content
-
-
 def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
     """Return the times by case, ``module.Class.time_name`` with its parameters in brackets, and what is left out.
 
@@ -180,9 +174,7 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
     """
     columns = [a_text(column, "a column") for column in a_list(content[COLUMNS], COLUMNS)]
     times_by_name: dict[str, Timing] = {}
-    others: list[str] = []
-    failed: list[str] = []
-    left_out: list[str] = []
+    others, failed, left_out = list[str](), list[str](), list[str]()
     for name, row in an_object(content["results"], "results").items():
         if not name.rpartition(".")[2].startswith(_TIMED):
             others.append(brief(name))
@@ -193,7 +185,10 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
             continue
         results = a_list(fields["result"], name)
         samples = a_list(fields.get("samples") or [None] * len(results), name)
-        cases = _cases(name, fields.get("params"))
+        levels = [a_list(parameter, name) for parameter in a_list(fields.get("params") or [], name)]
+        if (number := math.prod(map(len, levels))) > _MOST:
+            raise ValueError(f"{brief(name)} has {number} parameters, more than {_MOST}")
+        cases = [f"{name}[{', '.join(map(str, chosen))}]" for chosen in product(*levels)] if levels else [name]
         if not len(results) == len(samples) == len(cases):
             counts = f"{len(results)} results, {len(samples)} samples and {len(cases)} combinations of parameters"
             left_out.append(f"{brief(name)} is left out: it has {counts}")
@@ -202,25 +197,14 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
             if seconds is None:
                 failed.append(brief(case))
             else:
-                times_by_name[case] = _timing(case, seconds, raw)
+                rounds = times(a_list(raw, case), case) if raw else ()
+                middle = median(rounds) if rounds else times([seconds], case)[0]
+                times_by_name[case] = Timing(middle, (rounds,) if rounds else ())
     if failed:
         left_out.append(f"failed benchmarks have no times: {some(failed, _NAMED)}")
     if others:
         left_out.append(f"benchmarks that are no times are left out: {some(others, _NAMED)}")
     return times_by_name, left_out
-
-
-def _cases(name: str, params: Any) -> list[str]:
-    levels = [a_list(parameter, name) for parameter in a_list(params or [], name)]
-    if (number := math.prod(map(len, levels))) > _MOST:
-        raise ValueError(f"{brief(name)} has {number} parameters, more than {_MOST}")
-    chosen = [", ".join(str(level) for level in some) for some in product(*levels)]
-    return [f"{name}[{parameter}]" for parameter in chosen] if levels else [name]
-
-
-def _timing(case: str, seconds: Any, raw: Any) -> Timing:
-    rounds = times(a_list(raw, case), case) if raw else ()
-    return Timing(median(rounds) if rounds else times([seconds], case)[0], (rounds,) if rounds else ())
 
 
 # Combine them: shards of one run, one file of any kind, or several side by side
@@ -275,32 +259,25 @@ def _unlike(first: ResultFile, other: ResultFile) -> str:
 
 def _of_times(file: ResultFile) -> Report:
     """Turn a file of saved times into a report that compares nothing."""
-    cases = {name: Case.named(name) for name in file.times}
     measured = because(ReasonCode.NO_BASELINE, because(Note.MEASURED, kind=file.kind))
-    results, rounds = [], []
+    verdicts, results, rounds = list[Verdict](), list[VariantResult](), list[StoredRounds]()
     for name, timing in file.times.items():
-        size = len(timing.launches), sum(map(len, timing.launches))
-        results.append(VariantResult.of(cases[name], name, timing.median, None, None, *size))
+        size: JSON = {"launches": len(timing.launches), "rounds": sum(map(len, timing.launches))}
+        case = Case.named(name)
+        verdicts.append(Verdict.of(case, Outcome.NEW, measured, **size))
+        results.append(VariantResult.about(case, reference=name, median_seconds=timing.median, **size))
         if timing.launches:
-            sample = Sample(cases[name], tuple(Run(launch, 1) for launch in timing.launches))
+            sample = Sample(case, tuple(Run(launch, 1) for launch in timing.launches))
             rounds.append(StoredRounds.of_sample(sample, "contender"))
-    return Report(
-        policy={"name": file.kind},
-        sides={"contender": {"spec": file.path, "machine": dict(file.facts)}},
-        verdicts=tuple(
-            Verdict.of(result.case, Outcome.NEW, measured, launches=result.launches, rounds=result.rounds)
-            for result in results
-        ),
-        variant_results=tuple(results),
-        rounds=tuple(rounds),
-    )
+    policy, sides = {"name": file.kind}, {"contender": {"spec": file.path, "machine": dict(file.facts)}}
+    return Report(policy, sides, tuple(verdicts), tuple(results), rounds=tuple(rounds))
 
 
-def side_by_side(files: Sequence[ResultFile]) -> VersionTimes:
+def side_by_side(files: Sequence[ResultFile]) -> CaseTable:
     """Return the medians of the cases that the first file shares with another. Raises `ReportError` without any."""
     first = files[0].times
     if not (names := [name for name in first if any(name in file.times for file in files[1:])]):
         others = " and ".join(brief(file.path) for file in files[1:])
         raise ReportError(f"{brief(files[0].path)} has no case in common with {others}")
     medians = {name: [file.times[name].median if name in file.times else None for file in files] for name in names}
-    return VersionTimes([Path(file.path).stem for file in files], medians, _NOT_RACED)
+    return CaseTable.of_times(_NOT_RACED, [Path(file.path).stem for file in files], medians)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfbench.facts import OPTION
 from tfbench.metrics.catalog import CONTRACT
 from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Reason, ReasonCode, Report, Verdict
 from tfbench.model.measurement import by_side
-from tfbench.model.words import calls, counted, duration, hidden
+from tfbench.model.words import calls, counted, duration, hidden, times
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.sides.spec import WORKING_TREE
 from tfbench.stats.verdict import FEWEST_CASES, mean_ratio
-from tfbench.untrusted import command, is_case, is_shared_spec, printable
+from tfbench.untrusted import command, is_case, is_shared_spec, plural, printable, some
 
 # Words about a verdict, and drawings of its interval
 
@@ -36,38 +36,22 @@ class CaseTable:
     labels: Sequence[str]
     """Headings of the columns after the first one, which has the cases."""
     rows: Sequence[Sequence[str]]
+    ratios: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    """Of several files: name of a case -> its time in each, relative to the first; ``None`` without a time."""
 
-
-@dataclass(frozen=True, slots=True)
-class VersionTimes:
-    """Times of cases in several files."""
-
-    labels: Sequence[str]
-    medians: Mapping[str, Sequence[float | None]]
-    """Name of a case -> the median seconds in the file of each label; ``None`` without a time."""
-    caption: str
-
-    def ratios(self, name: str) -> list[float | None]:
-        """Return the times of a case relative to the first file."""
-        first, *others = self.medians[name]
-        assert first is not None
-        return [1.0, *(None if seconds is None else seconds / first for seconds in others)]
+    @staticmethod
+    def of_times(caption: str, labels: Sequence[str], medians: Mapping[str, Sequence[float | None]]) -> CaseTable:
+        """Make the table of times in several files, of which the first has a time of every case."""
+        rows, ratios = [], dict[str, list[float | None]]()
+        for name, (first, *others) in medians.items():
+            ratios[name] = [1.0, *(seconds / first if seconds and first else None for seconds in others)]
+            cells = [f"{duration(seconds)} ({seconds / first:.3f})" if seconds and first else "-" for seconds in others]
+            rows.append([name, duration(first or 0.0), *cells])
+        return CaseTable(caption, labels, rows, ratios)
 
     def slower(self, limit: float) -> list[str]:
         """Return the cases whose time in the last file is larger than in the first by more than this fraction."""
-        return [name for name in self.medians if (ratio := self.ratios(name)[-1]) is not None and ratio > 1 + limit]
-
-    @property
-    def table(self) -> CaseTable:
-        """The times and ratios in words."""
-        rows = []
-        for name, medians in self.medians.items():
-            cells = [
-                "-" if seconds is None or ratio is None else f"{duration(seconds)}{f' ({ratio:.3f})' if column else ''}"
-                for column, (seconds, ratio) in enumerate(zip(medians, self.ratios(name), strict=True))
-            ]
-            rows.append([name, *cells])
-        return CaseTable(self.caption, self.labels, rows)
+        return [name for name, ratios in self.ratios.items() if (ratios[-1] or 0.0) > 1 + limit]
 
 
 def approximate(finding: CaseFinding) -> str:
@@ -159,11 +143,6 @@ def code_of_side(side: JSON) -> str:
 _DEFAULT_POLICY = "standard"
 
 
-def command_for(report: Report, verdict: Verdict, *, shared: bool = False) -> str:
-    """Return the command that races the case of a verdict again, quoted for a shell: `command_words` as text."""
-    return command(*command_words(report, verdict, shared=shared))
-
-
 def command_words(report: Report, verdict: Verdict, *, shared: bool = False) -> tuple[str, ...]:
     """Return the words of the command that races the case of a verdict again. The last one is the name of the case.
 
@@ -236,14 +215,11 @@ class Group(str, enum.Enum):
 
 
 _GROUPS: Mapping[Outcome, Group] = {
-    Outcome.ERROR: Group.ERRORS,
-    Outcome.MISSING: Group.ERRORS,
-    Outcome.REGRESSED: Group.REGRESSIONS,
-    Outcome.INCOMPARABLE: Group.INCONCLUSIVE,
-    Outcome.INCONCLUSIVE: Group.INCONCLUSIVE,
-    Outcome.UNGATED: Group.UNGATED,
+    Outcome.MISSING: Group.ERRORS, Outcome.ERROR: Group.ERRORS, Outcome.REGRESSED: Group.REGRESSIONS,
+    Outcome.INCONCLUSIVE: Group.INCONCLUSIVE, Outcome.INCOMPARABLE: Group.INCONCLUSIVE, Outcome.UNGATED: Group.UNGATED,
     Outcome.IMPROVED: Group.IMPROVEMENTS,
-}
+}  # fmt: skip
+"""In the order in which counts are shown."""
 _CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
 _DECISIVE = (Outcome.ERROR, Outcome.MISSING, Outcome.UNGATED, *_CHANGED)
 """Outcomes that are worth a line for any metric; the others only for the time, or if they prevent a pass."""
@@ -354,7 +330,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     """Sort and count the verdicts of a report.
 
     Args:
-        shared: Whether the report may be a stranger's, see `command_for`.
+        shared: Whether the report may be a stranger's, see `command_words`.
         strict: Whether the run was gated strictly, see `rule`.
     """
     ruling = rule(report, strict=strict, part=True)
@@ -362,9 +338,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     timed = report_times(report.verdicts)
     ratios = [verdict.ratio for verdict in timed if verdict.ratio is not None and 0 < verdict.ratio.center < math.inf]
     undecided = [verdict.ratio for verdict in timed if verdict.outcome is Outcome.INCONCLUSIVE]
-    counts = count(timed)
-    if report.skips:
-        counts["skipped"] = len(report.skips)
+    counts = count(timed) | ({"skipped": len(report.skips)} if report.skips else {})
     findings = _findings(report, ruling, minimum, shared)
     return Summary(
         ruling=ruling,
@@ -385,20 +359,14 @@ def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
     failing = [verdict for verdict in ruling.verdicts if fails(verdict)]
     slow = {verdict.case.name for verdict in failing if verdict.metric == TIME}
     others = [verdict for verdict in failing if verdict.case.name not in slow]
-    more = len({verdict.case.name for verdict in others}) if slow else 0
-    also = f"{more} more failed by other metrics" if more else ""
-    words = filter(None, ("" if slow else _kinds(others), counted(counts) or "no cases", also))
-    return f"{part}{ruling.result}: {'; '.join(words)}"
-
-
-def _kinds(failing: Sequence[Verdict]) -> str:
-    """Count what fails the run where no time does, such as ``1 contract broken``."""
-    kinds = Counter(
+    kinds = Counter(  # of what fails the run where no time does, such as one contract broken
         f"{'contract' if verdict.metric.startswith(CONTRACT) else verdict.metric} "
         f"{'broken' if verdict.reason.code == ReasonCode.CONTRACT_BROKEN else verdict.outcome}"
-        for verdict in failing
+        for verdict in others
     )
-    return counted(kinds)
+    also = f"{len({verdict.name for verdict in others})} more failed by other metrics" if slow and others else ""
+    words = filter(None, ("" if slow else counted(kinds), counted(counts) or "no cases", also))
+    return f"{part}{ruling.result}: {'; '.join(words)}"
 
 
 def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:
@@ -406,10 +374,10 @@ def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:
 
     All intervals hold the true means at 95% together (Bonferroni), so that unchanged code rarely shows one.
     """
-    ratios: dict[str, list[Ratio]] = {}
+    ratios: dict[str, list[Ratio]] = defaultdict(list)
     for verdict in timed:
         if verdict.ratio is not None:
-            ratios.setdefault(verdict.case.workload, []).append(verdict.ratio)
+            ratios[verdict.workload].append(verdict.ratio)
     if len(ratios) == 1:
         return {}  # the mean of all cases
     several = {name: some for name, some in ratios.items() if len(some) >= FEWEST_CASES}
@@ -428,9 +396,7 @@ def minimum_effect(policy: Mapping[str, Any]) -> float:
 
 def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
     """Count verdicts by outcome, the gravest first."""
-    order = sorted(
-        Outcome, key=lambda outcome: list(Group).index(_GROUPS[outcome]) if outcome in _GROUPS else len(Group)
-    )
+    order = [*_GROUPS, *(outcome for outcome in Outcome if outcome not in _GROUPS)]
     counts = Counter(_MEASURED.get(verdict.reason.code, str(verdict.outcome)) for verdict in verdicts)
     known = {word: counts[word] for word in (*map(str, order), *_MEASURED.values()) if word in counts}
     return {word.format("" if known[word] == 1 else "s"): known[word] for word in known}
@@ -438,10 +404,10 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 def _findings(report: Report, ruling: Ruling, minimum: float, shared: bool) -> list[CaseFinding]:
     grave = {(verdict.case.name, verdict.metric) for verdict in ruling.verdicts}
-    rows: dict[str, list[Verdict]] = {}
+    rows: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in report.verdicts:
         if verdict.outcome in _GROUPS:
-            rows.setdefault(verdict.case.name, []).append(verdict)
+            rows[verdict.name].append(verdict)
     rounds = by_side(report.rounds)
     medians = {result.case.name: result.median_seconds for result in report.variant_results}
     order = list(Group)
@@ -451,28 +417,38 @@ def _findings(report: Report, ruling: Ruling, minimum: float, shared: bool) -> l
         return order.index(_GROUPS[verdict.outcome]), verdict.metric != TIME, -_over(verdict, minimum)
 
     findings = []
-    for name, some in rows.items():
-        some.sort(key=lambda row: (row.metric != TIME or row.outcome is not Outcome.REGRESSED, gravity(row)))
-        if not any(row.outcome in _DECISIVE or row.metric == TIME or (name, row.metric) in grave for row in some):
+    for name, own in rows.items():
+        own.sort(key=lambda row: (row.metric != TIME or row.outcome is not Outcome.REGRESSED, gravity(row)))
+        if not any(row.outcome in _DECISIVE or row.metric == TIME or (name, row.metric) in grave for row in own):
             continue
         sides = rounds.get(name, {})
         old, new = (sides[side].median_seconds if side in sides else None for side in ("baseline", "contender"))
-        ratio = next((verdict.ratio for verdict in report_times(some)), None)
+        ratio = next((verdict.ratio for verdict in report_times(own)), None)
         old, new, estimated = consistent(old, new if new is not None else medians.get(name), ratio)
-        causes, unexplained = _causes(report, some)
-        again = command_words(report, some[0], shared=shared)
-        findings.append(
-            CaseFinding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, unexplained, again)
-        )
+        first, *others = own
+        why, again = _causes(report, own), command_words(report, first, shared=shared)
+        findings.append(CaseFinding(first.case, first, tuple(others), old, new, estimated, *why, again))
     return sorted(findings, key=lambda finding: gravity(finding.verdict))
 
 
-def skips_by_reason(report: Report) -> dict[str, list[Case]]:
-    """Return the skipped cases of each reason."""
-    reasons: dict[str, list[Case]] = {}
+def skip_lines(report: Report, most: int) -> list[str]:
+    """Describe the skipped cases in a line for each reason, ``most`` reasons at most."""
+    reasons: dict[str, list[str]] = {}
     for skip in report.skips:
-        reasons.setdefault(skip.reason, []).append(skip.case)
-    return reasons
+        reasons.setdefault(skip.reason, []).append(skip.case.short_name)
+    lines = [f"{some(names, 1)}: {reason}" for reason, names in list(reasons.items())[:most]]
+    more = len(reasons) - most
+    return lines + ([f"for {plural(more, 'other reason')}: see --report-json"] if more > 0 else [])
+
+
+def mean_lines(report: Report, summary: Summary, most: int | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the mean ratio of all cases, of the families that differ, ``most`` at most, and the verdict on it."""
+    if summary.mean is not None:
+        yield f"mean ratio of {summary.compared} cases", times(summary.mean)
+    for name, mean in list(summary.families.items())[:most]:
+        yield f"mean ratio of {name}", times(mean)
+    if report.suite is not None:
+        yield f"suite, to find {report.suite.limit:.2%}", f"{report.suite.outcome}, {report.suite.reason.message}"
 
 
 def report_times(verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -508,14 +484,8 @@ def _causes(report: Report, rows: Sequence[Verdict]) -> tuple[tuple[str, ...], t
 
     Causes come from the profiles of the case, then from the changes of its other metrics.
     """
-    changes = [
-        str(change)
-        for row in rows
-        if row.metric == TIME
-        for note in row.reason.notes
-        if note.code == Note.OTHER_METRICS
-        for change in note.notes
-    ]
+    notes = [note for row in rows if row.metric == TIME for note in row.reason.notes]
+    changes = [str(change) for note in notes if note.code == Note.OTHER_METRICS for change in note.notes]
     others = [row for row in rows[1:] if row.metric != TIME]
     if rows[0].outcome not in _CHANGED:  # the reason on the time has its changes
         return () if rows[0].metric == TIME else tuple(changes), tuple(others)

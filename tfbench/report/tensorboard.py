@@ -23,7 +23,7 @@ from tensorboard.plugins.scalar.metadata import create_summary_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tfbench.fs import atomic_dir
-from tfbench.model import TIME, Report, Verdict, short_name
+from tfbench.model import TIME, Report, short_name
 from tfbench.untrusted import plural
 
 
@@ -67,20 +67,16 @@ def _folder(case: str) -> str:
 def _numbers(report: Report) -> Iterator[tuple[str, str, float]]:
     """Yield case, name and value of every finite number that a report states about a case."""
     for row in report.verdicts:
-        yield from ((row.case.name, name, value) for name, value in _of_verdict(row))
+        if (ratio := row.ratio) is not None:
+            for end, value in (("", ratio.center), ("_low", ratio.low), ("_high", ratio.high)):
+                if 0 < value < float("inf"):
+                    yield row.name, f"{row.metric}_ratio{end}", value
+        for side, known in zip(("baseline", "contender"), row.values or (), strict=False):
+            if known is not None:
+                yield row.name, f"{row.metric}_{side}", known
+        if row.metric == TIME:
+            yield row.name, "launches", float(row.launches)
     for result in report.variant_results:
         if report.sides.get("baseline") is None and result.ratio is not None:
             yield result.case.name, "ratio_to_reference", result.ratio.center
         yield result.case.name, "median_seconds", result.median_seconds
-
-
-def _of_verdict(row: Verdict) -> Iterator[tuple[str, float]]:
-    if row.ratio is not None:
-        for end, value in (("", row.ratio.center), ("_low", row.ratio.low), ("_high", row.ratio.high)):
-            if 0 < value < float("inf"):
-                yield f"{row.metric}_ratio{end}", value
-    for side, known in zip(("baseline", "contender"), row.values or (), strict=False):
-        if known is not None:
-            yield f"{row.metric}_{side}", known
-    if row.metric == TIME:
-        yield "launches", float(row.launches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import Group as Parts
@@ -24,7 +24,8 @@ from tfbench.report.summary import (
     calls_that_differ,
     consistent,
     differences,
-    skips_by_reason,
+    mean_lines,
+    skip_lines,
     summarize,
     yardstick_lines,
 )
@@ -63,15 +64,11 @@ def variant_tables(results: Sequence[VariantResult], width: int) -> list[Rendera
     groups: dict[str, list[VariantResult]] = defaultdict(list)
     for result in results:
         groups[result.case.group].append(result)
-    titles = Counter(map(_title, groups))
+    titles = {group: group.rpartition("::")[2] for group in groups}
+    alike = Counter(titles.values())
     return [
-        _variant_results(_title(group) if titles[_title(group)] == 1 else group, rows, extra)
-        for group, rows in groups.items()
+        _variant_results(title if alike[title] == 1 else group, groups[group], extra) for group, title in titles.items()
     ]
-
-
-def _title(group: str) -> str:
-    return group.rpartition("::")[2]
 
 
 def _levels(case: Case) -> str:
@@ -96,18 +93,15 @@ def _variant_results(title: str, results: list[VariantResult], columns: Iterable
         seconds = result.median_seconds if median is None else median
         estimated |= replaced
         shown = f"{_ESTIMATED * replaced}{duration(seconds)}"
-        cells: list[str | Text] = [_levels(result.case), shown, _ratio_cell(result), str(result.launches)]
+        ratio = Text("reference" if result.variant else "-", "dim")
+        if result.ratio is not None:
+            ratio = Text(times(result.ratio), _RATIO_COLOURS.get(result.outcome, ""))
+        cells: list[str | Text] = [_levels(result.case), shown, ratio, str(result.launches)]
         cells += [words(facts[fact]) if fact in facts else "" for fact, _, words in extra]
         if work:
             cells.append(rate(facts[work[0]] / seconds, work[1]) if facts.get(work[0]) else "")
         add_row(made, *cells)
     return Parts(made, Text(_ESTIMATE, "dim")) if estimated else made
-
-
-def _ratio_cell(result: VariantResult) -> Text:
-    if result.ratio is None:
-        return Text("reference" if result.case.variant else "-", "dim")
-    return Text(times(result.ratio), _RATIO_COLOURS.get(result.outcome, ""))
 
 
 # Render a report for the terminal, at the end of a run: what a reader must know first, in at most 80 columns
@@ -145,7 +139,7 @@ def render(
 
     Args:
         width: Characters per line. Only a single longer word, such as the name of a case, is longer.
-        shared: Whether the report may be a stranger's, see `tfbench.report.summary.command_for`.
+        shared: Whether the report may be a stranger's, see `tfbench.report.summary.command_words`.
         here: Returns the words of a command as they work where the reader is.
     """
     summary = summarize(report, shared=shared, strict=strict)
@@ -157,11 +151,11 @@ def render(
         findings = [replace(finding, again=here(finding.again)) for finding in findings]
         parts += _group(group, findings, summary, width)
     parts += _own_thresholds(report)
-    parts += _skipped(report)
+    parts += [Text(f"skipped {line}", "yellow") for line in skip_lines(report, _SKIPS)]
     if summary.other_counts:
         parts.append(Text(f"other metrics: {counted(summary.other_counts)}"))
     parts += map(Text, _costs(report))
-    parts += map(Text, _means(report, summary))
+    parts += [Text(f"{name}: {text}") for name, text in mean_lines(report, summary, _FAMILIES)]
     parts += [Text(summary.reason, "yellow")] if summary.reason else []
     took = "" if report.is_saved else f" in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
     parts.append(Text(f"{summary.headline}{took}", "bold"))
@@ -192,16 +186,6 @@ def side_by_side(cases: CaseTable) -> RenderableType:
     for name, *cells in cases.rows:
         add_row(made, break_name(name, _NAME), *cells)
     return made
-
-
-def _means(report: Report, summary: Summary) -> Iterator[str]:
-    """Yield the mean ratio of all cases, of the families that differ most, and the verdict on it."""
-    if summary.mean is not None:
-        yield f"mean ratio of {summary.compared} cases: {times(summary.mean)}"
-    for name, mean in list(summary.families.items())[:_FAMILIES]:
-        yield f"  of {name}: {times(mean)}"
-    if report.suite is not None:
-        yield f"suite, to find {report.suite.limit:.2%}: {report.suite.outcome}, {report.suite.reason.message}"
 
 
 def _group(group: Group, findings: Sequence[CaseFinding], summary: Summary, width: int) -> list[RenderableType]:
@@ -265,17 +249,6 @@ def _command(words: Sequence[str], width: int) -> Text:
     if len(text) > width:
         text = f"{_INDENT}{command(*words[:-1])} \\\n{_INDENT}  {command(words[-1])}"
     return Text(text, "cyan", no_wrap=True, overflow="ignore")
-
-
-def _skipped(report: Report) -> list[RenderableType]:
-    """Return a line for each reason, with its cases counted."""
-    reasons = skips_by_reason(report)
-    lines: list[RenderableType] = []
-    for reason, cases in list(reasons.items())[:_SKIPS]:
-        lines.append(Text(f"skipped {some([case.short_name for case in cases], 1)}: {reason}", "yellow"))
-    if (others := len(reasons) - _SKIPS) > 0:
-        lines.append(Text(f"skipped for {plural(others, 'other reason')}: see --report-json"))
-    return lines
 
 
 def _costs(report: Report) -> list[str]:

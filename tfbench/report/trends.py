@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -53,9 +54,13 @@ def render_overview(trends: Sequence[Trend], runs: int, width: int) -> Renderabl
         parts.append(Text(f"\n{name}"))
         spark = sparkline([point.value for point in trend.points[-_SPARK:]])
         parts.append(Text.assemble(f"  {spark}  ", (f"{trend.state}: {describe(trend)}", COLOURS[trend.state])))
-    counts = Counter(trend.state for trend in trends)
-    summary = counted({str(state): counts[state] for state in TrendState})
+    summary = _counted(trends)
     return Group(*parts, Text(f"\n{summary}" if shown else summary))
+
+
+def _counted(trends: Sequence[Trend]) -> str:
+    counts = Counter(trend.state for trend in trends)
+    return counted({str(state): counts[state] for state in TrendState})
 
 
 def _gravity(trend: Trend) -> tuple[int, float]:
@@ -95,17 +100,11 @@ def commit(point: SeriesPoint) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Draw positive values as blocks, one each, on a logarithmic scale."""
-    low, high = _bounds(values)
-    top = len(BLOCKS) - 1
-    return "".join(BLOCKS[round((math.log(value) - low) / (high - low) * top)] for value in values)
-
-
-def _bounds(values: Sequence[float]) -> tuple[float, float]:
-    logs = [math.log(value) for value in values] or [0.0]
-    middle = (min(logs) + max(logs)) / 2
-    reach = max(_LEAST_RANGE, max(logs) - min(logs)) / 2
-    return middle - reach, middle + reach
+    """Draw positive values, at least one, as blocks on a logarithmic scale."""
+    logs = [math.log(value) for value in values]
+    reach = max(_LEAST_RANGE, max(logs) - min(logs))
+    low = (min(logs) + max(logs) - reach) / 2
+    return "".join(BLOCKS[round((log - low) / reach * (len(BLOCKS) - 1))] for log in logs)
 
 
 # One case
@@ -115,27 +114,28 @@ def render_case(trends: Sequence[Trend]) -> RenderableType:
     """Render all series of a case: each with its changes, and the newest runs of the followed one."""
     parts: list[RenderableType] = [Text(trends[0].series.case, "bold")]
     for trend in trends:
-        followed = trend.series.metric == RATIO
-        what = f"ratio to {trend.series.anchor}" if followed else f"floor on {trend.series.machine}"
-        heading = Text.assemble(
-            f"\n{what}, {plural(len(trend.points), 'run')}: ", (describe(trend), COLOURS[trend.state])
-        )
-        parts.append(heading)
+        runs = plural(len(trend.points), "run")
+        parts.append(Text.assemble(f"\n{_label(trend)}, {runs}: ", (describe(trend), COLOURS[trend.state])))
         if trend.changes:
-            parts.append(_changes(trend))
+            parts.append(made := table("changes"))
+            add_columns(made, "first run", "commit", "change", "first run between", fold=True)
+            for (low, effect, high), at, between, notes in _changes(trend):
+                size = f"{change(effect)} ({change(low)} to {change(high)})"
+                add_row(made, when(at), commit(at), size, "; ".join([" and ".join(between), *notes]))
     return Group(*parts, _newest(trends))
 
 
-def _changes(trend: Trend) -> RenderableType:
-    made = table("changes")
-    add_columns(made, "first run", "commit", "change", "first run between", fold=True)
+def _label(trend: Trend) -> str:
+    series = trend.series
+    return f"ratio to {series.anchor}" if series.metric == RATIO else f"floor on {series.machine}"
+
+
+def _changes(trend: Trend) -> Iterator[tuple[list[float], SeriesPoint, list[str], list[str]]]:
+    """Yield each change: its effect between both ends of the interval, its first run, the commits it lies between, and notes."""
     for step in trend.changes:
-        before, last = (trend.points[max(0, at)] for at in (step.low - 1, step.high))
-        effect = f"{change(step.effect)} ({change(step.effect - step.margin)} to {change(step.effect + step.margin)})"
-        notes = environment_changes(trend.points[max(0, step.low - 1) : step.high + 1])
-        at = trend.points[step.index]
-        add_row(made, when(at), commit(at), effect, "; ".join([f"{commit(before)} and {commit(last)}", *notes]))
-    return made
+        around = trend.points[max(0, step.low - 1) : step.high + 1]
+        effects = [step.effect + side * step.margin for side in (-1, 0, 1)]
+        yield effects, trend.points[step.index], [commit(around[0]), commit(around[-1])], environment_changes(around)
 
 
 def environment_changes(points: Sequence[SeriesPoint]) -> list[str]:
@@ -149,11 +149,8 @@ def _newest(trends: Sequence[Trend]) -> RenderableType:
     """List the newest runs. What is the same in all of them is in the title."""
     followed, newest = trends[0], trends[0].points[-_NEWEST:]
     floors = {point.run.session: point for trend in trends if trend.series.metric != RATIO for point in trend.points}
-    facts = {
-        "release": [", ".join(point.run.releases) for point in newest],
-        "version": [point.run.side for point in newest],
-        "machine": [point.run.machine for point in newest],
-    }
+    columns = _columns(newest)
+    facts = {"release": columns["release"], "version": columns["side"], "machine": columns["machine"]}
     same = [values[0] for values in facts.values() if values[0] and len(set(values)) == 1]
     differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
     alike = f" ({', '.join(same)})" if same else ""
@@ -203,14 +200,13 @@ def render_history(cases: Iterable[Sequence[Trend]], runs: int, problems: Sequen
         series["runs"] = [numbers[session] for session in series["runs"]]
     points = [sessions[session] for session in sorted(sessions)]
     names = [trend.series.case for trend in followed]
-    gravest = min(followed, key=lambda trend: list(TrendState).index(trend.state), default=None)
+    gravest = min(followed, key=_gravity, default=None)
     shown = case_data(names, [{"series": content} for content in contents], gravest.series.case if gravest else "")
     changes = _changes_grid(followed)
     counts = Counter(trend.state for trend in followed)
-    subtitle = counted({str(state): counts[state] for state in TrendState})
     return render_page(
         "history.html", _SECTIONS, {"runs": _columns(points), "changes": changes, "all": _cases_grid(followed), **shown},
-        scripts=("history.js",), title="Performance history", subtitle=f"{plural(runs, 'run')}; {subtitle}",
+        scripts=("history.js",), title="Performance history", subtitle=f"{plural(runs, 'run')}; {_counted(followed)}",
         slower=counts[TrendState.SLOWER], drifted=counts[TrendState.DRIFT], changed=bool(changes.rows),
         period=f" Its runs are from {when(points[0])} to {when(points[-1])}." if points else "",
         notes=environment_changes(points), problems=problems,
@@ -222,26 +218,23 @@ def _series(trend: Trend, sessions: dict[str, SeriesPoint]) -> JSON:
     points = trend.points[-RUNS:]
     sessions.update((point.run.session, point) for point in points)
     offset = len(trend.points) - len(points)
-    steps = [round(math.log(point.value) / _STEP) for point in points]
+    steps = [math.log(point.value) / _STEP for point in points]
     ratio = trend.series.metric == RATIO
-    widths = [_half_width(point) for point in points] if ratio else []
+    bounded = [(point.low, point.high) if 0 < point.low <= point.high < math.inf else (1, 1) for point in points]
+    widths = [math.log(high / low) / 2 / _STEP for low, high in bounded] if ratio else []  # half of each interval
     changes = [
         {"at": step.index - offset, "text": f"{change(step.effect)} with {commit(trend.points[step.index])}"}
         for step in trend.changes
         if step.index >= offset
     ]
     return {
-        "label": f"ratio to {trend.series.anchor}" if ratio else f"floor on {trend.series.machine}", "ratio": ratio,
-        "text": describe(trend), "runs": [point.run.session for point in points], "changes": changes,
-        "steps": [step - before for step, before in zip(steps, [0, *steps], strict=False)],
-        "widths": [width - before for width, before in zip(widths, [0, *widths], strict=False)],
+        "label": _label(trend), "ratio": ratio, "text": describe(trend), "changes": changes,
+        "runs": [point.run.session for point in points], "steps": _differences(steps), "widths": _differences(widths),
     }  # fmt: skip
 
 
-def _half_width(point: SeriesPoint) -> int:
-    """Return half the interval's width in steps, 0 if it is unbounded."""
-    bounded = 0 < point.low <= point.high < math.inf
-    return round(math.log(point.high / point.low) / 2 / _STEP) if bounded else 0
+def _differences(values: Sequence[float]) -> list[int]:
+    return [int(step) for step in np.diff(np.rint(values), prepend=0)]
 
 
 def _columns(points: Sequence[SeriesPoint]) -> dict[str, list[str]]:
@@ -255,13 +248,11 @@ def _columns(points: Sequence[SeriesPoint]) -> dict[str, list[str]]:
 
 
 def _changes_grid(followed: Sequence[Trend]) -> DataGrid:
-    rows = []
-    for trend in followed:
-        for step in trend.changes:
-            ends = [math.exp(step.effect + side * step.margin) for side in (-1, 0, 1)]
-            before, at, last = (trend.points[max(0, place)] for place in (step.low - 1, step.index, step.high))
-            notes = "; ".join(environment_changes(trend.points[max(0, step.low - 1) : step.high + 1]))
-            rows.append([trend.series.case, ends, when(at), commit(at), f"{commit(before)} to {commit(last)}", notes])
+    rows = [
+        [trend.series.case, list(map(math.exp, effects)), when(at), commit(at), " to ".join(between), "; ".join(notes)]
+        for trend in followed
+        for effects, at, between, notes in _changes(trend)
+    ]
     columns = [
         ("case", "case"), ("change", "interval"), ("run", "text"), ("commit", "text"), ("between commits", "text"), ("also changed", "text"),
     ]  # fmt: skip

@@ -91,7 +91,7 @@ def of_variant(race: Race, index: int) -> CaseResult:
     result = new(case, race, index, NO_BASELINE)
     assert result.sample is not None
     decision = race.decisions.get(index)
-    variant_result = VariantResult.of(
+    variant_result = VariantResult.about(
         case,
         reference=race.entrants[index if race.reference is None else race.reference].case.name,
         median_seconds=median(result.sample.seconds),
@@ -100,6 +100,7 @@ def of_variant(race: Race, index: int) -> CaseResult:
         launches=len(result.sample.runs),
         rounds=race.rounds(index),
         facts=_typical_facts(result.sample.runs) | percentiles(result.sample),
+        cpus=case.cpus,
     )
     return replace(result, variant_result=variant_result, metrics=tuple(claimed(race, index)))
 
@@ -207,8 +208,8 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     if decision is None or decision.outcome is None:
         raise BenchmarkError(f"{case.name}: the race ended without a decision")
     baseline, contender = (Sample(case, tuple(confirmed_race.runs(side))) for side in (0, 1))
-    used = confirmed_race.thresholds
-    shown = judged(case, confirmed_race.usual, used)
+    used = confirmed_race.first.thresholds(1)
+    shown = judged(case, confirmed_race.first.usual, used)
     calls = calls_of(baseline.runs, contender.runs)
     slow = (ReasonCode.TAIL_NOT_DECIDED, ReasonCode.RARE_SLOW_CALLS)
     by_tail = decision.statistic is Statistic.TAIL or decision.reason.code in slow
@@ -237,8 +238,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     )
     metrics = []
     if (first := confirmed_race.first_call) is not None and first.outcome is not None:
-        size = first.comparison.launches, first.comparison.rounds
-        metrics.append(Verdict.of(case, first.outcome, first.reason, FIRST_CALL, first.comparison.ratio, *size))
+        metrics.append(Verdict.of(case, first.outcome, first.reason, FIRST_CALL, **first.comparison.columns))
     metrics += confirmed_race.sampled
     return CaseResult(case, verdict, sample=contender, baseline=baseline, metrics=tuple(metrics))
 

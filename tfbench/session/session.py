@@ -568,7 +568,7 @@ class Session:
             sides=self._sides(),
             verdicts=(*(row for result in results for row in result.rows), *missing),
             variant_results=with_shares([result.variant_result for result in results if result.variant_result]),
-            skips=tuple(Skip.of(result.case, result.skip) for result in results if result.verdict is None),
+            skips=tuple(Skip.about(result.case, reason=result.skip) for result in results if result.verdict is None),
             wall_seconds=self.launcher.stopwatch.wall_seconds,
             seconds_by_phase={phase.value: seconds for phase, seconds in phases.items()},
             seconds_by_case=dict(self.runs.seconds),

@@ -51,7 +51,7 @@ def launch_effect(baseline: Sequence[float], contender: Sequence[float], pair: i
     ``pair`` is the pair of zygotes that the launch comes from.
     """
     ratios = log_ratios(baseline, contender)
-    return Effect(float(np.median(ratios)), pair, median_error(ratios))
+    return Effect(float(np.median(ratios)), pair, quantile_error(ratios))
 
 
 def log_ratios(baseline: Sequence[float], contender: Sequence[float]) -> Floats:
@@ -68,13 +68,8 @@ def log_ratios(baseline: Sequence[float], contender: Sequence[float]) -> Floats:
     return effects
 
 
-def median_error(values: Floats) -> float:
-    """Estimate the standard error of the median, see `quantile_error`."""
-    return quantile_error(values, 0.5)
-
-
-def quantile_error(values: Floats, share: float) -> float:
-    """Estimate the standard error of a quantile from the order statistics around it (McKean & Schrader 1984).
+def quantile_error(values: Floats, share: float = 0.5) -> float:
+    """Estimate the standard error of a quantile, the median by default, from the order statistics around it (McKean & Schrader 1984).
 
     Args:
         values: Shape (rounds,), at least one; the error of one is 0.
@@ -121,10 +116,6 @@ class Posterior:
             high, high_in = np.where(outside, at, high), np.where(outside, high_in, at)
         return low, high
 
-    def of(self, races: NDArray[np.intp]) -> Posterior:
-        """Select some of the races by index."""
-        return Posterior(self.weights[races], self.centers[races], self.deviations)
-
     @property
     def center(self) -> Floats:
         """The mean of the mixture, shape (races,)."""
@@ -133,11 +124,6 @@ class Posterior:
     def _sum(self, values: Floats) -> Floats:
         estimates: Floats = np.einsum("rn,rn->r", self.weights, values)
         return estimates
-
-
-def with_error(expected: Thresholds, error: float) -> Thresholds:
-    """Return the thresholds of launches whose medians have this standard error, besides what launches usually differ."""
-    return expected._replace(launch_deviation=math.hypot(expected.launch_deviation, error))
 
 
 def relative_variances(expected: Thresholds, errors: Floats) -> Floats:
@@ -259,14 +245,14 @@ def interval(
     pairs = np.array([effect.pair for effect in effects])
     errors = np.array([effect.error for effect in effects])
     usual = expected or policy.step_time
-    distribution = posterior(
-        values,
-        pairs,
-        policy,
-        shared_zygote=shared_zygote,
-        expected=with_error(usual, math.sqrt(np.mean(errors**2))),
-        relative=relative_variances(usual, errors),
-    )
+    # Medians have these errors, besides what launches usually differ.
+    whole = usual._replace(launch_deviation=math.hypot(usual.launch_deviation, math.sqrt(np.mean(errors**2))))
+    noise: dict[str, Any] = {
+        "shared_zygote": shared_zygote,
+        "expected": whole,
+        "relative": relative_variances(usual, errors),
+    }
+    distribution = posterior(values, pairs, policy, **noise)
     low, high = distribution.bounds(alpha)
     before, now = np.mean([effect.doubt for effect in effects], axis=0)  # all launches may be off in the same direction
     return Ratio(math.exp(distribution.center[0]), math.exp(low[0] - before), math.exp(high[0] + now), 1 - alpha)

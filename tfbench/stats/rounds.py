@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfbench.model import Effect, Ratio, Run
-from tfbench.stats.interval import Floats, median_error
+from tfbench.stats.interval import Floats, quantile_error
 
 SPEED_DISTANCE = 5.0
 """Two groups of calls are two speeds if their medians lie so many standard deviations of a group apart. Halves of a
@@ -103,7 +103,7 @@ def interrupt_cost(times: Sequence[Floats], counts: Sequence[Counts]) -> float:
             return 0.0
         without, having = groups
         costs.append(float(np.median(having) - np.median(without)))
-        variances.append(sum(median_error(group) ** 2 for group in groups))
+        variances.append(sum(quantile_error(group) ** 2 for group in groups))
     weights = 1 / np.maximum(variances, np.finfo(float).tiny)
     cost, error = float(np.average(costs, weights=weights)), float(weights.sum() ** -0.5)
     return cost if cost > _CERTAIN * error else 0.0
@@ -146,12 +146,9 @@ def two_speeds(sides: Sequence[Sequence[Sequence[float]]]) -> TwoSpeeds | None:
 def _split(times: Floats) -> int:
     """Return how many of these sorted times, two or more, belong to the lower group."""
     below = np.arange(1, len(times))
-    above = len(times) - below
-    sums = np.cumsum(times)
-    means = sums[:-1] / below, (sums[-1] - sums[:-1]) / above
+    means = [np.cumsum(times)[:-1] / below, np.cumsum(times[::-1])[-2::-1] / below[::-1]]
     # The scatter inside is least where that between the groups is greatest.
-    between = below * above * (means[1] - means[0]) ** 2
-    return int(below[np.argmax(between)])
+    return int(below[np.argmax(below * below[::-1] * (means[1] - means[0]) ** 2)])
 
 
 # Throughput: the work of a call (items, bytes, floating-point operations) per time

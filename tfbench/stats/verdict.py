@@ -126,12 +126,8 @@ def compare(
     """
     alpha = look_alpha(policy, cases, look_of(len(effects), policy.looks), share)
     ratio = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=thresholds)
-    return Comparison(
-        ratio=replace(ratio, confidence=1 - share * case_alpha(policy, cases)),
-        launches=len(effects),
-        pairs=len({effect.pair for effect in effects}),
-        rounds=rounds,
-    )
+    ratio = replace(ratio, confidence=1 - share * case_alpha(policy, cases))
+    return Comparison(ratio, len(effects), len({effect.pair for effect in effects}), rounds)
 
 
 def classify(low: float, high: float, thresholds: Thresholds) -> Outcome | None:
@@ -166,24 +162,27 @@ def decide(
         effects, rounds, policy, cases=cases, shared_zygote=shared_zygote, thresholds=chosen, share=share
     )
     outcome = classify(comparison.ratio.low, comparison.ratio.high, chosen)
-    lopsided, values = False, np.array([[effect.value for effect in effects]])
+    facts: dict[str, object] = {}
+    note = None
     if outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
         alpha = unchanged_alpha(policy, look_of(len(effects), policy.looks))
         narrow = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=chosen)
         proved = classify(narrow.low, narrow.high, chosen) is Outcome.UNCHANGED
-        lopsided = proved and not balanced(values, chosen)[0]
-        if proved and not lopsided:
-            outcome = Outcome.UNCHANGED
+        values = np.array([effect.value for effect in effects])
+        if proved and balanced(values[np.newaxis], chosen)[0]:
+            outcome, facts = Outcome.UNCHANGED, {"tolerance": chosen.tolerance}
             comparison = replace(comparison, ratio=replace(narrow, confidence=1 - 2 * policy.alpha_unchanged))
         else:
             outcome = Outcome.INCONCLUSIVE if final else None
-    if lopsided:
-        return Decision(outcome, because(CODES[outcome], _lopsided(values[0], chosen)), comparison)
-    reason = _reason(outcome, comparison, chosen, policy.name)
-    doubt = _doubt(effects)
-    if outcome in (None, Outcome.INCONCLUSIVE) and doubt > _DOUBTFUL * math.log1p(chosen.tolerance):
-        reason = reason.noted(because(Note.NEIGHBOURS, doubt=doubt))
-    return Decision(outcome, reason, comparison)
+            facts = {"minimum_effect": chosen.minimum_effect, "policy": policy.name}
+            if proved:
+                away = int((np.abs(values - np.median(values)) > math.log1p(chosen.tolerance)).sum())
+                note = because(Note.LOPSIDED, differing=away, launches=len(effects), mean=math.exp(values.mean()))
+                return Decision(outcome, because(CODES[outcome], note), comparison)
+            if (doubt := _doubt(effects)) > _DOUBTFUL * math.log1p(chosen.tolerance):
+                note = because(Note.NEIGHBOURS, doubt=doubt)
+    ratio, launches = comparison.ratio, comparison.launches
+    return Decision(outcome, because(CODES[outcome], note, ratio=ratio, launches=launches, **facts), comparison)
 
 
 def _doubt(effects: Sequence[Effect]) -> float:
@@ -193,21 +192,6 @@ def _doubt(effects: Sequence[Effect]) -> float:
 
 _DOUBTFUL = 0.25
 """Share of the tolerance that neighbours have to blur before the reason of an open case says so."""
-
-
-def _lopsided(effects: Floats, thresholds: Thresholds) -> Reason:
-    away = np.abs(effects - np.median(effects)) > math.log1p(thresholds.tolerance)
-    mean = math.exp(float(effects.mean()))
-    return because(Note.LOPSIDED, differing=int(away.sum()), launches=len(effects), mean=mean)
-
-
-def _reason(outcome: Outcome | None, comparison: Comparison, thresholds: Thresholds, policy: str) -> Reason:
-    facts: dict[str, object] = {}
-    if outcome is Outcome.UNCHANGED:
-        facts = {"tolerance": thresholds.tolerance}
-    elif outcome in (Outcome.INCONCLUSIVE, None):
-        facts = {"minimum_effect": thresholds.minimum_effect, "policy": policy}
-    return because(CODES[outcome], ratio=comparison.ratio, launches=comparison.launches, **facts)
 
 
 def launches_needed(effects: Sequence[Effect], thresholds: Thresholds, clip: float) -> float:
@@ -270,8 +254,9 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
         error = _standard_error(now / now.mean() - before / before.mean())
         more = 0.0 if statistic is Statistic.MEAN else _work_beside(contender) - _work_beside(baseline)
         return Effect(math.log(now.mean() / before.mean()) + more, pair, error, doubt)
-    (then, then_error), (later, later_error) = _quantile(before, _P90), _quantile(now, _P90)
-    return Effect(later - then, pair, math.hypot(then_error, later_error), doubt)
+    logs = np.log(before), np.log(now)
+    then, later = (float(np.quantile(side, _P90)) for side in logs)
+    return Effect(later - then, pair, math.hypot(*(quantile_error(side, _P90) for side in logs)), doubt)
 
 
 _SPIN = 1e-4
@@ -303,12 +288,6 @@ def leaves_work(runs: Sequence[Run], thresholds: Thresholds) -> bool:
 
 def _standard_error(values: Floats) -> float:
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-
-
-def _quantile(times: Floats, share: float) -> tuple[float, float]:
-    """Return the logarithm of a quantile, and its standard error from the order statistics around it."""
-    logs = np.log(times)
-    return float(np.quantile(logs, share)), quantile_error(logs, share)
 
 
 def pooled(effects: Sequence[Effect]) -> list[Effect]:
@@ -344,28 +323,20 @@ def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: 
         return of_tail(tail, median)
     bounded = tail.comparison.ratio.high <= 1 + thresholds.tolerance and (final or median.outcome is Outcome.IMPROVED)
     if bounded or tail.outcome is Outcome.UNCHANGED:
-        return _with_what_is_rare(median, rounds)
-    reason = _of_both(ReasonCode.TAIL_NOT_DECIDED, tail, median)
-    if final:
-        return replace(median, outcome=Outcome.INCONCLUSIVE, reason=reason)
-    return replace(median, outcome=None, reason=because(ReasonCode.RACING, reason))
+        seen = median.comparison.rounds
+        if seen >= rounds or median.outcome is not Outcome.UNCHANGED:
+            return median
+        # The exact form of the rule of three (Hanley & Lippman-Hand 1983, JAMA 249): in one race of twenty, so many rounds
+        # contain none of this share of slow calls.
+        return median.noted(because(Note.RARE_CALLS, rounds=seen, share=float(1 - 0.05 ** (1 / seen))))
+    return _doubted(median, _of_both(ReasonCode.TAIL_NOT_DECIDED, tail, median), final)
 
 
-def _with_what_is_rare(median: Decision, rounds: int) -> Decision:
-    """Return the decision with a reason that says which slow calls the rounds may not contain, if they are few."""
-    seen = median.comparison.rounds
-    if seen >= rounds or median.outcome is not Outcome.UNCHANGED:
-        return median
-    note = because(Note.RARE_CALLS, rounds=seen, share=unseen_share(seen))
-    return median.noted(note)
-
-
-def unseen_share(rounds: int) -> float:
-    """Return the share of slow calls of which this many rounds contain none in one race of twenty.
-
-    The exact form of the rule of three (Hanley & Lippman-Hand 1983, JAMA 249).
-    """
-    return float(1 - 0.05 ** (1 / rounds))
+def _doubted(decision: Decision, reason: Reason, ends: bool) -> Decision:
+    """Return the decision as inconclusive for this reason, or as open if the race does not end."""
+    if ends:
+        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    return replace(decision, outcome=None, reason=because(ReasonCode.RACING, reason))
 
 
 SUSPECTED, STILL_SUSPECTED = 0.9, 2.0
@@ -399,7 +370,7 @@ def with_mean(
         thresholds: Those of the tail.
         final: Whether this was the last launch.
     """
-    if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+    if decision.outcome not in _NOT_SLOWER:
         return decision
     ratio, unchanged = mean.ratio, decision.outcome is Outcome.UNCHANGED
     proved = classify(ratio.low, ratio.high, thresholds) is Outcome.REGRESSED
@@ -413,9 +384,10 @@ def with_mean(
     reason = because(ReasonCode.MEAN_SLOWER, ratio=ratio, launches=mean.launches, median=typical)
     if proved and unchanged:
         return of_mean(replace(decision, outcome=Outcome.REGRESSED, comparison=mean, statistic=Statistic.MEAN))
-    if proved or final:
-        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
-    return replace(decision, outcome=None, reason=because(ReasonCode.RACING, reason))
+    return _doubted(decision, reason, proved or final)
+
+
+_NOT_SLOWER = (Outcome.UNCHANGED, Outcome.IMPROVED)
 
 
 def of_mean(mean: Decision) -> Decision:
@@ -459,19 +431,16 @@ def with_work_beside(
         sides: The runs of the baseline and of the contender.
         final: Whether this was the last launch.
     """
-    if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+    if decision.outcome not in _NOT_SLOWER:
         return decision
-    ratio = whole.ratio
+    ratio, calls = whole.ratio, decision.comparison.ratio.center
     proved = classify(ratio.low, ratio.high, thresholds) is Outcome.REGRESSED
     if proved or ratio.center > 1 + thresholds.tolerance:
-        calls = decision.comparison.ratio.center
         reason = because(ReasonCode.WORK_BESIDE, ratio=ratio, launches=whole.launches, calls=calls)
-        if proved or final:
-            return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
-        return replace(decision, outcome=None, reason=because(ReasonCode.RACING, reason))
+        return _doubted(decision, reason, proved or final)
     before, now = (_mostly(RESTLESS, runs) for runs in sides)
     if now and not before:
-        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RESTLESS))
+        return _doubted(decision, because(ReasonCode.RESTLESS), True)
     return decision.noted(because(Note.RESTLESS)) if now else decision
 
 
@@ -481,9 +450,8 @@ def with_retraces(decision: Decision, contender: Sequence[Run]) -> Decision:
     A step with many shapes traces for each of them once, and its later calls may be slower. As long as a race takes, it looks
     like a step that always traces.
     """
-    if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED) and retrace(contender):
-        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.RETRACED))
-    return decision
+    doubtful = decision.outcome in _NOT_SLOWER and retrace(contender)
+    return _doubted(decision, because(ReasonCode.RETRACED), True) if doubtful else decision
 
 
 def with_settings(decision: Decision, before: Sequence[Run], now: Sequence[Run]) -> Decision:
@@ -491,21 +459,15 @@ def with_settings(decision: Decision, before: Sequence[Run], now: Sequence[Run])
 
     More launches cannot decide such a case, so an open race ends.
     """
-    if decision.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED, None):
+    if decision.outcome not in (*_NOT_SLOWER, None):
         return decision
     collections = [median(run.facts.get(COLLECTIONS, 1.0) for run in runs) for runs in (before, now)]
-    old, new = map(_set_late, (before, now))
     if collections[0] < collections[1]:
-        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.MORE_COLLECTIONS))
-    if old != new:
-        reason = because(ReasonCode.SET_LATE, before=sorted(old), now=sorted(new))
-        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=reason)
-    return decision
-
-
-def _set_late(runs: Sequence[Run]) -> set[str]:
-    """Return the variables that every launch sets to the same value. A free port is another one in each."""
-    return set.intersection(*({*run.facts.get(SET_LATE, ())} for run in runs))
+        return _doubted(decision, because(ReasonCode.MORE_COLLECTIONS), True)
+    # What every launch sets to the same value: a free port is another one in each.
+    old, new = (set.intersection(*({*run.facts.get(SET_LATE, ())} for run in runs)) for runs in (before, now))
+    reason = because(ReasonCode.SET_LATE, before=sorted(old), now=sorted(new))
+    return _doubted(decision, reason, True) if old != new else decision
 
 
 def retrace(runs: Sequence[Run]) -> bool:

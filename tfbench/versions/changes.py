@@ -483,12 +483,8 @@ class ChangeFinder:
 def _of_seconds(case: Case, metric: str, decision: Decision | None, values: Sequence[float]) -> Verdict | None:
     if decision is None or decision.outcome is None:
         return None
-    before, now = values
-    found = decision.comparison
-    return Verdict.of(
-        case, decision.outcome, decision.reason, metric, found.ratio, found.launches, found.rounds,
-        values=(before, now), unit=SECONDS,
-    )  # fmt: skip
+    size = decision.comparison.columns
+    return Verdict.of(case, decision.outcome, decision.reason, metric, **size, values=values, unit=SECONDS)
 
 
 _RANK = {name: (KINDS.index(_KIND.get(name, "graph")), place) for place, name in enumerate((*RACED, *COUNTED))}

@@ -260,9 +260,8 @@ def _entry(race: Race, index: int) -> Entry:
 
 def _verdict(race: Race, index: int) -> Verdict:
     decision = race.decisions[index]
-    outcome, found = decision.outcome or Outcome.INCONCLUSIVE, decision.comparison
-    case = race.entrants[index].case
-    return Verdict.of(case, outcome, decision.reason, TIME, found.ratio, found.launches, found.rounds)
+    outcome, case = decision.outcome or Outcome.INCONCLUSIVE, race.entrants[index].case
+    return Verdict.of(case, outcome, decision.reason, **decision.comparison.columns)
 
 
 def _describe(launcher: ProcessLauncher, side: Side) -> JSON:
@@ -308,7 +307,7 @@ def reports(matrix: Matrix, policy: JSON) -> dict[str, Report]:
             if not isinstance(entry, Untimed):
                 verdicts += _verdicts(row, label)
             elif entry.skipped:
-                skips.append(Skip.of(row.case, entry.why))
+                skips.append(Skip.about(row.case, reason=entry.why))
             else:
                 verdicts.append(Verdict.of(row.case, Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=entry.why)))
         made[label] = Report(

@@ -8,7 +8,7 @@
   // Seconds of the stored rounds of each launch; tfbench/model/measurement.py has the format.
   function secondsOf(stored) {
     const bytes = new DataView(Uint8Array.from(atob(stored.steps), (one) => one.charCodeAt(0)).buffer);
-    const times = Array.from({ length: bytes.byteLength / 2 }, (_, i) => stored.median * Math.exp(STEP * bytes.getInt16(2 * i, true)));
+    const times = Array.from({ length: bytes.byteLength / 2 }, (_, i) => stored.median_seconds * Math.exp(STEP * bytes.getInt16(2 * i, true)));
     let at = 0;
     return stored.launches.map((count) => times.slice(at, (at += count)));
   }
