@@ -19,7 +19,7 @@ ONE = "from tests.fakes.steps import taking\n\n\ndef test_mine(bench):\n    benc
 def test_an_option_that_changes_what_a_result_means_is_refused(project, option, said):
     project.write(ONE)
     done = project.run("--against", "self", option)
-    assert (done.code, done.report) == (4, {})
+    assert (done.code, done.report["verdicts"], done.report["complete"]) == (4, [], False)
     (line,) = [line for line in done.output.splitlines() if line.startswith("ERROR: ")]
     assert line.startswith(f"ERROR: {option.partition('=')[0]}: ")
     assert said in line
