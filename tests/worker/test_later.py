@@ -1,13 +1,11 @@
 """What a process does after many calls, and after the last one. Each step in a process of its own, without TensorFlow."""
 
 import json
-import subprocess
-import sys
-import textwrap
 import time
 
 import pytest
 
+from tests.fakes.alone import run_alone
 from tfbench.protocol import ProbeCase
 from tfbench.worker import probes
 from tfbench.worker.quiet import own_time
@@ -49,10 +47,7 @@ RESTS = """
 
 @pytest.fixture(scope="module")
 def rests():
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(RESTS)], capture_output=True, text=True, timeout=60, check=True
-    )
-    return {name: (used, took) for name, used, took in map(json.loads, done.stdout.splitlines())}
+    return {name: (used, took) for name, used, took in map(json.loads, run_alone(RESTS).splitlines())}
 
 
 @pytest.mark.parametrize("name", ["timer", "thread", "child", "alarm"])

@@ -2,13 +2,11 @@
 
 import json
 import re
-import subprocess
-import sys
-import textwrap
 import time
 
 import pytest
 
+from tests.fakes.alone import run_alone
 from tfbench.worker.probes import _sites
 
 STEPS = """
@@ -68,10 +66,7 @@ STEPS = """
 
 @pytest.fixture(scope="module")
 def found():
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(STEPS)], capture_output=True, text=True, timeout=60, check=True
-    )
-    return dict(json.loads(line) for line in done.stdout.splitlines())
+    return dict(json.loads(line) for line in run_alone(STEPS).splitlines())
 
 
 @pytest.mark.parametrize(

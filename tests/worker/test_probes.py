@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from collections import namedtuple
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.fakes.alone import run_alone
 from tfbench.metrics.graphs import of_module
 from tfbench.worker import probes, tf_runtime
 from tfbench.worker.probes import MOST_ON_GPU, Probes
@@ -148,12 +148,6 @@ def test_the_peak_counts_memory_that_was_released():
         print(-1 if peak.bytes is None else peak.bytes >> 20)
     """)
     assert int(done) == -1 or 60 <= int(done) <= 72
-
-
-def run_alone(code):
-    """Runs code in a new process, which is small, so that the kernel reclaims none of its memory meanwhile."""
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 Pair = namedtuple("Pair", "first second")

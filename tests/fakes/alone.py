@@ -1,0 +1,11 @@
+"""Code that runs in a process of its own."""
+
+import subprocess
+import sys
+import textwrap
+
+
+def run_alone(code: str) -> str:
+    """Run code in a new process, which is small, so that the kernel reclaims none of its memory; return what it prints."""
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
