@@ -19,14 +19,14 @@ BUDGET = {
     "doctor": 979,
     "fleet": 489,
     "gpus": 562,
-    "metrics": 920,  # with the rows of the life of a process
+    "metrics": 918,  # with the rows of the life of a process
     "model": 1260,  # with the calls that a time covers, and rare slow calls
     "plugin": 1528,
     "profiles": 699,
     "race": 2423,  # with the rows of the life of a process, and rare slow calls
     "report": 2178,
     "session": 2523,  # with one verdict on the imports of each benchmark file
-    "sides": 1266,  # with sparse and partial clones
+    "sides": 1264,  # with sparse and partial clones
     "stats": 838,  # with rare slow calls
     "storage": 524,
     "suite": 490,

@@ -262,9 +262,7 @@ def _lend_versions(top: Path, tree: str, place: Path) -> None:
     """
     for name in ignored_modules(top):
         module, there = top / name, place / name
-        if not (there.parent.is_dir() and there.parent.resolve().is_relative_to(place.resolve())):
-            continue  # the folder is new, or a link
-        if name.endswith(".py") and _is_of_a_version(module):
+        if name.endswith(".py") and _has_folder_of(there, place) and _is_of_a_version(module):
             with suppress(SideError):
                 _git(top, "cat-file", "-e", f"{tree}:{name}")
                 continue  # the tree has one of its own
@@ -523,6 +521,11 @@ def materialise(root: Path, tree: str, cache: Path, grafts: Grafts | None = None
     return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
 
 
+def _has_folder_of(file: Path, place: Path) -> bool:
+    """Tell whether a tree that has been extracted has the folder of a file itself: it is neither new nor a link to elsewhere."""
+    return file.parent.is_dir() and file.parent.resolve().is_relative_to(place.resolve())
+
+
 def _lend_data(top: Path, place: Path, grafts: Grafts) -> None:
     """Link the data that git ignores, and that belongs to the grafts, into a tree that has been extracted.
 
@@ -530,10 +533,10 @@ def _lend_data(top: Path, place: Path, grafts: Grafts) -> None:
     """
     for name in _git(top, *_IGNORED, "--directory").split("\0"):
         data, there = top / name, place / name.rstrip("/")
-        is_data = name and data.suffix not in (*MODULES, ".so") and data.name not in _CACHES
-        inside = there.parent.resolve().is_relative_to(place.resolve())
-        if is_data and inside and grafts.has(name.rstrip("/")) and not Path(data, "pyvenv.cfg").exists():
-            with suppress(OSError):  # the tree has no such folder, or a file of its own
+        wanted = name and grafts.has(name.rstrip("/")) and not Path(data, "pyvenv.cfg").exists()
+        is_data = data.suffix not in (*MODULES, ".so") and data.name not in _CACHES
+        if wanted and is_data and _has_folder_of(there, place):
+            with suppress(OSError):  # the tree has a file of its own
                 there.symlink_to(data.resolve())
 
 
@@ -622,10 +625,8 @@ def _is_as_extracted(top: Path, tree: str, place: Path, objects: Mapping[str, st
         _git(top, "read-tree", tree, env=env)
         _git(top, "update-index", "-q", "--ignore-submodules", "--refresh", env=env)
         _git(top, "diff-files", "--quiet", "--ignore-submodules", "--diff-filter=d", env=env)
-        missing = _git(top, "diff-files", "--name-only", "--ignore-submodules", "--diff-filter=D", "-z", env=env).split(
-            "\0"
-        )
-        return {*filter(None, missing)} <= _left_out(place)
+        missing = "diff-files", "--name-only", "--ignore-submodules", "--diff-filter=D", "-z"
+        return {*filter(None, _git(top, *missing, env=env).split("\0"))} <= _left_out(place)
     return False
 
 
