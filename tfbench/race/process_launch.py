@@ -209,9 +209,8 @@ class ProcessLaunch:
         self._wait_for(entrant)
         self._loads[entrant].end()
         if isinstance(self._results.get(entrant), WorkerHung):
-            for other in tuple(
-                self.waiting
-            ):  # one side is no race, so that the other one need not be waited for as well
+            # One side is no race, so that the other one need not be waited for as well.
+            for other in tuple(self.waiting):
                 self.waiting.remove(other)
                 self._running.pop(other).end(kill=True)
 

@@ -348,8 +348,8 @@ and 2% at the end."""
 def excess(effects: Sequence[Effect]) -> tuple[float, float]:
     """Return the plain mean of pooled effects, and how many standard errors it is above 0.
 
-    The center of an interval sets outlying launches aside, such as those that have the slow calls. The error is the larger
-    one of what rounds and what launches show.
+    The center of an interval would leave out outlying launches, and those may be the ones with the slow calls. The error comes
+    from the rounds or from the launches, whichever is larger.
     """
     values = [effect.value for effect in effects]
     error = max(effects[0].error, stdev(values) if len(values) > 1 else 0.0) / math.sqrt(len(values))

@@ -302,7 +302,10 @@ def search_defaults(
 
 @dataclass
 class Defaults:
-    """Restore old defaults. The defaults of each side and those that explained a case are kept, since cases of a release share causes."""
+    """Restore old defaults.
+
+    It remembers the defaults of each side, and which of them explained a case: cases of a release share causes.
+    """
 
     launcher: ProcessLauncher
     policy: Policy
