@@ -19,20 +19,7 @@ from msgspec import Meta
 from tfbench.errors import JobError, ReportError, UsageError
 from tfbench.facts import packages
 from tfbench.fs import atomic_dir, read_text, remove_half_dirs
-from tfbench.model import JSON, Case, Report
-from tfbench.model.formats import (
-    Digest,
-    Name,
-    Number,
-    Seconds,
-    Text,
-    Texts,
-    check_schema,
-    convert,
-    exactly,
-    json_schema,
-    plain,
-)
+from tfbench.model import JSON, Case, Report, formats
 from tfbench.model.report import PolicyContent
 from tfbench.report import json_format
 from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
@@ -82,10 +69,10 @@ if TYPE_CHECKING:
 else:
 
     class _PlannedSide(TypedDict):
-        spec: Name
-        tree: Annotated[str, exactly("[0-9a-f]{0,64}")]
+        spec: formats.Name
+        tree: Annotated[str, formats.exactly("[0-9a-f]{0,64}")]
         python: Annotated[str, Meta(max_length=40)]
-        packages: Texts
+        packages: formats.Texts
 
     class PlannedSides(TypedDict):
         """What both sides of a plan are: specification, git tree, Python and packages."""
@@ -98,23 +85,23 @@ else:
 class Job:
     """What one machine has to race, and what the machine must have for the results to count."""
 
-    index: Number
+    index: formats.Number
     """Number of the job, from 1."""
-    of: Number
-    suite: Digest
+    of: formats.Number
+    suite: formats.Digest
     """Digest of the names of all cases of the suite, see `tfbench.suite.shards.digest`."""
-    suite_cases: Number
+    suite_cases: formats.Number
     """Number of cases of all jobs, which share the policy's alpha."""
-    cases: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=100_000)]
+    cases: Annotated[tuple[formats.Name, ...], Meta(min_length=1, max_length=100_000)]
     policy: PolicyContent
     """Every threshold, with lists as JSON has them. A machine whose tfbench has others refuses the job."""
     sides: PlannedSides
     device: Annotated[str, Meta(max_length=200)]
-    scale: Annotated[str, exactly("small|medium|large")]
+    scale: Annotated[str, formats.exactly("small|medium|large")]
     seed: Annotated[int, Meta(ge=0, lt=2**32)]
-    session: Annotated[str, exactly("[0-9TZ:+-]{10,40}-[0-9a-f]{8}")]
+    session: Annotated[str, formats.exactly("[0-9TZ:+-]{10,40}-[0-9a-f]{8}")]
     """Identity of the run in a history. A repeated job has the same, so a history has it once."""
-    seconds: Seconds
+    seconds: formats.Seconds
     """Expected time on the machine, in seconds."""
 
     @property
@@ -160,8 +147,8 @@ def parse_job(text: str, name: str, fix: str = _REPLAN) -> Job:
     """Build a job from the text of its file; ``name`` and ``fix`` are for errors. Raises `JobError`, see `load`."""
     try:
         content = parse_json(text)
-        check_schema(content, SCHEMA)
-        job = convert(Job, content)
+        formats.check_schema(content, SCHEMA)
+        job = formats.convert(Job, content)
         if unknown := sorted(set(content) - {"schema", "digest", *(field.name for field in fields(Job))}):
             raise ValueError(f"at the top, the key {unknown[0]!r} is unknown")
         if not isinstance(job.policy.get("name"), str):
@@ -224,7 +211,7 @@ def kept_report(job: Job, path: Path) -> Report | None:
 
 def schema() -> JSON:
     """Return the JSON Schema of jobs."""
-    return json_schema(SCHEMA, "A part of a suite for one machine, as tfbench fleet plan writes it.", Job)
+    return formats.json_schema(SCHEMA, "A part of a suite for one machine, as tfbench fleet plan writes it.", Job)
 
 
 # Name the files of a fleet: its plan, and the job, report, log and attempts of each number
@@ -240,20 +227,20 @@ _EACH = 1000
 class Plan:
     """What all jobs of a fleet have in common."""
 
-    jobs: Number
-    cases: Number
-    suite: Text
-    session: Text
+    jobs: formats.Number
+    cases: formats.Number
+    suite: formats.Text
+    session: formats.Text
     """Beginning of the identities that its jobs have in a history."""
-    root: Text
+    root: formats.Text
     """pytest's root, where each machine finds the benchmarks."""
     seconds: Annotated[float, Meta(ge=0)]
     """Expected machine time of all jobs, in seconds."""
-    missing: tuple[Name, ...] = ()
+    missing: tuple[formats.Name, ...] = ()
     """Names of the cases that the other side would run under the same options, and that are in no job."""
 
     def render(self) -> str:
-        content = plain(self)
+        content = formats.plain(self)
         return render_json({"schema": PLAN_SCHEMA, "digest": json_digest(content), **content}, 1) + "\n"
 
     def has(self, job: Job) -> bool:
@@ -274,8 +261,8 @@ class FleetFolder:
         """Read the plan. Raises `JobError` if there is none, it has another schema, or was edited."""
         try:
             content = parse_json(read_text(self.plan_file))
-            check_schema(content, PLAN_SCHEMA)
-            plan = convert(Plan, content)
+            formats.check_schema(content, PLAN_SCHEMA)
+            plan = formats.convert(Plan, content)
         except (ValueError, ReportError) as error:
             fix = "tfbench fleet plan writes one"
             raise JobError(f"{brief(self.path)} is no folder of a fleet ({brief(error)}); {fix}") from None

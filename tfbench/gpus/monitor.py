@@ -13,17 +13,8 @@ from statistics import median
 
 from tfbench.errors import GpuError, UsageError
 from tfbench.facts import read_proc
+from tfbench.gpus import selection
 from tfbench.gpus.nvml import Driver, GpuObservationWindow, GpuReading, Identity, Nvml, hardware_reasons
-from tfbench.gpus.selection import (
-    VISIBLE,
-    choose,
-    doubtful_order,
-    environment,
-    has_driver,
-    lock,
-    mps_folder,
-    visible,
-)
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 
@@ -241,7 +232,7 @@ class GpuSession:
         required: bool = False,
         opened: Callable[[], Driver] = Nvml,
         locks: Path | None = None,
-        driver: Callable[[], bool] = has_driver,
+        driver: Callable[[], bool] = selection.has_driver,
     ) -> None:
         self.gpus: list[Identity] = []
         self.gpu_monitor: GpuMonitor | None = None
@@ -250,12 +241,12 @@ class GpuSession:
         """Environment of the workers."""
         self._held = ExitStack()
         """The driver and the locks."""
-        left = visible(os.environ)
+        left = selection.visible(os.environ)
         there = bool(names) or (driver() and left != ())
         self._kind = kind
         self._may_have_gpus = kind != "cpu" and (there or required)
         if kind == "cpu":
-            self.environment = {VISIBLE: "-1"}
+            self.environment = {selection.VISIBLE: "-1"}
         if kind == "cpu" or not there:
             return
         try:
@@ -271,19 +262,19 @@ class GpuSession:
             self.gpus = self._chosen(nvml.identities(), names, left)
             if self.gpus:
                 _check_modes(self.gpus)
-                held.enter_context(lock(self.gpus, locks))
+                held.enter_context(selection.lock(self.gpus, locks))
                 self.gpu_monitor = GpuMonitor(self.gpus, nvml, policy, family)
-                self.environment = environment(self.gpus) if names or left else {}
+                self.environment = selection.environment(self.gpus) if names or left else {}
                 self._held = held.pop_all()
 
     def _chosen(self, there: Sequence[Identity], names: Sequence[str], left: tuple[str, ...] | None) -> list[Identity]:
         """Return the GPUs that the user named; otherwise the visible ones, or all."""
         if names:
-            return choose(there, names)
+            return selection.choose(there, names)
         if left is not None:
-            if doubt := doubtful_order(there, left, os.environ):
+            if doubt := selection.doubtful_order(there, left, os.environ):
                 self._doubts.append(doubt)
-            return choose(there, left, f"{VISIBLE}=")
+            return selection.choose(there, left, f"{selection.VISIBLE}=")
         if len(there) > 1 and (parts := [gpu.uuid for gpu in there if gpu.instance is not None]):
             text = "CUDA sees one part of a divided GPU (MIG) at a time"
             raise UsageError(f"{text}: select one with --device gpu:UUID, from {', '.join(parts)}")
@@ -327,7 +318,7 @@ class GpuSession:
 
 def _check_modes(gpus: Sequence[Identity]) -> None:
     """Refuse exclusive modes: a race has two processes on a GPU, in turns. Under MPS, both are clients of one process."""
-    allowed = (None, "default", *(("exclusive process",) if mps_folder() else ()))
+    allowed = (None, "default", *(("exclusive process",) if selection.mps_folder() else ()))
     for gpu in gpus:
         if gpu.compute_mode not in allowed:
             text = f"GPU {gpu.index} is in compute mode {gpu.compute_mode!r}, but a race needs two processes on it"

@@ -16,20 +16,10 @@ from typing import Any
 
 from tfbench.metrics.catalog import CONTRACT, LEAK_CALLS, LEAK_METRICS, LEAK_SITES
 from tfbench.metrics.parity import Difference
-from tfbench.model import (
-    LEAK_KINDS,
-    Case,
-    Claim,
-    Comparison,
-    MetricValues,
-    Note,
-    Outcome,
-    Reason,
-    ReasonCode,
-    VariantResult,
-    Verdict,
-    because,
-)
+from tfbench.model.case import LEAK_KINDS, Case, Claim
+from tfbench.model.measurement import MetricValues
+from tfbench.model.reasons import Note, Reason, ReasonCode, because
+from tfbench.model.report import Comparison, Outcome, VariantResult, Verdict
 from tfbench.model.words import BYTES
 
 ContractResult = tuple[Outcome, Reason]

@@ -16,21 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from tfbench.errors import BenchmarkError
 from tfbench.metrics import exact
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY, WARM_UP
-from tfbench.model import (
-    CACHE,
-    CACHE_STATES,
-    NATIVE,
-    TIME,
-    Note,
-    Outcome,
-    Ratio,
-    Reason,
-    ReasonCode,
-    Run,
-    Statistic,
-    Verdict,
-    because,
-)
+from tfbench.model.case import CACHE, CACHE_STATES, NATIVE, TIME
+from tfbench.model.measurement import Ratio, Run, Statistic
+from tfbench.model.reasons import Note, Reason, ReasonCode, because
+from tfbench.model.report import Outcome, Verdict
 from tfbench.policy import Policy
 from tfbench.race.launch import Clock, Entrant, Failure
 from tfbench.race.race import Race, RaceConfig, Steps

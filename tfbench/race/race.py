@@ -10,23 +10,10 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.model import (
-    BESIDE,
-    ONCE,
-    STATISTICS,
-    WAITED,
-    Comparison,
-    Effect,
-    Launch,
-    Note,
-    Outcome,
-    Plan,
-    Reason,
-    ReasonCode,
-    Run,
-    Statistic,
-    because,
-)
+from tfbench.model.case import BESIDE, ONCE, WAITED
+from tfbench.model.measurement import STATISTICS, Effect, Launch, Plan, Run, Statistic
+from tfbench.model.reasons import Note, Reason, ReasonCode, because
+from tfbench.model.report import Comparison, Outcome
 from tfbench.policy import Policy, Thresholds
 from tfbench.protocol import Prepared
 from tfbench.race.launch import (

@@ -15,16 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from tfbench import protocol
-from tfbench.errors import (
-    BenchmarkError,
-    BenchmarkSkipped,
-    ProtocolError,
-    SideError,
-    WorkerDied,
-    WorkerHung,
-    headline_of,
-)
+from tfbench import errors, protocol
 from tfbench.fs import isolated_package_dir
 from tfbench.imports import hidden_packages
 from tfbench.model import Case
@@ -70,7 +61,7 @@ class Process:
                 try:
                     log = undo.enter_context(tempfile.TemporaryFile(dir=zygote.scratch))
                 except OSError as error:
-                    raise BenchmarkError(f"no temporary file can be written: {error.strerror}") from None
+                    raise errors.BenchmarkError(f"no temporary file can be written: {error.strerror}") from None
                 pid = zygote.launch(request, [theirs.fileno(), log.fileno(), *descriptors])
             undo.pop_all()
         return cls(zygote, channel, pid, log)
@@ -104,25 +95,25 @@ class Process:
             message = self._receive(wanted, max(0.0, seconds - waited))
         except ChannelClosed:
             status, output = self.end(kill=False)
-            raise WorkerDied(f"the process {self._ending(status)}{phase}", output) from None
+            raise errors.WorkerDied(f"the process {self._ending(status)}{phase}", output) from None
         except TimedOut:
             output = self.end(kill=True)[1]
             text = f"the process did not answer within {seconds:.3g} s{phase}, and was killed"
-            raise WorkerHung(f"{text}: {hung}" if hung else text, output) from None
-        except ProtocolError as error:
+            raise errors.WorkerHung(f"{text}: {hung}" if hung else text, output) from None
+        except errors.ProtocolError as error:
             output = self.end(kill=True)[1]
-            raise BenchmarkError(f"the process sent no valid message{phase}: {error}", output) from None
+            raise errors.BenchmarkError(f"the process sent no valid message{phase}: {error}", output) from None
         if isinstance(message, wanted):
             return message
         output = self.end(kill=False)[1]
         if isinstance(message, protocol.Skipped):
-            raise BenchmarkSkipped(message.message)
+            raise errors.BenchmarkSkipped(message.message)
         failed = message if isinstance(message, protocol.Failed) else protocol.Failed("the benchmark ended early")
         fix = fix_of(failed.message, self.zygote.side.root)
         text = "; ".join(filter(None, (failed.message, fix)))
         printed = f"{PRINTED}\n{output}" if failed.trace and output else output
         both = "\n".join(filter(None, (failed.trace, printed)))
-        raise BenchmarkError(f"{when}: {text}" if when else text, both)
+        raise errors.BenchmarkError(f"{when}: {text}" if when else text, both)
 
     def _receive(self, wanted: type[Message], seconds: float) -> Message:
         deadline, kinds = time.monotonic() + seconds, (wanted, Done, protocol.Failed, protocol.Skipped)
@@ -145,7 +136,7 @@ class Process:
         limit = self.zygote.policy.output_bytes
         if self._ended is None and os.fstat(self.log.fileno()).st_size > limit:
             output = self.end(kill=True)[1]
-            raise BenchmarkError(f"the process printed more than {limit >> 20} MiB, and was killed", output)
+            raise errors.BenchmarkError(f"the process printed more than {limit >> 20} MiB, and was killed", output)
 
     def resume(self) -> None:
         """Let it go on if another process of the launch has stopped it."""
@@ -206,7 +197,7 @@ class _Forker:
         try:
             self.log: IO[bytes] = tempfile.TemporaryFile(dir=scratch)
         except OSError as error:
-            raise SideError(f"{side.name}: no temporary file can be written: {error.strerror}") from error
+            raise errors.SideError(f"{side.name}: no temporary file can be written: {error.strerror}") from error
         try:
             self.channel, self._theirs = pair()
         except OSError:
@@ -233,7 +224,7 @@ class _Forker:
             self.channel.send(replace(request, number=self._count), descriptors)
             answer = self.channel.receive(wanted, timeout=seconds or self.policy.answer_seconds)
             if answer.number != self._count:
-                raise ProtocolError(f"it answered request {answer.number} instead of {self._count}")
+                raise errors.ProtocolError(f"it answered request {answer.number} instead of {self._count}")
             return answer
 
     def _close_log(self) -> None:
@@ -286,7 +277,7 @@ class Ancestor(_Forker):
         except OSError as error:
             self.channel.close()
             self.log.close()
-            raise SideError(f"{side.name}: cannot start {side.executable}: {error.strerror}") from error
+            raise errors.SideError(f"{side.name}: cannot start {side.executable}: {error.strerror}") from error
 
     def fork(self, start: protocol.StartZygote, descriptors: Sequence[int]) -> int:
         """Fork a zygote, once everything is imported; return its pid.
@@ -303,7 +294,7 @@ class Ancestor(_Forker):
         """
         try:
             return self._ask(protocol.Reap(pid, patience), protocol.Reaped).status
-        except (ProtocolError, OSError):
+        except (errors.ProtocolError, OSError):
             self.close()  # its zygotes end with it
             return None
 
@@ -382,12 +373,12 @@ class Zygote(_Forker):
         try:
             with self._theirs:
                 self.pid = ancestor.fork(start, [self._theirs.fileno(), self.log.fileno()])
-        except (ProtocolError, OSError) as error:
+        except (errors.ProtocolError, OSError) as error:
             self.channel.close()
             self.log.close()
             ancestor.close()
             text = f"{side.name}: the measuring process did not start ({error})\n{ancestor.last_output}"
-            raise SideError(text) from error
+            raise errors.SideError(text) from error
 
     def use(self, more: int) -> None:
         """Count so many more users, or fewer ones."""
@@ -402,23 +393,25 @@ class Zygote(_Forker):
         name = self.side.name
         try:
             answer = self.channel.receive(protocol.Ready, protocol.Failed, timeout=self.policy.start_seconds)
-        except ProtocolError as error:
+        except errors.ProtocolError as error:
             self.close()
-            raise SideError(f"{name}: the measuring process did not start ({error})\n{self.last_output}") from error
+            raise errors.SideError(
+                f"{name}: the measuring process did not start ({error})\n{self.last_output}"
+            ) from error
         if isinstance(answer, protocol.Failed):
             self.close()
-            raise SideError(f"{name}: {answer.message}\n{self.last_output}")
+            raise errors.SideError(f"{name}: {answer.message}\n{self.last_output}")
         assert isinstance(answer, protocol.Ready)
         if self.ancestor.imports_tensorflow and answer.offenders:
             reason = f"{Path(answer.offenders[0]).name} runs a TensorFlow op while it is imported"
             answer = replace(answer, needs_own_import=reason)
         if answer.leaked_packages and not answer.needs_own_import:
-            raise SideError(
+            raise errors.SideError(
                 f"{name}: {', '.join(answer.leaked_packages)} would come from the working tree or an installed copy and not from "
                 f"{self.side.spec}, so both sides would be the same; uninstall it, and name its folder in pytest's option pythonpath"
             )
         if not answer.needs_own_import and (hidden := hidden_packages(names_of(self.side.spec), answer.hidden)):
-            raise SideError(
+            raise errors.SideError(
                 f"{name}: {', '.join(hidden)} would come from the source tree and not from {self.side.spec}, so both sides "
                 "would be the same; install the tree by pip install -e . and keep its folder out of the path (no pythonpath "
                 "in pytest's settings, --import-mode=importlib), or race git:REV"
@@ -436,7 +429,7 @@ class Zygote(_Forker):
         for place in (file, *map(str, Path(file).parents)):
             if error := self.collected.broken.get(place):
                 name, fix = Path(file if place == file else "conftest.py").name, fix_of(error, self.side.root)
-                cause = f": {found}" if (found := headline_of(error)) else ""
+                cause = f": {found}" if (found := errors.headline_of(error)) else ""
                 headline = f"{name} cannot be imported on the side {self.side.name}{cause}{'; ' if fix else ''}{fix}"
                 return f"{headline}\n{error}"
         if not name_among(self.collected.cases, case):
@@ -452,7 +445,7 @@ class Zygote(_Forker):
     def checked(self, request: LaunchRequest, case: Case) -> LaunchRequest:
         """Return a request with the case's name in this process. Raises `BenchmarkError` if it cannot run the case."""
         if (reason := self.skip_reason(case)) is not None:
-            raise BenchmarkError(reason)
+            raise errors.BenchmarkError(reason)
         name = name_among(self.collected.cases, case)
         return replace(request, case=name) if isinstance(request, protocol.CaseRequest) else request
 
@@ -468,7 +461,7 @@ class Zygote(_Forker):
             return self._end(patience)
         try:
             return self._answer(protocol.Reap(pid, patience), protocol.Reaped).status
-        except SideError:
+        except errors.SideError:
             return None
 
     def _answer(self, request: protocol.ForkRequest, wanted: type[A], descriptors: Sequence[int] = ()) -> A:
@@ -478,10 +471,10 @@ class Zygote(_Forker):
         """
         try:
             return self._ask(request, wanted, descriptors)
-        except (ProtocolError, OSError) as error:
+        except (errors.ProtocolError, OSError) as error:
             # A late answer would otherwise be taken for the answer to a later request.
             self.close()
-            raise SideError(f"{self.side.name}: the zygote is gone ({error})\n{self.last_output}") from error
+            raise errors.SideError(f"{self.side.name}: the zygote is gone ({error})\n{self.last_output}") from error
 
     @property
     def alive(self) -> bool:

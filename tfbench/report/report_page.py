@@ -11,16 +11,7 @@ from itertools import groupby
 from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report, VariantResult, Verdict
 from tfbench.model.measurement import by_side
 from tfbench.model.words import duration, times
-from tfbench.report.page import (
-    Chart,
-    ChartAxis,
-    DataGrid,
-    Limit,
-    Series,
-    case_data,
-    render_page,
-    roofline,
-)
+from tfbench.report import page
 from tfbench.report.summary import (
     YARDSTICK,
     CaseTable,
@@ -84,7 +75,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
         "case": ("One case", names, ""),
         "variants": ("Variants", _variants(report), "their times are measured in a run without --against and --baseline."),
         "metrics": ("Other metrics", others and _metrics("Changes of other metrics, and of the graphs.", changed, named=True), ""),
-        "roofline": ("Roofline", roofline(report.variant_results), "needs cases with flops and bytes, and the ceilings of the machine (test_ceilings)."),
+        "roofline": ("Roofline", page.roofline(report.variant_results), "needs cases with flops and bytes, and the ceilings of the machine (test_ceilings)."),
         "versions": ("Side by side", _versions(context.versions), ""),
         "cases": ("All cases", _all_cases(report, summary, Counter(verdict.case.name for verdict in changed)), ""),
     }  # fmt: skip
@@ -92,7 +83,9 @@ def render(report: Report, context: PageContext | None = None) -> str:
     if names and not report.rounds:
         absent.append("Rounds and distributions: the source has no raw times.")
     sections = {name: title for name, (title, content, _) in parts.items() if content}
-    data = {name: content for name, (_, content, _) in parts.items() if isinstance(content, (Chart, DataGrid))}
+    data = {
+        name: content for name, (_, content, _) in parts.items() if isinstance(content, (page.Chart, page.DataGrid))
+    }
     against = report.sides.get("baseline", {}).get("spec")
     known = all("packages" in report.sides.get(name, {}) for name in ("baseline", "contender"))
 
@@ -103,8 +96,8 @@ def render(report: Report, context: PageContext | None = None) -> str:
         share = position(ratio, reach)
         return f"{0 if math.isnan(share) else 100 * max(0.0, min(1.0, share)):.1f}%"
 
-    return render_page(
-        "report.html", sections | ({"absent": "Not in this report"} if absent else {}), data | case_data(names, cases, first),
+    return page.render_page(
+        "report.html", sections | ({"absent": "Not in this report"} if absent else {}), data | page.case_data(names, cases, first),
         scripts=("report.js",), title="Performance report", subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
         summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration, approximate=approximate,
         warnings=list(_warnings(report, summary)), notes=context.notes, facts=list(_facts(report, summary, context.false_alarms)),
@@ -208,8 +201,8 @@ def _profile(profile: JSON) -> JSON:
     works = [("what", "text"), ("where", "text"), ("time per step", "seconds"), ("calls", "number")]
     rows = [[part["kind"], part["category"], part["seconds"], part["calls"]] for part in profile.get("parts", ())]
     parts: list[tuple[str, object]] = [("text", line) for line in profile["why"]]
-    parts.append(("grid", DataGrid("Time", spent, [[*pair] for pair in profile.get("time", {}).items()])))
-    parts.append(("grid", DataGrid("Longest work", works, rows)))
+    parts.append(("grid", page.DataGrid("Time", spent, [[*pair] for pair in profile.get("time", {}).items()])))
+    parts.append(("grid", page.DataGrid("Longest work", works, rows)))
     parts.append(("text", f"all of it: {command('xprof', profile['folder'])}"))
     return {"title": f"Profile of the {profile['side']}", "parts": parts}
 
@@ -217,7 +210,7 @@ def _profile(profile: JSON) -> JSON:
 # The other sections
 
 
-def _ratios(report: Report, summary: Summary) -> Chart | None:
+def _ratios(report: Report, summary: Summary) -> page.Chart | None:
     rows = report_times(report.verdicts)
     usable = [(row, row.ratio) for row in rows if row.ratio and 0 < row.ratio.center < math.inf]
     if not usable:
@@ -230,15 +223,15 @@ def _ratios(report: Report, summary: Summary) -> Chart | None:
         labels, ratios = [finding.case.short_name for finding, _ in pairs], [ratio for _, ratio in pairs]
         ends = [max(ratio.low, 1e-9) for ratio in ratios], [ratio.high for ratio in ratios]
         centers, colour = [ratio.center for ratio in ratios], _COLOURS.get(outcome, "quiet")
-        series.append(Series(str(outcome), ranks, centers, "points", colour, *ends, labels=labels))
+        series.append(page.Series(str(outcome), ranks, centers, "points", colour, *ends, labels=labels))
     low, high = summary.limits
     caption = (
         "The ratio of each case (new time / old time) with its interval, the fastest first. The dashed lines are the "
         "thresholds: a regression lies above the upper one with its whole interval."
     )
-    axis = ChartAxis("ratio", "ratio", "log", _bounds([ratio for _, ratio in usable], summary.limits))
-    limits = [Limit("faster below", low, colour="good"), Limit("slower above", high, colour="bad")]
-    return Chart(caption, ChartAxis("case, by ratio"), axis, series, limits, height=380)
+    axis = page.ChartAxis("ratio", "ratio", "log", _bounds([ratio for _, ratio in usable], summary.limits))
+    limits = [page.Limit("faster below", low, colour="good"), page.Limit("slower above", high, colour="bad")]
+    return page.Chart(caption, page.ChartAxis("case, by ratio"), axis, series, limits, height=380)
 
 
 def _bounds(ratios: Sequence[Ratio], limits: tuple[float, float]) -> tuple[float, float]:
@@ -249,7 +242,7 @@ def _bounds(ratios: Sequence[Ratio], limits: tuple[float, float]) -> tuple[float
     return min(low, limits[0], *ends) / limits[1] ** 0.5, max(high, limits[1], *ends) * limits[1] ** 0.5
 
 
-def _variants(report: Report) -> DataGrid | None:
+def _variants(report: Report) -> page.DataGrid | None:
     """Return the times of all variants, those of a workload together and its reference first."""
     results = report.variant_results or _contenders(report)
     if not results:
@@ -265,7 +258,7 @@ def _variants(report: Report) -> DataGrid | None:
         group, median = result.case.group, result.median_seconds
         ratio = (_ends(result.ratio), _AS_VARIANT.get(result.outcome, str(result.outcome))) if compared else ()
         rows.append([group.rpartition("::")[2], result.case.name, median / longest[group], median, *ratio])
-    return DataGrid("All variants. The bars of a workload have the same scale.", columns, rows)
+    return page.DataGrid("All variants. The bars of a workload have the same scale.", columns, rows)
 
 
 def _contenders(report: Report) -> list[VariantResult]:
@@ -282,7 +275,7 @@ def _ends(ratio: Ratio | None) -> tuple[float, float, float] | None:
     return None if ratio is None else (ratio.low, ratio.center, ratio.high)
 
 
-def _metrics(caption: str, rows: Sequence[Verdict], *, named: bool = False) -> DataGrid:
+def _metrics(caption: str, rows: Sequence[Verdict], *, named: bool = False) -> page.DataGrid:
     """Return verdicts as a table, with the names of their cases where they are of several."""
     columns = (("case", "case"), ("metric", "text"), ("verdict", "outcome"), ("old", "number"), ("new", "number"), ("unit", "unit"), ("why", "text"))  # fmt: skip
     cells = [
@@ -290,17 +283,17 @@ def _metrics(caption: str, rows: Sequence[Verdict], *, named: bool = False) -> D
         for row in rows
     ]
     first = 0 if named else 1
-    return DataGrid(caption, columns[first:], [row[first:] for row in cells])
+    return page.DataGrid(caption, columns[first:], [row[first:] for row in cells])
 
 
-def _versions(cases: CaseTable | None) -> DataGrid | None:
+def _versions(cases: CaseTable | None) -> page.DataGrid | None:
     if cases is None:
         return None
     columns = [("case", "text"), *((label, "heat") for label in cases.labels)]
-    return DataGrid(cases.caption, columns, [[name, *ratios] for name, ratios in cases.ratios.items()])
+    return page.DataGrid(cases.caption, columns, [[name, *ratios] for name, ratios in cases.ratios.items()])
 
 
-def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> DataGrid:
+def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> page.DataGrid:
     medians: dict[str, dict[str, float]] = defaultdict(dict)
     for row in report.rounds:
         medians[row.case][row.side] = row.median_seconds
@@ -319,4 +312,4 @@ def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> DataG
     ]  # fmt: skip
     rows += [[skip.case.name, "skipped", None, None, None, None, None, None] for skip in report.skips]
     caption = "All cases. A heading sorts, and the filter takes parts of names."
-    return DataGrid(caption, columns, rows, limits=summary.limits)
+    return page.DataGrid(caption, columns, rows, limits=summary.limits)

@@ -12,15 +12,7 @@ from statistics import median
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError, TfbenchError
 from tfbench.fs import atomic_dir, scratch_dir
 from tfbench.gpus.monitor import GpuMonitor
-from tfbench.metrics.catalog import (
-    COPY_TIME,
-    DEVICE_SHARE,
-    DEVICE_TIME,
-    ENERGY,
-    FIRST_CALL,
-    LEAK_METRICS,
-    PEAK_HOST_MEMORY,
-)  # fmt: skip
+from tfbench.metrics import catalog
 from tfbench.metrics.catalog import read as read_metrics
 from tfbench.metrics.exact import MetricChange, explain, metric_changes, on_device
 from tfbench.metrics.graphs import GRAPH, RESULT, XLA
@@ -191,7 +183,7 @@ def reread(kept: Kept) -> Explained:
 
 RETRACES = {"retraces_per_call": " per call", "retraces": " after the first call"}
 _OPS = "graph_ops"
-_LEAKS = frozenset(metric.name for metric in LEAK_METRICS)
+_LEAKS = frozenset(metric.name for metric in catalog.LEAK_METRICS)
 _EXECUTES = "tensorflow.python.eager."
 """The modules in which Python waits for ops. They say nothing about which ops."""
 _TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
@@ -280,10 +272,10 @@ class Explainer:
         Raises `SideError` if a process does not start, and without ``place`` nothing if a profile cannot be taken.
         """
         changed = changed_lines(evidence) if evidence else []
-        if metric not in (TIME, FIRST_CALL, PEAK_HOST_MEMORY, *_LEAKS):
+        if metric not in (TIME, catalog.FIRST_CALL, catalog.PEAK_HOST_MEMORY, *_LEAKS):
             return Answer(changed)
         self.launcher.ready([(entrant.side, entrant.case.env) for entrant in sides], [0])
-        if metric not in (TIME, FIRST_CALL):
+        if metric not in (TIME, catalog.FIRST_CALL):
             return Answer([*self._in_memory(sides), *changed])
         if faster := bool(ratio and ratio.center < 1):
             sides = sides[1], sides[0]  # profiles explain slowdowns, so they tell what is slower on the first side
@@ -316,7 +308,9 @@ class Explainer:
     def _in_python(self, sides: tuple[Entrant, Entrant], metric: str, slowdown: float | None) -> list[str]:
         self.tell("sampling Python functions")
         with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
-            before, now = (sample(self.launcher, self.policy, side, first=metric == FIRST_CALL) for side in sides)
+            before, now = (
+                sample(self.launcher, self.policy, side, first=metric == catalog.FIRST_CALL) for side in sides
+            )
             cause = grown(before, now, must_show(slowdown))
             if cause is None or cause.function.startswith(_EXECUTES):
                 return []
@@ -372,7 +366,7 @@ class Profiles:
                 rows = [twice(row, again.get(row.metric)) if row.outcome is Outcome.REGRESSED else row for row in rows]
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
-        share = facts.get(DEVICE_SHARE)
+        share = facts.get(catalog.DEVICE_SHARE)
         bound = share is not None and share < DEVICE_BOUND
         note = f"host-bound: the device works in {share or 0:.0%} of a step"
         if len(entrants) == 1 and not self.strategy.baseline:
@@ -394,7 +388,7 @@ class Profiles:
                 for side, entrant in entrants.items():
                     place, joules = self._profiler.profile(entrant, Path(folder, side), launch, self.gpu_monitor)
                     facts = device_facts(step_breakdown(sorted(place.iterdir())), seconds)
-                    found[side].append(facts | ({ENERGY: joules} if joules is not None else {}))
+                    found[side].append(facts | ({catalog.ENERGY: joules} if joules is not None else {}))
         case, request, pairs = entrants[CONTENDER].case, self.request, [launch % ZYGOTES for launch in launches]
         rows = on_device(case, found[BASELINE], found[CONTENDER], request.policy, request.sharing, pairs)
         return found[CONTENDER][0], rows
@@ -447,9 +441,9 @@ def device_facts(step: StepBreakdown, seconds: float) -> JSON:
     if not kernels and not copies:
         return {}
     return {
-        DEVICE_TIME: step.covered(kernels),
-        COPY_TIME: step.covered(copies),
-        DEVICE_SHARE: min(1.0, step.covered([*kernels, *copies]) / seconds),
+        catalog.DEVICE_TIME: step.covered(kernels),
+        catalog.COPY_TIME: step.covered(copies),
+        catalog.DEVICE_SHARE: min(1.0, step.covered([*kernels, *copies]) / seconds),
     }
 
 

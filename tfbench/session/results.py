@@ -19,42 +19,12 @@ from tfbench.errors import (
     headline_of,
 )
 from tfbench.fs import shortage
-from tfbench.metrics import contracts, exact, parity
-from tfbench.metrics.catalog import (
-    ALGORITHMS,
-    DISPATCH_TIME,
-    FIRST_CALL,
-    GPU_CLOCK,
-    MANY_CALLS,
-    MODEL_METRICS,
-    PARITY,
-    PEAK_HOST_MEMORY,
-    PROBED,
-    read,
-)
+from tfbench.metrics import catalog, contracts, exact, parity
 from tfbench.metrics.parity import Output
-from tfbench.model import (
-    COVERED,
-    JSON,
-    LEAKS,
-    NATIVE,
-    REPORTED,
-    TIME,
-    Case,
-    Claim,
-    Comparison,
-    MetricValues,
-    Note,
-    Outcome,
-    Reason,
-    ReasonCode,
-    Run,
-    Sample,
-    Statistic,
-    VariantResult,
-    Verdict,
-    because,
-)
+from tfbench.model.case import COVERED, JSON, LEAKS, NATIVE, REPORTED, TIME, Case, Claim
+from tfbench.model.measurement import MetricValues, Run, Sample, Statistic
+from tfbench.model.reasons import Note, Reason, ReasonCode, because
+from tfbench.model.report import Comparison, Outcome, VariantResult, Verdict
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace, cache_of
 from tfbench.race.launch import Entrant, Failure
@@ -114,7 +84,7 @@ def with_facts(result: CaseResult, facts: JSON) -> CaseResult:
 def with_model(result: CaseResult) -> CaseResult:
     """Add the model's accuracy and sizes to the variant result, if a probe has read them."""
     numbers = result.metric_values.numbers if result.metric_values else {}
-    return with_facts(result, {name: numbers[name] for name in MODEL_METRICS if name in numbers})
+    return with_facts(result, {name: numbers[name] for name in catalog.MODEL_METRICS if name in numbers})
 
 
 def claimed(race: Race, index: int) -> list[Verdict]:
@@ -238,7 +208,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     )
     metrics = []
     if (first := confirmed_race.first_call) is not None and first.outcome is not None:
-        metrics.append(Verdict.of(case, first.outcome, first.reason, FIRST_CALL, **first.comparison.columns))
+        metrics.append(Verdict.of(case, first.outcome, first.reason, catalog.FIRST_CALL, **first.comparison.columns))
     metrics += confirmed_race.sampled
     return CaseResult(case, verdict, sample=contender, baseline=baseline, metrics=tuple(metrics))
 
@@ -250,7 +220,7 @@ def with_covered(result: CaseResult) -> CaseResult:
     if verdict is None or verdict.outcome is not Outcome.UNCHANGED or not covered:
         return result
     first, last, seconds = map(max, zip(*covered, strict=True))
-    probed = result.metric_values.counts.get(MANY_CALLS, {}).get("calls", 0) if result.metric_values else 0
+    probed = result.metric_values.counts.get(catalog.MANY_CALLS, {}).get("calls", 0) if result.metric_values else 0
     note = because(Note.COVERED, first=first, last=last, seconds=seconds, probed=probed)
     return replace(result, verdict=verdict.noted(note))
 
@@ -337,7 +307,7 @@ _CODES = {SideError: ReasonCode.SIDE, WorkerDied: ReasonCode.DIED, WorkerHung: R
 def _typical_facts(runs: Sequence[Run]) -> JSON:
     """Return the facts of the first launch, but the median over launches for facts that vary."""
     facts = dict(runs[0].facts)
-    for sampled in (FIRST_CALL, PEAK_HOST_MEMORY, DISPATCH_TIME, GPU_CLOCK):
+    for sampled in (catalog.FIRST_CALL, catalog.PEAK_HOST_MEMORY, catalog.DISPATCH_TIME, catalog.GPU_CLOCK):
         if values := [run.facts[sampled] for run in runs if sampled in run.facts]:
             facts[sampled] = median(values)
     return facts
@@ -438,7 +408,7 @@ class MetricChecker:
                 yield probe_output
                 continue
             probed = _Probed(
-                read(probe_output),
+                catalog.read(probe_output),
                 probe_output.facts.get("contracts", {}),
                 probe_output.outputs,
                 ExecutedCode.of_probe(probe_output),
@@ -467,9 +437,9 @@ class MetricChecker:
             why = absent.get("nonfinite", "the step has no output")
         else:
             difference = parity.compare(probed.outputs, reference.outputs)
-            numbers = {**metric_values.numbers, PARITY: difference.error}
+            numbers = {**metric_values.numbers, catalog.PARITY: difference.error}
             return replace(probed, metric_values=replace(metric_values, numbers=numbers), difference=difference)
-        absent = {**metric_values.absent, PARITY: why}
+        absent = {**metric_values.absent, catalog.PARITY: why}
         return replace(probed, metric_values=replace(metric_values, absent=absent))
 
     # Judging
@@ -514,8 +484,12 @@ class MetricChecker:
         for claim in case.claims_on(LEAKS):
             held = contracts.leak_free(mine.metric_values, claim.kinds)
             rows.append(contracts.claim_row(case, claim, held))
-        if PARITY in mine.contracts:
-            rows.append(contracts.row(case, PARITY, contracts.parity(mine.contracts[PARITY], self._error(case, mine))))
+        if catalog.PARITY in mine.contracts:
+            rows.append(
+                contracts.row(
+                    case, catalog.PARITY, contracts.parity(mine.contracts[catalog.PARITY], self._error(case, mine))
+                )
+            )
         verdict = result.verdict
         if explained:
             verdict = verdict.noted(because(Note.OTHER_METRICS, *explained))
@@ -523,7 +497,7 @@ class MetricChecker:
 
     @staticmethod
     def _readable(case: Case) -> list[Claim]:
-        return case.claims_on(*(metric.name for metric in PROBED))
+        return case.claims_on(*(metric.name for metric in catalog.PROBED))
 
     def _claimed(self, case: Case, side: Side, claim: Claim, mine: MetricValues) -> Verdict:
         other = self._others.get((case.group, claim.levels))
@@ -539,7 +513,7 @@ class MetricChecker:
         """Return how the outputs differ from the reference variant's, or why that is unknown."""
         if self._is_reference(case):
             return parity.Difference(0.0) if case.reference else "its reference variant is not part of this run"
-        return mine.difference or mine.metric_values.absent[PARITY]
+        return mine.difference or mine.metric_values.absent[catalog.PARITY]
 
     def _measured(self, case: Case, mine: _Probed, facts: Sequence[JSON]) -> list[Verdict]:
         """Return rows without a comparison."""
@@ -627,7 +601,7 @@ class MetricChecker:
             # On two sides, a variant has the same precision and the same outputs. An error of rounding hides no whole number.
             differences = [one for one in differences if one.structure or (one.exact and one.error)]
             if not differences:
-                old = baseline.numbers.get(PARITY)
+                old = baseline.numbers.get(catalog.PARITY)
                 row = parity.evaluate(case, old, mine.difference, "the reference variant", policy)
                 return row, scattered.get(_OF_VARIANT, 0.0)
         elif not sketch:
@@ -685,7 +659,7 @@ class MetricChecker:
         scattered: dict[tuple[int, str], float] = {}
         for _, values in launches:
             differing |= exact.differing(values, self._policy)
-            errors = [one.numbers[PARITY] for one in values if PARITY in one.numbers]
+            errors = [one.numbers[catalog.PARITY] for one in values if catalog.PARITY in one.numbers]
             of_variant = {_OF_VARIANT: max(errors) - min(errors)} if errors else {}
             for place, error in {**parity.scatter([one.sketch for one in values]), **of_variant}.items():
                 scattered[place] = max(error, scattered.get(place, 0.0))
@@ -707,7 +681,7 @@ def _not_probed(case: Case, timed: str, failure: Failure) -> Verdict:
 
 def _has_other_kernels(row: Verdict) -> bool:
     """Tell whether XLA chose other algorithms for a GPU on the other side, or in other launches."""
-    return row.metric == ALGORITHMS and row.reason.code in (ReasonCode.OTHER, ReasonCode.NOT_EXACT)
+    return row.metric == catalog.ALGORITHMS and row.reason.code in (ReasonCode.OTHER, ReasonCode.NOT_EXACT)
 
 
 def _takes_own_time(sample: Sample | None) -> bool:

@@ -14,28 +14,17 @@ from pathlib import Path
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.selection import parse_device
 from tfbench.metrics.contracts import with_shares
-from tfbench.model import (
-    JSON,
-    MODULES,
-    TIME,
-    Case,
-    Note,
-    Outcome,
-    Ratio,
-    Reason,
-    ReasonCode,
-    Report,
-    Skip,
-    StoredRounds,
-    SuiteVerdict,
-    because,
-)
+from tfbench.model.case import JSON, MODULES, TIME, Case
+from tfbench.model.measurement import Ratio, StoredRounds
+from tfbench.model.reasons import Note, Reason, ReasonCode, because
+from tfbench.model.report import Outcome, Report, Skip, SuiteVerdict
 from tfbench.policy import Policy
 from tfbench.race.lanes import Lanes, Processors
 from tfbench.race.launch import Clock, Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.timer import Phase, Stopwatch, timer
+from tfbench.session import strategies
 from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.record import RunMeasurements, RunRecorder
@@ -51,18 +40,6 @@ from tfbench.session.results import (
     with_model,
 )
 from tfbench.session.resume import ChangedOnly, Journal, drawn
-from tfbench.session.strategies import (
-    LiveSideStrategy,
-    SavedBaselineStrategy,
-    SideStarter,
-    Strategy,
-    VariantStrategy,
-    anchor_of,
-    baseline_side,
-    check_anchor,
-    code_of_saved,
-    source_of,
-)
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.source_tree import code_files, edited_files, working_code
 from tfbench.sides.spec import WORKING_TREE, Side
@@ -77,7 +54,7 @@ from tfbench.suite.shards import part
 class SuiteGate:
     """The verdict of ``--gate-suite``. Its ``limit`` is the slowdown of the mean to find, as a fraction."""
 
-    def __init__(self, limit: float, policy: Policy, races: Races, strategy: Strategy) -> None:
+    def __init__(self, limit: float, policy: Policy, races: Races, strategy: strategies.Strategy) -> None:
         self._limit = limit
         self._policy = policy
         self._races = races
@@ -186,7 +163,7 @@ class CaseRuns:
         self,
         cases: Sequence[Case],
         skips: Mapping[str, str],
-        strategy: Strategy,
+        strategy: strategies.Strategy,
         steps: Mapping[str, Step],
         report: RunProgress,
         journal: Journal,
@@ -415,10 +392,10 @@ class Session:
     Raises `TfbenchError` if an option names a side, baseline or GPU that is not available. No process was started.
     """
 
-    strategy: Strategy
+    strategy: strategies.Strategy
 
     def __init__(self, request: RunRequest, cases: Sequence[Case], progress: Progress = lambda progress: None) -> None:
-        check_anchor(request)
+        strategies.check_anchor(request)
         self.request, self.cases, policy = request, cases, request.policy
         self._report = report = RunProgress(progress, len(cases))
         stopwatch = Stopwatch()
@@ -445,7 +422,7 @@ class Session:
             if saved is not None and not request.resume:
                 self.recorder.drop_candidate(request.baseline)
             with stopwatch.phase(Phase.STARTING):
-                other = baseline_side(request, saved, contender, environments)
+                other = strategies.baseline_side(request, saved, contender, environments)
             baseline, unmade = (None, other) if isinstance(other, Reason) else (other, None)
             if request.against and baseline is not None:
                 launcher.check(baseline, cases)
@@ -459,19 +436,21 @@ class Session:
 
             # Strategy and races, which confirm a change themselves.
             self._checker = checker = MetricChecker(Prober(launcher, policy, files=request.changed_only), policy, cases)
-            self.starter = starter = SideStarter(request, launcher, checker, self.gpus.machine, report, unbuilt)
+            self.starter = starter = strategies.SideStarter(
+                request, launcher, checker, self.gpus.machine, report, unbuilt
+            )
             self._races = races = Races(request, launcher, contender, max(len(cases), request.sharing), report)
             if saved is not None:
-                source = partial(source_of, saved, contender, Layout(request.folder).trees)
-                self.strategy = SavedBaselineStrategy(
+                source = partial(strategies.source_of, saved, contender, Layout(request.folder).trees)
+                self.strategy = strategies.SavedBaselineStrategy(
                     request, contender, starter, races, baseline, saved, unmade, source
                 )
             elif baseline is not None:
                 spared = ChangedOnly(contender, drawn(cases, request.seed), checker.executed)
                 rule = spared if request.changed_only else None
-                self.strategy = LiveSideStrategy(request, contender, starter, races, baseline, report, rule)
+                self.strategy = strategies.LiveSideStrategy(request, contender, starter, races, baseline, report, rule)
             else:
-                self.strategy = VariantStrategy(request, contender, starter, races, None)
+                self.strategy = strategies.VariantStrategy(request, contender, starter, races, None)
 
             # Probes, contracts and profiles complete the result of a raced case.
             self.profiles = Profiles(request, launcher, monitor, self.strategy, contender, report)
@@ -613,7 +592,7 @@ class Session:
             for name, side in sides.items()
         }
         if (saved := self.saved) is not None:
-            unmade = {"spec": describe(saved), "slowdown": 0.0, **asdict(code_of_saved(saved))}
+            unmade = {"spec": describe(saved), "slowdown": 0.0, **asdict(strategies.code_of_saved(saved))}
             content[BASELINE] = content.get(BASELINE, unmade) | {"saved": saved.name}
         return content
 
@@ -639,7 +618,7 @@ class Session:
         baseline = self.strategy.baseline
         if not self.request.history or baseline is None or baseline.name not in self.starter.described:
             return None
-        return anchor_of(baseline, self.starter.environment_info(baseline), self.saved)
+        return strategies.anchor_of(baseline, self.starter.environment_info(baseline), self.saved)
 
     def close(self) -> None:
         """End every process, and release the GPUs."""

@@ -21,20 +21,10 @@ from pytest_benchmark.stats import Stats
 
 from tfbench.errors import BaselineError
 from tfbench.fs import DATA_FOLDER, write_whole
-from tfbench.model import (
-    JSON,
-    SET_LATE,
-    STATISTICS,
-    Case,
-    EnvironmentInfo,
-    MeasurementContext,
-    MetricValues,
-    Run,
-    Sample,
-    own_thresholds,
-)
+from tfbench.model.case import JSON, SET_LATE, Case, own_thresholds
 from tfbench.model.formats import Free, Name, Text, Texts, check_schema, convert, exactly, json_schema, plain, read_file
-from tfbench.model.report import BASELINE_NAME
+from tfbench.model.measurement import STATISTICS, MetricValues, Run, Sample
+from tfbench.model.report import BASELINE_NAME, EnvironmentInfo, MeasurementContext
 from tfbench.untrusted import TIMES, a_number, brief, render_json
 
 # Name every file and folder that tfbench keeps below a project's root

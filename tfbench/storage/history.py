@@ -25,19 +25,10 @@ from msgspec import Meta, Struct
 
 from tfbench.errors import HistoryError, ReportError
 from tfbench.fs import read_text, write_whole
-from tfbench.model import (
-    FLOOR,
-    JSON,
-    RATIO,
-    AcceptedChange,
-    EnvironmentInfo,
-    MeasurementContext,
-    Ratio,
-    Series,
-    SeriesPoint,
-    SeriesRun,
-)
+from tfbench.model.case import JSON
 from tfbench.model.formats import Count, Name, Time, json_schema, line, read
+from tfbench.model.measurement import FLOOR, RATIO, AcceptedChange, Ratio, Series, SeriesPoint, SeriesRun
+from tfbench.model.report import EnvironmentInfo, MeasurementContext
 from tfbench.untrusted import TIMES, brief, plural, printable
 
 if TYPE_CHECKING:

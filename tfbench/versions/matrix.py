@@ -8,21 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfbench.errors import BenchmarkSkipped, SideError, UsageError
-from tfbench.model import (
-    JSON,
-    TIME,
-    Case,
-    Note,
-    Outcome,
-    Reason,
-    ReasonCode,
-    Report,
-    Skip,
-    VariantResult,
-    Verdict,
-    because,
-)
+from tfbench.model.case import JSON, TIME, Case
 from tfbench.model.formats import plain
+from tfbench.model.reasons import Note, Reason, ReasonCode, because
+from tfbench.model.report import Outcome, Report, Skip, VariantResult, Verdict
 from tfbench.model.words import duration, times
 from tfbench.policy import Policy
 from tfbench.race.launch import Entrant

@@ -22,7 +22,7 @@ import pytest
 
 from tfbench import protocol
 from tfbench.errors import BenchmarkError
-from tfbench.model import (
+from tfbench.model.case import (
     CACHE,
     COLD,
     COLLECTIONS,

@@ -25,18 +25,8 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tfbench import errors, protocol
+from tfbench import errors, imports, protocol
 from tfbench.facts import describe, library_variables
-from tfbench.imports import (
-    OWN,
-    FolderByFolder,
-    enter,
-    hidden_modules,
-    installed_modules,
-    leaked_packages,
-    modules_in,
-    redirect_imports,
-)
 from tfbench.model import MODULES, NATIVE, PLAIN
 from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
@@ -96,7 +86,7 @@ class Inheritance:
             if entry in self.path:
                 continue
             names = self.modules.union(_AT_START if entry in at_start else ())
-            for name in sorted(names & modules_in(entry) - {OWN}):
+            for name in sorted(names & imports.modules_in(entry) - {imports.OWN}):
                 if (where := _origin(name)) != getattr(sys.modules.get(name), "__file__", None):
                     return f"the benchmarks change the path, and {name} would come from {where}"
         return ""
@@ -237,9 +227,9 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
         sys.stdout.reconfigure(line_buffering=True)  # a process that is killed then leaves its last lines behind
     isolation.adopt_orphans()
     _set_path(start.python_path)
-    enter(start.root)
+    imports.enter(start.root)
     # On every side: what it leaves in memory makes steps up to 1% faster or slower.
-    folders = redirect_imports(*(start.tree_redirect or _NOWHERE))
+    folders = imports.redirect_imports(*(start.tree_redirect or _NOWHERE))
     sys.path.append(start.root)
     # A Python process that a step starts imports the working tree otherwise, from an absolute entry or a .pth file.
     own, *given = start.python_path.split(os.pathsep)
@@ -253,7 +243,7 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
         own_files.watch()
     channel = Channel(socket.socket(fileno=start.channel))
     zygote = Zygote(channel, start, timer, home, inheritance, own_files, tf_runtime.Seeds())
-    code = pytest.main(_pytest_arguments(start), plugins=[zygote, FolderByFolder()])
+    code = pytest.main(_pytest_arguments(start), plugins=[zygote, imports.FolderByFolder()])
     if not zygote.served:
         channel.send(protocol.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
 
@@ -372,7 +362,7 @@ class Zygote(Collection):
         spawns = tf_runtime.has_opened_gpu()
         helpers = isolation.children()  # what the benchmarks' modules have started lives as long as the zygote
         self.own_files.rest()
-        self._modules = installed_modules({})
+        self._modules = imports.installed_modules({})
         self.own_files.remember()
         self.seeds.imported()
         gc.collect()
@@ -393,8 +383,8 @@ class Zygote(Collection):
                 spawns=spawns,
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
                 # arenas, which launches of this zygote then need not allocate.
-                leaked_packages=tuple(leaked_packages(*redirect, self.start.root)),
-                hidden=hidden_modules(),
+                leaked_packages=tuple(imports.leaked_packages(*redirect, self.start.root)),
+                hidden=imports.hidden_modules(),
                 needs_own_import=self.inheritance.conflict() if self.inheritance else "",
                 imports=self._imports,
             )
@@ -457,7 +447,7 @@ class Zygote(Collection):
             channel.send(protocol.Failed(f"the benchmark never called {call}, so it has no step to measure"))
         else:
             if isinstance(request, protocol.TimeCase):
-                later = installed_modules(self.own_files.known) - self._modules
+                later = imports.installed_modules(self.own_files.known) - self._modules
                 facts = {NATIVE: self.own_files.native(), MODULES: sorted(later)}
                 self._launch.late_facts |= {name: fact for name, fact in facts.items() if fact}
             channel.send(protocol.Done(self._launch.late_facts))
