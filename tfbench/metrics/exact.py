@@ -10,19 +10,6 @@ from statistics import median, stdev
 from typing import NamedTuple
 
 from tfbench.metrics import catalog, parity
-from tfbench.metrics.catalog import (
-    FIRST_CALL,
-    FIRST_CALL_DOUBT,
-    FIRST_CALL_PARTS,
-    IMPORT,
-    IMPORT_MEMORY,
-    ON_DEVICE,
-    PEAK_HOST_MEMORY,
-    SET_UP,
-    WARM_UP,
-    Metric,
-    Worse,
-)
 from tfbench.metrics.graphs import Change, graph_changes, lost_and_gained, result_changes, xla_changes
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
@@ -91,7 +78,7 @@ def compare(
 
 
 def _evaluate(
-    metric: Metric, before: MetricValues, now: MetricValues, context: ComparisonContext, policy: Policy
+    metric: catalog.Metric, before: MetricValues, now: MetricValues, context: ComparisonContext, policy: Policy
 ) -> tuple[Outcome, Reason]:
     old, new = before.value(metric.name), now.value(metric.name)
     if old is None:
@@ -106,14 +93,14 @@ def _evaluate(
     if how := context.unstable.get(metric.name):
         return Outcome.INCONCLUSIVE, because(ReasonCode.NOT_EXACT, **facts, how=how)
     facts |= lost_and_gained(before.counts.get(metric.name, {}), now.counts.get(metric.name, {}))
-    if new == old or metric.worse is Worse.NEITHER:
+    if new == old or metric.worse is catalog.Worse.NEITHER:
         return Outcome.INCONCLUSIVE, because(ReasonCode.OTHER, **facts)
     more = new > old
-    outcome = Outcome.REGRESSED if more == (metric.worse is Worse.MORE) else Outcome.IMPROVED
+    outcome = Outcome.REGRESSED if more == (metric.worse is catalog.Worse.MORE) else Outcome.IMPROVED
     return outcome, because(ReasonCode.MORE if more else ReasonCode.FEWER, **facts)
 
 
-def same(metric: Metric, before: MetricValues, now: MetricValues, policy: Policy) -> bool:
+def same(metric: catalog.Metric, before: MetricValues, now: MetricValues, policy: Policy) -> bool:
     """Return whether two launches agree: exactly, or within the policy's tolerance if the metric is not exact."""
     if metric.name in before.counts and metric.name in now.counts:
         return dict(before.counts[metric.name]) == dict(now.counts[metric.name])
@@ -200,7 +187,7 @@ Facts = Sequence[JSON]
 
 def peaks(facts: Facts) -> list[float]:
     """List the peak host memory of each launch that reports it, bytes."""
-    return [float(values[PEAK_HOST_MEMORY]) for values in facts if PEAK_HOST_MEMORY in values]
+    return [float(values[catalog.PEAK_HOST_MEMORY]) for values in facts if catalog.PEAK_HOST_MEMORY in values]
 
 
 def on_device(
@@ -211,7 +198,7 @@ def on_device(
     Unless the policy gates them, a change for the worse and an open one are reported only.
     """
     rows = []
-    for metric in ON_DEVICE.items():
+    for metric in catalog.ON_DEVICE.items():
         old, new = ([float(values[metric[0]]) for values in facts if values.get(metric[0])] for facts in (before, now))
         limits = Limits(policy.device, policy.device_launches)
         row = sampled(case, metric, old, new, limits, policy, cases, pairs)
@@ -286,9 +273,9 @@ def sampled(
 
 
 OF_LAUNCHES: Mapping[str, tuple[str, Callable[[Policy], Limits]]] = {
-    PEAK_HOST_MEMORY: (BYTES, lambda policy: Limits(policy.memory, MEMORY_LAUNCHES, MEMORY_ABS_TOLERANCE)),
-    SET_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, SET_UP_SECONDS)),
-    WARM_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, WARM_UP_SECONDS)),
+    catalog.PEAK_HOST_MEMORY: (BYTES, lambda policy: Limits(policy.memory, MEMORY_LAUNCHES, MEMORY_ABS_TOLERANCE)),
+    catalog.SET_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, SET_UP_SECONDS)),
+    catalog.WARM_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, WARM_UP_SECONDS)),
 }
 """Metrics of which the facts of each timed launch have a sample: their units and how they are decided."""
 
@@ -305,7 +292,7 @@ def of_launches(
     return sampled(case, (metric, unit), old, new, limits(policy), policy, cases, pairs)
 
 
-memory = partial(of_launches, PEAK_HOST_MEMORY)
+memory = partial(of_launches, catalog.PEAK_HOST_MEMORY)
 """Makes the verdict on the peak of host memory."""
 
 Imports = Mapping[int, tuple[float, int]]
@@ -320,7 +307,7 @@ def imports(case: Case, before: Imports, now: Imports, policy: Policy, cases: in
     pairs, rows = sorted(before.keys() & now.keys()), list[Verdict | None]()
     alone = replace(policy, confirm=False)
     for place, (name, unit, thresholds, slack) in enumerate((
-        (IMPORT, SECONDS, SLOW_START, IMPORT_SECONDS), (IMPORT_MEMORY, BYTES, IMPORT_SIZE, IMPORT_BYTES),
+        (catalog.IMPORT, SECONDS, SLOW_START, IMPORT_SECONDS), (catalog.IMPORT_MEMORY, BYTES, IMPORT_SIZE, IMPORT_BYTES),
     )):  # fmt: skip
         old, new = ([float(side[pair][place]) for pair in pairs] for side in (before, now))
         rows.append(
@@ -337,10 +324,10 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     look. An undecided one is inconclusive.
     """
     launches = zip(before, now, pairs, strict=True)
-    both = [(old, new, pair) for old, new, pair in launches if FIRST_CALL in old and FIRST_CALL in new]
+    both = [(old, new, pair) for old, new, pair in launches if catalog.FIRST_CALL in old and catalog.FIRST_CALL in new]
     before, now = [old for old, _, _ in both], [new for _, new, _ in both]
-    times = [(float(old[FIRST_CALL]), float(new[FIRST_CALL]), pair) for old, new, pair in both]
-    doubts = [(old.get(FIRST_CALL_DOUBT, 0.0), new.get(FIRST_CALL_DOUBT, 0.0)) for old, new, _ in both]
+    times = [(float(old[catalog.FIRST_CALL]), float(new[catalog.FIRST_CALL]), pair) for old, new, pair in both]
+    doubts = [(old.get(catalog.FIRST_CALL_DOUBT, 0.0), new.get(catalog.FIRST_CALL_DOUBT, 0.0)) for old, new, _ in both]
     known = [(*time, doubt) for time, doubt in zip(times, doubts, strict=True) if min(time[:2]) > 0]
     effects = [Effect(math.log(new / old), pair, doubt=doubt) for old, new, pair, doubt in known]
     if not effects:
@@ -366,7 +353,7 @@ def _parts(before: Facts, now: Facts) -> Reason:
     """Return a note on the parts of the first call, in seconds."""
 
     def seconds(facts: Facts, part: str) -> float:
-        return median(float(values.get(FIRST_CALL_PARTS, {}).get(part, 0)) for values in facts)
+        return median(float(values.get(catalog.FIRST_CALL_PARTS, {}).get(part, 0)) for values in facts)
 
     parts = {part: (seconds(before, part), seconds(now, part)) for part in ("trace", "compile", "execute")}
     return because(Note.FIRST_CALL_PARTS, **parts)

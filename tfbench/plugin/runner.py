@@ -24,29 +24,7 @@ from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
 from tfbench.model.formats import plain
 from tfbench.model.words import span, times
-from tfbench.plugin import STARTED_WITH, TAKEN, in_use, only_lists, present_folders, refused, whole_suite
-from tfbench.plugin.cases import (
-    CASE,
-    INI,
-    ListedFile,
-    by_environment,
-    case_of,
-    check_used,
-    constructor_of,
-    in_shard,
-    is_benchmark,
-    is_plain,
-    may_need_tensorflow,
-    misnamed,
-    parse_patterns,
-    places,
-    statistic_of,
-    take_over,
-    thresholds_of,
-    unknown_fixture,
-    wanted_by_device,
-    with_real_tensorflow,
-)
+from tfbench.plugin import STARTED_WITH, TAKEN, cases, in_use, only_lists, present_folders, refused, whole_suite
 from tfbench.plugin.options import (
     COMMAND,
     check_not_taken_for_test,
@@ -391,7 +369,7 @@ class Runner:
         self._device, _ = parse_device(options.device)
         self._job = job_of(options)
         self._adopting = self._listing or bool(options.against or options.baseline or options.save_baseline)
-        self._patterns = parse_patterns(config.getini(INI))
+        self._patterns = cases.parse_patterns(config.getini(cases.INI))
         self.policy = options.policy
         self._processors = worker_processors(options.cpus, listing=self._listing)
         self._lanes = parse_lanes("1" if self._listing else options.lanes, self._processors, options.cpus)
@@ -425,9 +403,9 @@ class Runner:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> Any:
-        if (refused := misnamed(module_path, parent)) is not None:
+        if (refused := cases.misnamed(module_path, parent)) is not None:
             return refused
-        return ListedFile.from_parent(parent, path=module_path) if is_listed(self._config, module_path) else None
+        return cases.ListedFile.from_parent(parent, path=module_path) if is_listed(self._config, module_path) else None
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Any:
         """Collect a file that the ini option names and whose name is no name of a test."""
@@ -455,8 +433,8 @@ class Runner:
 
     def _seen(self, items: Sequence[pytest.Item]) -> None:
         """Note the names of all benchmarks, before pytest deselects any."""
-        self._places = places(items)
-        self.collected = {item.nodeid: item for item in items if is_benchmark(item, adopting=True)}
+        self._places = cases.places(items)
+        self.collected = {item.nodeid: item for item in items if cases.is_benchmark(item, adopting=True)}
         if self._unlisted:
             files = some(self._unlisted, 3)
             self._notes.append(f"left out, because {TF_TEST_FILES} in the ini file does not name them: {files}")
@@ -476,38 +454,38 @@ class Runner:
         Raises `TfbenchError` if a benchmark is declared wrongly, or an option names something that does not exist.
         """
         if whole_suite(self._config):
-            check_used(self._patterns, self.collected)
+            cases.check_used(self._patterns, self.collected)
         options = self._options
         kept: list[pytest.Item] = []
         unused: list[str] = []
         for item in items:
-            if is_benchmark(item, self._adopting):
+            if cases.is_benchmark(item, self._adopting):
                 case = self.case(item)
                 if case.name in self.cases:
                     raise DeclarationError(f"{case.name} was collected twice; give each benchmark a unique name")
-                if not wanted_by_device(case, self._device):
+                if not cases.wanted_by_device(case, self._device):
                     continue
                 self._suite.append(case)
                 if options.shard is None or options.shard.has(case):
                     if not self._listing:
-                        take_over(item, self.run)
+                        cases.take_over(item, self.run)
                     self.cases[case.name] = case
                     kept.append(item)
-            elif is_plain(item) and in_shard(item, options.shard):
+            elif cases.is_plain(item) and cases.in_shard(item, options.shard):
                 kept.append(item)
-            elif unknown := unknown_fixture(item):
+            elif unknown := cases.unknown_fixture(item):
                 self._uncollected[item.nodeid] = not_collected(item.nodeid, f"fixture {unknown!r} not found")
                 kept.append(item)  # pytest reports it, with the fixtures that there are
             else:
                 unused.append(item.name)
         if options.against or (options.baseline and options.replay == ALL):
-            kept = by_environment(kept, self.cases)
+            kept = cases.by_environment(kept, self.cases)
             self.cases = {item.nodeid: self.cases[item.nodeid] for item in kept if item.nodeid in self.cases}
         staying = set(kept)
         if gone := [item for item in items if item not in staying]:
             self._config.hook.pytest_deselected(items=gone)
         items[:] = kept
-        if options.history and any(is_plain(item) and item.nodeid not in self.cases for item in kept):
+        if options.history and any(cases.is_plain(item) and item.nodeid not in self.cases for item in kept):
             self._notes.append(
                 "pytest-benchmark's own numbers are not kept in the history; add --against or --baseline"
             )
@@ -525,10 +503,10 @@ class Runner:
 
     def case(self, item: pytest.Function) -> Case:
         """Return the case of an item. Raises `DeclarationError` if it is declared wrongly."""
-        if CASE in item.stash:
-            return item.stash[CASE]
-        own = thresholds_of(item, self._patterns, self.policy)
-        return case_of(item, self._places[item.nodeid], own, statistic_of(item))
+        if cases.CASE in item.stash:
+            return item.stash[cases.CASE]
+        own = cases.thresholds_of(item, self._patterns, self.policy)
+        return cases.case_of(item, self._places[item.nodeid], own, cases.statistic_of(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(
@@ -546,7 +524,7 @@ class Runner:
             return report
         if isinstance(collector, pytest.Module) and (names := tf_test_classes(collector.obj)):
             self._unlisted.append(f"{collector.nodeid} ({some(names, 3)})")
-        if why := constructor_of(collector):
+        if why := cases.constructor_of(collector):
             self._uncollected[collector.nodeid] = not_collected(collector.nodeid, why)
             self._errors.append(why)
         return report
@@ -555,10 +533,10 @@ class Runner:
         """Collect a module with the real TensorFlow if the stub may have broken it; return the report that counts."""
         call = getattr(report, "call", None)
         error = call.excinfo.value if call is not None and call.excinfo is not None else None
-        if not (self._imported and may_need_tensorflow(collector, error)):
+        if not (self._imported and cases.may_need_tensorflow(collector, error)):
             return report
         try:
-            collected = with_real_tensorflow(collector, self.policy)
+            collected = cases.with_real_tensorflow(collector, self.policy)
         except SideError as failed:
             report.sections.append(("tfbench", f"with the real TensorFlow: {failed}"))
             return report
@@ -579,9 +557,9 @@ class Runner:
         written = [
             config.getoption(name, None) for name in (*(f"tfbench_{name}" for name in REPORTS), "xmlpath", "log_file")
         ]
-        places = {"statistic": asked.tfbench_statistic or "", "history": history_of(config, options.history)}
+        own = {"statistic": asked.tfbench_statistic or "", "history": history_of(config, options.history)}
         return RunRequest(
-            **{**vars(options), **places, **self._job},
+            **{**vars(options), **own, **self._job},
             root=config.rootpath,
             suite=self.suite,
             processors=self._processors,

@@ -17,17 +17,7 @@ from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
 from tfbench.model import DOUBT, HANDED, Plan
 from tfbench.policy import Policy
 from tfbench.protocol import TOKEN, Done, LaunchRequest, M, Prepared
-from tfbench.race.launch import (
-    Entrant,
-    EntrantFailed,
-    Failure,
-    alone,
-    followers,
-    planned_seconds,
-    settling_calls,
-    starting_places,
-    without_first_call,
-)
+from tfbench.race import launch as launching
 from tfbench.race.timer import Load, timer
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
 from tfbench.stats.rounds import without_neighbours
@@ -36,7 +26,7 @@ OVERRUN = 3.0
 """The rounds of a launch may take this many times their planned time, besides `answer_seconds`. Neighbours that use the
 processor slow a launch down, rarely by more."""
 
-Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
+Start = Callable[[launching.Entrant, int, LaunchRequest, Sequence[int]], Process]
 """Forks the process of an entrant from the zygote of a pair, with these open files."""
 _NO_CLOCK = "the clock of the GPU is not read in each block ({}), so no verdict has a second opinion in its cycles"
 _MEETINGS = 2
@@ -48,7 +38,7 @@ class ProcessLaunch:
     """A fresh process for each entrant, all on the same processors, of which one runs at a time."""
 
     start: Start
-    entrants: Sequence[Entrant]
+    entrants: Sequence[launching.Entrant]
     pair: int
     policy: Policy
     cpus: tuple[int, ...]
@@ -73,7 +63,7 @@ class ProcessLaunch:
     """How often they have waited for each other."""
     _since: float = field(default=0.0, init=False)
     """When the processes were last told to go on. All of them share the time limit."""
-    _results: dict[int, Prepared | Failure] = field(default_factory=dict, init=False)
+    _results: dict[int, Prepared | launching.Failure] = field(default_factory=dict, init=False)
     """Results of the preparation that `prepare` has not returned."""
     _ready: dict[int, Prepared] = field(default_factory=dict, init=False)
     _least: dict[int, dict[int, float]] = field(default_factory=dict, init=False)
@@ -97,7 +87,7 @@ class ProcessLaunch:
         together: bool = True,
         ahead: ProcessLaunch | None = None,
         equal: bool = False,
-    ) -> dict[int, Prepared | Failure]:
+    ) -> dict[int, Prepared | launching.Failure]:
         """Start and warm up the processes of these entrants, in this order. If one cannot run here, the others can go on.
 
         Args:
@@ -112,7 +102,7 @@ class ProcessLaunch:
         # Whether two sides can make their first calls in turn on one processor.
         two = len(sides) == len(self.entrants) == 2 <= len(self.places) and len(self.cpus) == 1
         together = together and two
-        results: dict[int, Prepared | Failure] = {}
+        results: dict[int, Prepared | launching.Failure] = {}
         for first in range(0, len(entrants), len(self.places)):
             if WorkerHung in map(type, results.values()) and len(sides) > 1:
                 break  # one side is no race, so that the other one need not be waited for as well
@@ -125,7 +115,7 @@ class ProcessLaunch:
                     _call_first(self, *filter(None, [ahead]))
             results |= self._prepared(apart=two and not together)
         if (len(self.places) > 1 or equal) and not brief:
-            calls = settling_calls(self._ready, equal)
+            calls = launching.settling_calls(self._ready, equal)
             elsewhere = tuple(cpu for place in self.places for cpu in place if cpu not in self.cpus)
             for entrant, process in list(self._running.items()):
                 process.ask(protocol.Settle(self.cpus, calls.get(entrant, 0), elsewhere))
@@ -154,7 +144,7 @@ class ProcessLaunch:
             except BenchmarkError as error:
                 self._results[entrant] = error
 
-    def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
+    def _prepared(self, apart: bool) -> dict[int, Prepared | launching.Failure]:
         """Wait until the processes that have begun are prepared. ``apart`` drops first calls that were not made in turn."""
         while self.waiting and self._met <= _MEETINGS:
             if self._met:
@@ -169,7 +159,7 @@ class ProcessLaunch:
         for entrant, prepared in ready.items():
             foreign = self._loads[entrant].foreign(prepared.first_call[2]) if prepared.first_call else 0.0
             results[entrant] = self._ready[entrant] = shortened = (
-                without_first_call(prepared) if apart else alone(prepared, foreign)
+                launching.without_first_call(prepared) if apart else launching.alone(prepared, foreign)
             )
             self._scale[entrant] = shortened.iteration / prepared.iteration if prepared.iteration else 1.0
         return results
@@ -187,7 +177,7 @@ class ProcessLaunch:
             hung = "the step has not returned from its first call" if self._met > 1 else hung
             waited = time.monotonic() - self._since
             reply = self._reply(entrant, protocol.Preparing, "", self.policy.setup_seconds, waited, hung)
-            if isinstance(reply, Prepared | Failure):
+            if isinstance(reply, Prepared | launching.Failure):
                 self._results[entrant] = reply
                 self.waiting.remove(entrant)
 
@@ -216,7 +206,7 @@ class ProcessLaunch:
 
     def _reply(
         self, entrant: int, wanted: type[M], when: str, seconds: float, waited: float = 0.0, hung: str = ""
-    ) -> M | Failure:
+    ) -> M | launching.Failure:
         """Return the answer of an entrant, or the failure with which it leaves the launch."""
         try:
             return self._running[entrant].answer(wanted, when, seconds, waited, hung)
@@ -238,7 +228,7 @@ class ProcessLaunch:
         for entrant, own in times.items():
             if len(own) != len(orders) or min(own) <= 0:
                 error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
-                raise EntrantFailed(entrant, error)
+                raise launching.EntrantFailed(entrant, error)
         # Only such blocks begin and end by the system's clock, and contain nothing that is not timed.
         by_system = not plan.sliced and all(prepared.waiting is not None for prepared in self._ready.values())
         if by_system and (known := timer()):
@@ -289,12 +279,12 @@ class ProcessLaunch:
         if plan.sliced:
             for entrant, process in self._running.items():
                 others = tuple(other for other in self._running if other != entrant)
-                places = starting_places(orders, entrant)
+                places = launching.starting_places(orders, entrant)
                 slow = self._slow_calls(plan, entrant)
                 process.ask(protocol.ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant], slow))
         else:
             groups = self._stopped_groups(plan.works_on)
-            for entrant, turns in followers(orders).items():
+            for entrant, turns in launching.followers(orders).items():
                 drain = plan.drain[entrant] if plan.drain and groups else 0.0
                 request = protocol.Serve(
                     tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups,
@@ -303,7 +293,7 @@ class ProcessLaunch:
                 self._running[entrant].ask(request)
             os.write(self._pipes[orders[0][0]][1], TOKEN)
         whole = {entrant: prepared.whole for entrant, prepared in self._ready.items() if entrant in self._running}
-        limit = OVERRUN * planned_seconds(plan, whole) + self.policy.answer_seconds
+        limit = OVERRUN * launching.planned_seconds(plan, whole) + self.policy.answer_seconds
         answers = self._all_rounds(len(orders) * len(self._running), limit)
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
@@ -354,14 +344,14 @@ class ProcessLaunch:
                 self._running[entrant].resume()
             late = {entrant: self._answer(entrant, protocol.Rounds, when, limit) for entrant in waiting.values()}
             slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
-            raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))
+            raise launching.EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))
         return answers
 
     def _check_output(self, entrant: int) -> None:
         try:
             self._running[entrant].check_output()
         except BenchmarkError as error:
-            raise EntrantFailed(entrant, error) from None
+            raise launching.EntrantFailed(entrant, error) from None
 
     def finish(self) -> None:
         """Let the benchmarks return and the processes end. Raises `EntrantFailed` if one fails after its timing."""
@@ -373,7 +363,7 @@ class ProcessLaunch:
                 done = self._answer(entrant, Done, "after it had been timed", self.policy.answer_seconds)
                 self._ready[entrant].facts.update(done.facts)
                 process.end(kill=False)
-            except EntrantFailed as failed:
+            except launching.EntrantFailed as failed:
                 failures.append(failed)
         self.kill()
         if failures:
@@ -393,7 +383,7 @@ class ProcessLaunch:
         try:
             return self._running[entrant].answer(wanted, when, seconds)
         except (BenchmarkError, BenchmarkSkipped) as error:
-            raise EntrantFailed(entrant, error) from None
+            raise launching.EntrantFailed(entrant, error) from None
 
 
 def _call_first(*launches: ProcessLaunch) -> None:

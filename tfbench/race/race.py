@@ -16,17 +16,7 @@ from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.report import Comparison, Outcome
 from tfbench.policy import Policy, Thresholds
 from tfbench.protocol import Prepared
-from tfbench.race.launch import (
-    Clock,
-    Entrant,
-    EntrantFailed,
-    Failure,
-    make_plan,
-    one_sample,
-    orders,
-    planned_seconds,
-    with_even_slices,
-)
+from tfbench.race import launch as launching
 from tfbench.race.timer import Phase
 from tfbench.stats import verdict
 from tfbench.stats.alpha_spending import policy_of
@@ -119,7 +109,7 @@ class RaceConfig:
     """What another race of the same entrants has shown, see `Steps.lasting`."""
 
 
-def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) -> range:
+def pairs_of(entrants: Sequence[launching.Entrant], policy: Policy, second: bool = False) -> range:
     """Return the pairs of zygotes that these entrants can race from, within the policy's limit of live zygotes.
 
     A ``second`` race has other pairs than the first.
@@ -149,13 +139,13 @@ class Race:
     has its launches at any time: what makes launches no measure makes their decisions none.
     """
 
-    entrants: Sequence[Entrant]
+    entrants: Sequence[launching.Entrant]
     launcher: ProcessLauncher
     policy: Policy
     config: RaceConfig
-    clock: Clock
+    clock: launching.Clock
     rng: random.Random
-    failures: dict[int, Failure] = field(default_factory=dict, init=False)
+    failures: dict[int, launching.Failure] = field(default_factory=dict, init=False)
     disturbed: list[str] = field(default_factory=list, init=False)
     """Reasons of the discarded launches, in time order."""
     steps: Steps = field(init=False)
@@ -316,7 +306,7 @@ class Race:
         # It tells whether the step runs once, or first calls are still to be decided.
         together = brief or not self.all_launches or self.steps.once or self.config.first_calls(self)
         opened, self._ahead = self._ahead, None
-        launch, failures, stopwatch = None, dict[int, Failure](), self.launcher.stopwatch
+        launch, failures, stopwatch = None, dict[int, launching.Failure](), self.launcher.stopwatch
         try:
             if opened is None:
                 opened = self._open()
@@ -336,13 +326,13 @@ class Race:
                 self.steps = self._shown_by(prepared, self.clock() - began, brief)
                 plan = self._plan(prepared, brief)
                 with stopwatch.phase(Phase.ROUNDS):
-                    seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, self.rng))
+                    seconds = opened.rounds(plan, launching.orders(sorted(prepared), plan.rounds, self.rng))
                 runs: list[Run | None] = [None] * len(self.entrants)
                 for index, times in seconds.items():
                     how = plan.iterations[index], prepared[index].facts, opened.clocks.get(index, ())
                     runs[index] = Run(tuple(times), *how)
                 launch = Launch(opened.pair, tuple(runs), self.clock() - began)
-        except EntrantFailed as error:
+        except launching.EntrantFailed as error:
             failures[error.entrant] = error.failure
         except LaunchDisturbed as error:
             self.disturbed.append(str(error))
@@ -429,7 +419,7 @@ class Race:
     def _plan(self, prepared: Mapping[int, Prepared], brief: bool = False) -> Plan:
         """Return the plan of a launch with this preparation. It changes nothing."""
         if self.steps.once:
-            return one_sample(self.entrants)
+            return launching.one_sample(self.entrants)
         known = self.steps.iteration
         iteration = {index: known.get(index, prepared[index].iteration) for index in sorted(prepared)}
         on_device = any(ready.on_device for ready in prepared.values())
@@ -443,19 +433,19 @@ class Race:
         each = self.steps.preparing / self._opened  # a launch may have prepared for the next one as well
         waits = any(ready.waits for ready in prepared.values())
         single = any(Statistic.P90 in self._judged(entrant) for entrant in prepared)
-        plan = make_plan(
+        plan = launching.make_plan(
             self.entrants, iteration, self.policy, on_device, each, sliceable, self.steps.untimed, self.steps.works_on,
             waits, single,
         )  # fmt: skip
         if brief:
             return replace(plan, rounds=1)
-        round_seconds = planned_seconds(plan, iteration) / plan.rounds
+        round_seconds = launching.planned_seconds(plan, iteration) / plan.rounds
         if any(set(self._judged(entrant)) & {Statistic.TAIL, Statistic.MEAN} for entrant in prepared):
             # Enough rounds to see calls that are rarely slow.
             plan = replace(plan, rounds=max(plan.rounds, self._rounds_wanted(plan, round_seconds)))
         if self.launches:
             plan = self._allocated(plan, round_seconds)
-        return with_even_slices(plan)
+        return launching.with_even_slices(plan)
 
     def _rounds_wanted(self, plan: Plan, round_seconds: float) -> int:
         """Rounds of a launch of which the launches up to the first look have enough to see slow calls, where they are cheap."""

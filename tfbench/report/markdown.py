@@ -12,19 +12,7 @@ from dataclasses import dataclass, replace
 
 from tfbench.model import JSON, TIME, Outcome, Report, Verdict
 from tfbench.model.words import times
-from tfbench.report.summary import (
-    YARDSTICK,
-    CaseFinding,
-    CaseTable,
-    Group,
-    Summary,
-    calls_that_differ,
-    code_of_side,
-    differences,
-    report_times,
-    summarize,
-    yardstick_lines,
-)
+from tfbench.report import summary as summaries
 from tfbench.ruling import GateDecision, Result, Ruling, result_of
 from tfbench.untrusted import plural, printable, some
 
@@ -79,12 +67,12 @@ def context_line(report: Report) -> str:
 
 
 def _at(word: str, side: JSON) -> str:
-    return f" {word} {plain(code_of_side(side))}" if side.get("tree") else ""
+    return f" {word} {plain(summaries.code_of_side(side))}" if side.get("tree") else ""
 
 
 # Render Markdown: the verdict first, the rest folded, and cut by severity
 
-_OPEN = (Group.REGRESSIONS, Group.ERRORS)
+_OPEN = (summaries.Group.REGRESSIONS, summaries.Group.ERRORS)
 """Parts that are shown at once; the others are folded."""
 _RESERVE = 400
 """Characters kept for the lines that say what was left out."""
@@ -92,7 +80,7 @@ _RESERVE = 400
 
 def render(report: Report, *, strict: bool = False) -> str:
     """Render the report. Of more than `LONGEST` characters, the least severe rows are left out and counted."""
-    summary = summarize(report, shared=True, strict=strict)
+    summary = summaries.summarize(report, shared=True, strict=strict)
     head = [f"**tfbench: {plain(summary.headline)}**", context_line(report)]
     head += [f"{plain(summary.reason)}."] if summary.reason else []
     return _whole([*head, *_fitted([*_findings(report, summary), *_others(report, summary)], head)])
@@ -123,24 +111,24 @@ Part = tuple[str, list[str], bool]
 """Title, rows, and whether they are shown without a click."""
 
 
-def _findings(report: Report, summary: Summary) -> Iterator[Part]:
+def _findings(report: Report, summary: summaries.Summary) -> Iterator[Part]:
     """Yield edits of what judges both sides, what a reader must know, the most severe first, and how the sides differ."""
-    if lines := yardstick_lines(report):
-        yield YARDSTICK.capitalize(), [f"- {plain(line)}" for line in lines], True
+    if lines := summaries.yardstick_lines(report):
+        yield summaries.YARDSTICK.capitalize(), [f"- {plain(line)}" for line in lines], True
     severe = any(summary.findings[group] for group in _OPEN)
-    for group in (*_OPEN, Group.INCONCLUSIVE, Group.UNGATED, Group.IMPROVEMENTS):
+    for group in (*_OPEN, summaries.Group.INCONCLUSIVE, summaries.Group.UNGATED, summaries.Group.IMPROVEMENTS):
         if findings := summary.findings[group]:
-            open_ = group in _OPEN or (group is Group.INCONCLUSIVE and not severe)
+            open_ = group in _OPEN or (group is summaries.Group.INCONCLUSIVE and not severe)
             rows = [_row(finding, again=open_) for finding in findings]
             count = len(findings)
             yield f"{group.heading.capitalize()} ({count})" if open_ else f"{count} {group.heading}", rows, open_
-    if lines := differences(report.sides):
+    if lines := summaries.differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
 
 
-def _others(report: Report, summary: Summary) -> Iterator[Part]:
+def _others(report: Report, summary: summaries.Summary) -> Iterator[Part]:
     named = {finding.case.name for findings in summary.findings.values() for finding in findings}
-    rest = [verdict for verdict in report_times(report.verdicts) if verdict.case.name not in named]
+    rest = [verdict for verdict in summaries.report_times(report.verdicts) if verdict.case.name not in named]
     rows = [
         f"- {code(verdict.case.name)}: {verdict.outcome}{f', {plain(times(verdict.ratio))}' if verdict.ratio else ''}"
         for verdict in rest
@@ -152,10 +140,10 @@ def _others(report: Report, summary: Summary) -> Iterator[Part]:
         yield f"{len(rows)} skipped", rows, False
 
 
-def _row(finding: CaseFinding, *, again: bool) -> str:
+def _row(finding: summaries.CaseFinding, *, again: bool) -> str:
     timed = [finding.sides("→"), times(finding.ratio)] if finding.ratio else []
     ratio = "".join(f", {plain(words)}" for words in timed if words)
-    tail = calls_that_differ(finding.timed)
+    tail = summaries.calls_that_differ(finding.timed)
     details = [*([tail] if tail else []), *finding.why]
     lines = [
         f"- {code(finding.case.name)}: {plain(finding.what)}{ratio}",
@@ -166,7 +154,7 @@ def _row(finding: CaseFinding, *, again: bool) -> str:
     return "\n".join(lines)
 
 
-def side_by_side(cases: CaseTable) -> str:
+def side_by_side(cases: summaries.CaseTable) -> str:
     """Return a table of the times of several files or versions."""
     rows = [["case", *map(plain, cases.labels)], ["---"] * (len(cases.labels) + 1)]
     rows += [[code(name), *cells] for name, *cells in cases.rows]
@@ -204,7 +192,7 @@ def render_comment(report: Report, decision: GateDecision, link: str = "", run: 
     head = [MARK, *_head(ruling, run), context_line(report)]
     if any(verdict.outcome is Outcome.REGRESSED for verdict in ruling.verdicts):
         head.append("Add an intended regression to the file of accepted regressions, with a reason and an end.")
-    parts = list(_findings(rest, summarize(rest, shared=True)))
+    parts = list(_findings(rest, summaries.summarize(rest, shared=True)))
     if problems := [f"- {plain(problem)}" for problem in decision.accepted.problems]:
         parts.insert(0, ("Accepted regressions to remove", problems, True))
     if rows := [

@@ -12,29 +12,19 @@ from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report, VariantResul
 from tfbench.model.measurement import by_side
 from tfbench.model.words import duration, times
 from tfbench.report import page
-from tfbench.report.summary import (
-    YARDSTICK,
-    CaseTable,
-    Group,
-    Summary,
-    approximate,
-    code_of_side,
-    command_words,
-    differences,
-    explanation,
-    mean_lines,
-    position,
-    report_times,
-    skip_lines,
-    summarize,
-    yardstick_lines,
-)
+from tfbench.report import summary as summaries
 from tfbench.untrusted import command, plural
 
 _MOST = 100
 """Cases per table of the first page. The table of all cases has the rest."""
 _SKIPS = 20
-_ORDER = (Group.ERRORS, Group.REGRESSIONS, Group.UNGATED, Group.IMPROVEMENTS, Group.INCONCLUSIVE)
+_ORDER = (
+    summaries.Group.ERRORS,
+    summaries.Group.REGRESSIONS,
+    summaries.Group.UNGATED,
+    summaries.Group.IMPROVEMENTS,
+    summaries.Group.INCONCLUSIVE,
+)
 """Order of the parts of the first section."""
 _COLOURS: Mapping[Outcome, str] = {
     Outcome.REGRESSED: "bad", Outcome.IMPROVED: "good", Outcome.INCONCLUSIVE: "open", Outcome.UNCHANGED: "first",
@@ -49,7 +39,7 @@ class PageContext:
 
     false_alarms: Rate | None = None
     """Verdicts on unchanged code that were changes, as ``tfbench calibrate`` measured on this machine."""
-    versions: CaseTable | None = None
+    versions: summaries.CaseTable | None = None
     notes: Sequence[str] = field(default=())
     """Remarks on the source of the data."""
     shared: bool = False
@@ -61,7 +51,7 @@ class PageContext:
 def render(report: Report, context: PageContext | None = None) -> str:
     """Render the page of a report. Raises `UsageError` if the chart library is not installed."""
     context = context or PageContext()
-    summary = summarize(report, shared=context.shared, strict=context.strict)
+    summary = summaries.summarize(report, shared=context.shared, strict=context.strict)
     others = [verdict for verdict in report.verdicts if verdict.metric != TIME]
     changed = [verdict for verdict in others if verdict.outcome not in _QUIET]
     names, cases = _case_details(report, summary, context.shared)
@@ -93,15 +83,15 @@ def render(report: Report, context: PageContext | None = None) -> str:
 
     def place(ratio: float) -> str:
         """Return the place of a ratio in the drawing of an interval, for a style."""
-        share = position(ratio, reach)
+        share = summaries.position(ratio, reach)
         return f"{0 if math.isnan(share) else 100 * max(0.0, min(1.0, share)):.1f}%"
 
     return page.render_page(
         "report.html", sections | ({"absent": "Not in this report"} if absent else {}), data | page.case_data(names, cases, first),
         scripts=("report.js",), title="Performance report", subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
-        summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration, approximate=approximate,
+        summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration, approximate=summaries.approximate,
         warnings=list(_warnings(report, summary)), notes=context.notes, facts=list(_facts(report, summary, context.false_alarms)),
-        differences=differences(report.sides), yardstick=yardstick_lines(report), heading=YARDSTICK, compared=known, skipped=skip_lines(report, _SKIPS), absent=absent,
+        differences=summaries.differences(report.sides), yardstick=summaries.yardstick_lines(report), heading=summaries.YARDSTICK, compared=known, skipped=summaries.skip_lines(report, _SKIPS), absent=absent,
         report=report, others=len(others), changed=len(changed),
     )  # fmt: skip
 
@@ -109,7 +99,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
 # The first section: counts, significant changes, what is inconclusive, how sides differ
 
 
-def _warnings(report: Report, summary: Summary) -> Iterator[str]:
+def _warnings(report: Report, summary: summaries.Summary) -> Iterator[str]:
     if summary.reason:
         yield f"{summary.reason}."
     if report.shard is not None:
@@ -118,8 +108,8 @@ def _warnings(report: Report, summary: Summary) -> Iterator[str]:
         yield f"The contender did {report.sides['contender']['slowdown']:.0%} extra work on purpose (--inject-slowdown)."
 
 
-def _facts(report: Report, summary: Summary, false_alarms: Rate | None) -> Iterator[tuple[str, str]]:
-    yield from mean_lines(report, summary)
+def _facts(report: Report, summary: summaries.Summary, false_alarms: Rate | None) -> Iterator[tuple[str, str]]:
+    yield from summaries.mean_lines(report, summary)
     if summary.could_hide > 0:
         share = f"up to {summary.could_hide:.1%}" if summary.could_hide < math.inf else "of any size"
         yield "inconclusive cases could hide", f"a slowdown {share}"
@@ -144,7 +134,7 @@ def _side(side: JSON) -> str:
     machine = side.get("machine") or {}
     known = [
         side.get("spec"),
-        side.get("tree") and code_of_side(side),
+        side.get("tree") and summaries.code_of_side(side),
         side.get("python") and f"Python {side['python']}",
         *(f"{name} {packages[name]}" for name in compared[:4]),
         machine.get("gpus") or machine.get("processor"),
@@ -155,7 +145,7 @@ def _side(side: JSON) -> str:
 # One case: facts, rounds, tables of other metrics, profiles
 
 
-def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[str], list[JSON]]:
+def _case_details(report: Report, summary: summaries.Summary, shared: bool) -> tuple[list[str], list[JSON]]:
     """Return the names of all cases, and what the page shows of each."""
     rows: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in report.verdicts:
@@ -173,7 +163,7 @@ def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[
         facts = list(_timing(rows.get(name, ())))
         facts += [(f"median, {side}", duration(numbers.median_seconds), "") for side, numbers in stored.items()]
         facts += [("cause", cause, "") for cause in causes.get(name, ())]
-        if name in rows and (again := command(*command_words(report, rows[name][0], shared=shared))):
+        if name in rows and (again := command(*summaries.command_words(report, rows[name][0], shared=shared))):
             facts.append(("race it again", again, "command"))
         needed = ("median_seconds", "launches", "every", "steps")
         sides = {side: {what: getattr(numbers, what) for what in needed} for side, numbers in stored.items()}
@@ -185,9 +175,9 @@ def _case_details(report: Report, summary: Summary, shared: bool) -> tuple[list[
 
 def _timing(rows: Sequence[Verdict]) -> Iterator[tuple[str, str, str]]:
     """Yield name, text and style of the facts on the time of a case."""
-    for verdict in report_times(rows)[:1]:
+    for verdict in summaries.report_times(rows)[:1]:
         yield "verdict", str(verdict.outcome), f"outcome {verdict.outcome}"
-        yield "reason", explanation(verdict), ""
+        yield "reason", summaries.explanation(verdict), ""
         if verdict.ratio:
             yield "ratio", times(verdict.ratio), ""
         if verdict.launches:
@@ -210,8 +200,8 @@ def _profile(profile: JSON) -> JSON:
 # The other sections
 
 
-def _ratios(report: Report, summary: Summary) -> page.Chart | None:
-    rows = report_times(report.verdicts)
+def _ratios(report: Report, summary: summaries.Summary) -> page.Chart | None:
+    rows = summaries.report_times(report.verdicts)
     usable = [(row, row.ratio) for row in rows if row.ratio and 0 < row.ratio.center < math.inf]
     if not usable:
         return None
@@ -266,7 +256,7 @@ def _contenders(report: Report) -> list[VariantResult]:
     rounds = by_side(report.rounds)
     return [
         VariantResult.about(row.case, reference="", median_seconds=now.median_seconds, launches=0, rounds=0)
-        for row in report_times(report.verdicts)
+        for row in summaries.report_times(report.verdicts)
         if row.case.variant and (now := rounds.get(row.name, {}).get("contender"))
     ]
 
@@ -279,21 +269,21 @@ def _metrics(caption: str, rows: Sequence[Verdict], *, named: bool = False) -> p
     """Return verdicts as a table, with the names of their cases where they are of several."""
     columns = (("case", "case"), ("metric", "text"), ("verdict", "outcome"), ("old", "number"), ("new", "number"), ("unit", "unit"), ("why", "text"))  # fmt: skip
     cells = [
-        (row.case.name, row.metric, row.outcome, *(row.values or (None, None)), row.unit, explanation(row))
+        (row.case.name, row.metric, row.outcome, *(row.values or (None, None)), row.unit, summaries.explanation(row))
         for row in rows
     ]
     first = 0 if named else 1
     return page.DataGrid(caption, columns[first:], [row[first:] for row in cells])
 
 
-def _versions(cases: CaseTable | None) -> page.DataGrid | None:
+def _versions(cases: summaries.CaseTable | None) -> page.DataGrid | None:
     if cases is None:
         return None
     columns = [("case", "text"), *((label, "heat") for label in cases.labels)]
     return page.DataGrid(cases.caption, columns, [[name, *ratios] for name, ratios in cases.ratios.items()])
 
 
-def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> page.DataGrid:
+def _all_cases(report: Report, summary: summaries.Summary, changes: Counter[str]) -> page.DataGrid:
     medians: dict[str, dict[str, float]] = defaultdict(dict)
     for row in report.rounds:
         medians[row.case][row.side] = row.median_seconds
@@ -308,7 +298,7 @@ def _all_cases(report: Report, summary: Summary, changes: Counter[str]) -> page.
             row.case.name, row.outcome, *(medians[row.case.name].get(side) for side in ("baseline", "contender")),
             _ends(row.ratio), row.launches, row.wall_seconds, changes[row.case.name],
         ]
-        for row in report_times(report.verdicts)
+        for row in summaries.report_times(report.verdicts)
     ]  # fmt: skip
     rows += [[skip.case.name, "skipped", None, None, None, None, None, None] for skip in report.skips]
     caption = "All cases. A heading sorts, and the filter takes parts of names."

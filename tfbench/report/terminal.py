@@ -14,21 +14,8 @@ from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult, short_name
 from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
+from tfbench.report import summary as summaries
 from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, break_name, table
-from tfbench.report.summary import (
-    YARDSTICK,
-    CaseFinding,
-    CaseTable,
-    Group,
-    Summary,
-    calls_that_differ,
-    consistent,
-    differences,
-    mean_lines,
-    skip_lines,
-    summarize,
-    yardstick_lines,
-)
 from tfbench.stats.rounds import UNITS
 from tfbench.untrusted import command, plural, some
 
@@ -89,7 +76,9 @@ def _variant_results(title: str, results: list[VariantResult], columns: Iterable
     estimated = False
     for result in sorted(results, key=lambda result: result.case.name != result.reference):
         facts = result.facts
-        _, median, replaced = consistent(references.get(result.reference), result.median_seconds, result.ratio)
+        _, median, replaced = summaries.consistent(
+            references.get(result.reference), result.median_seconds, result.ratio
+        )
         seconds = result.median_seconds if median is None else median
         estimated |= replaced
         shown = f"{_ESTIMATED * replaced}{duration(seconds)}"
@@ -107,7 +96,11 @@ def _variant_results(title: str, results: list[VariantResult], columns: Iterable
 # Render a report for the terminal, at the end of a run: what a reader must know first, in at most 80 columns
 
 
-_MOST: Mapping[Group, int] = {**dict.fromkeys(Group, 10), Group.ERRORS: 30, Group.REGRESSIONS: 30}
+_MOST: Mapping[summaries.Group, int] = {
+    **dict.fromkeys(summaries.Group, 10),
+    summaries.Group.ERRORS: 30,
+    summaries.Group.REGRESSIONS: 30,
+}
 """Maximum cases of each part."""
 _UNMEASURED = 3
 """More cases than these that a run did not measure, for one reason, have one entry."""
@@ -142,20 +135,20 @@ def render(
         shared: Whether the report may be a stranger's, see `tfbench.report.summary.command_words`.
         here: Returns the words of a command as they work where the reader is.
     """
-    summary = summarize(report, shared=shared, strict=strict)
-    parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
-    if lines := yardstick_lines(report):
-        parts += [Text(f"{YARDSTICK}:"), *(_hanging(line, width) for line in lines)]
+    summary = summaries.summarize(report, shared=shared, strict=strict)
+    parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in summaries.differences(report.sides)]
+    if lines := summaries.yardstick_lines(report):
+        parts += [Text(f"{summaries.YARDSTICK}:"), *(_hanging(line, width) for line in lines)]
     parts += variant_tables(report.variant_results, width)
     for group, findings in summary.findings.items():
         findings = [replace(finding, again=here(finding.again)) for finding in findings]
         parts += _group(group, findings, summary, width)
     parts += _own_thresholds(report)
-    parts += [Text(f"skipped {line}", "yellow") for line in skip_lines(report, _SKIPS)]
+    parts += [Text(f"skipped {line}", "yellow") for line in summaries.skip_lines(report, _SKIPS)]
     if summary.other_counts:
         parts.append(Text(f"other metrics: {counted(summary.other_counts)}"))
     parts += map(Text, _costs(report))
-    parts += [Text(f"{name}: {text}") for name, text in mean_lines(report, summary, _FAMILIES)]
+    parts += [Text(f"{name}: {text}") for name, text in summaries.mean_lines(report, summary, _FAMILIES)]
     parts += [Text(summary.reason, "yellow")] if summary.reason else []
     took = "" if report.is_saved else f" in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
     parts.append(Text(f"{summary.headline}{took}", "bold"))
@@ -178,7 +171,7 @@ _NAME = 32
 """Characters of a line of a case's name beside times of several files or versions."""
 
 
-def side_by_side(cases: CaseTable) -> RenderableType:
+def side_by_side(cases: summaries.CaseTable) -> RenderableType:
     """Return a table of the times of several files or versions."""
     made = table(cases.caption)
     add_columns(made, "case")
@@ -188,10 +181,14 @@ def side_by_side(cases: CaseTable) -> RenderableType:
     return made
 
 
-def _group(group: Group, findings: Sequence[CaseFinding], summary: Summary, width: int) -> list[RenderableType]:
+def _group(
+    group: summaries.Group, findings: Sequence[summaries.CaseFinding], summary: summaries.Summary, width: int
+) -> list[RenderableType]:
     if not findings:
         return []
-    limit = f", by size above the threshold of {summary.limits[1] - 1:.1%}" if group is Group.REGRESSIONS else ""
+    limit = (
+        f", by size above the threshold of {summary.limits[1] - 1:.1%}" if group is summaries.Group.REGRESSIONS else ""
+    )
     made: list[RenderableType] = [Text(f"{group.heading} ({len(findings)}{limit})", "bold")]
     unmeasured: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
@@ -208,7 +205,7 @@ def _group(group: Group, findings: Sequence[CaseFinding], summary: Summary, widt
     return [*made, Text()]
 
 
-def _finding(finding: CaseFinding, width: int) -> list[RenderableType]:
+def _finding(finding: summaries.CaseFinding, width: int) -> list[RenderableType]:
     verdict = finding.verdict
     head = Text("  ").append(finding.case.short_name, COLOURS[verdict.outcome])
     head.append(f"  {finding.what}")
@@ -222,7 +219,7 @@ def _finding(finding: CaseFinding, width: int) -> list[RenderableType]:
     lines += [
         Text(f"{_INDENT}{rates(both.baseline, both.contender, unit)}") for unit, both in list(timed.rates.items())[:1]
     ]
-    if tail := calls_that_differ(timed):
+    if tail := summaries.calls_that_differ(timed):
         lines.append(_hanging(tail, width))
     lines += [_hanging(line, width) for line in finding.why]
     if finding.again:

@@ -19,17 +19,7 @@ from tfbench.metrics.graphs import GRAPH, RESULT, XLA
 from tfbench.metrics.parity import ProbeOutput, compare
 from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict
 from tfbench.policy import Policy
-from tfbench.profiles.attribution import (
-    HALF,
-    Attribution,
-    StepBreakdown,
-    TimeCategory,
-    attribute,
-    describe,
-    grown,
-    memory_lines,
-    must_show,
-)  # fmt: skip
+from tfbench.profiles import attribution as breakdowns
 from tfbench.profiles.folders import Kept, ProfiledSide, folder_of, step_breakdown, write_about
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import ZYGOTES, Prober, Profiler, sample
@@ -111,9 +101,9 @@ class Explained:
     """The profiles of a case and the causes of a slowdown that they show."""
 
     kept: Kept
-    profiles: Mapping[str, StepBreakdown]
+    profiles: Mapping[str, breakdowns.StepBreakdown]
     """The steps of each side."""
-    attribution: Attribution | None
+    attribution: breakdowns.Attribution | None
     """``None`` if only one side was profiled."""
     why: Sequence[str]
     """Causes of the slowdown, or why none could be found; at most five lines."""
@@ -174,7 +164,7 @@ def reread(kept: Kept) -> Explained:
     profiles = {side: step_breakdown(kept.runs(side)) for side in kept.sides}
     if BASELINE not in profiles:
         return Explained(kept, profiles, None, ())
-    attribution = attribute(profiles[BASELINE], profiles[CONTENDER])
+    attribution = breakdowns.attribute(profiles[BASELINE], profiles[CONTENDER])
     return Explained(kept, profiles, attribution, in_words(attribution, kept.raced))
 
 
@@ -290,7 +280,7 @@ class Explainer:
             try:
                 removed = self.defaults(sides, ratio)
                 lines = [*(line for _, line in removed), *lines]
-                explained = explained or sum(share for share, _ in removed) >= HALF
+                explained = explained or sum(share for share, _ in removed) >= breakdowns.HALF
             except SideError as error:
                 lines.append(f"defaults: {error}")
         if faster:
@@ -311,18 +301,18 @@ class Explainer:
             before, now = (
                 sample(self.launcher, self.policy, side, first=metric == catalog.FIRST_CALL) for side in sides
             )
-            cause = grown(before, now, must_show(slowdown))
+            cause = breakdowns.grown(before, now, breakdowns.must_show(slowdown))
             if cause is None or cause.function.startswith(_EXECUTES):
                 return []
             traces = any(name in cause.function for name in _TRACES)
-            text = describe(cause, slowdown)
+            text = breakdowns.describe(cause, slowdown)
             return [f"retrace in every call; {text}" if traces and metric == TIME else text]
         return []
 
     def _in_memory(self, sides: tuple[Entrant, Entrant]) -> list[str]:
         self.tell("counting what stays in memory")
         with suppress(BenchmarkError, BenchmarkSkipped, SideError):
-            return memory_lines(*(sample(self.launcher, self.policy, side, memory=True) for side in sides))
+            return breakdowns.memory_lines(*(sample(self.launcher, self.policy, side, memory=True) for side in sides))
         return []
 
 
@@ -429,14 +419,15 @@ class Profiles:
         return replace(result, profiles=tuple(profiles.as_json()), why=why or tuple(profiles.why[:MOST]))
 
 
-def device_facts(step: StepBreakdown, seconds: float) -> JSON:
+def device_facts(step: breakdowns.StepBreakdown, seconds: float) -> JSON:
     """Return the seconds of a step with kernels and with copies, and the share of the step with either.
 
     Empty if no accelerator took part in the step. ``seconds`` are those of a step in the race: a profiled one takes up
     to twice as long, since the profiler slows the host down.
     """
     kernels, copies = (
-        [key for key in step.parts if key.category is category] for category in (TimeCategory.DEVICE, TimeCategory.COPY)
+        [key for key in step.parts if key.category is category]
+        for category in (breakdowns.TimeCategory.DEVICE, breakdowns.TimeCategory.COPY)
     )
     if not kernels and not copies:
         return {}

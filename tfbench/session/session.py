@@ -24,21 +24,12 @@ from tfbench.race.launch import Clock, Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.timer import Phase, Stopwatch, timer
+from tfbench.session import results as case_results
 from tfbench.session import strategies
 from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.record import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, Progress, RunProgress, RunRequest
-from tfbench.session.results import (
-    PROBES,
-    MetricChecker,
-    broken,
-    not_measured,
-    reason_of,
-    with_covered,
-    with_failure,
-    with_model,
-)
 from tfbench.session.resume import ChangedOnly, Journal, drawn
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.source_tree import code_files, edited_files, working_code
@@ -71,7 +62,7 @@ class SuiteGate:
         try:
             self.verdict = self._judge(raced)
         except Exception as error:
-            reason, _ = reason_of(error)
+            reason, _ = case_results.reason_of(error)
             self.verdict = SuiteVerdict(self._limit, Outcome.ERROR, reason, len(raced))
         return self.verdict
 
@@ -210,7 +201,7 @@ class CaseRuns:
     @property
     def all(self) -> list[CaseResult]:
         """A result for each case of the run: a case without a final verdict on time is an error."""
-        return [run.result or not_measured(run.case) for run in self._runs.values()]
+        return [run.result or case_results.not_measured(run.case) for run in self._runs.values()]
 
     def skip(self, case: Case, reason: str) -> None:
         """Note that pytest skipped a case before it was measured; a final result stays."""
@@ -219,13 +210,13 @@ class CaseRuns:
         try:
             result = self._strategy.skipped_by_mark(case, reason)
         except Exception as error:
-            result = broken(case, error)
+            result = case_results.broken(case, error)
         self._advance(self._runs[case.name], result, finished=True)
 
     def fail(self, case: Case, why: str) -> None:
         """Note that pytest ended a case before it was measured; a final result stays."""
         if self._runs[case.name].result is None:
-            self._advance(self._runs[case.name], not_measured(case, why), finished=True)
+            self._advance(self._runs[case.name], case_results.not_measured(case, why), finished=True)
 
     def result(self, case: Case) -> CaseResult:
         """Return the result of this case; measures it if that has not happened yet.
@@ -269,7 +260,7 @@ class CaseRuns:
         try:
             raced = self._strategy.race(run.case, pending)
         except Exception as error:
-            raced = RaceResults([broken(case, error) for case in pending])
+            raced = RaceResults([case_results.broken(case, error) for case in pending])
         for result in raced.settled:
             known = result if result.verdict else self._strategy.skipped(result.case, result.skip)
             self._advance(self._runs[result.case.name], known)
@@ -283,7 +274,7 @@ class CaseRuns:
             try:
                 run.result = step(run.result, measured)
             except Exception as error:
-                run.result = with_failure(run.result, metric, error)
+                run.result = case_results.with_failure(run.result, metric, error)
                 break
         assert run.result is not None
         with self._lock:
@@ -435,7 +426,9 @@ class Session:
             unbuilt = [case for case in cases if case.shared and case.name not in known]
 
             # Strategy and races, which confirm a change themselves.
-            self._checker = checker = MetricChecker(Prober(launcher, policy, files=request.changed_only), policy, cases)
+            self._checker = checker = case_results.MetricChecker(
+                Prober(launcher, policy, files=request.changed_only), policy, cases
+            )
             self.starter = starter = strategies.SideStarter(
                 request, launcher, checker, self.gpus.machine, report, unbuilt
             )
@@ -455,7 +448,7 @@ class Session:
             # Probes, contracts and profiles complete the result of a raced case.
             self.profiles = Profiles(request, launcher, monitor, self.strategy, contender, report)
             steps: dict[str, Step] = {
-                PROBES: stopwatch.phase(Phase.PROBING)(self._probe),
+                case_results.PROBES: stopwatch.phase(Phase.PROBING)(self._probe),
                 "imports": stopwatch.phase(Phase.PROBING)(self._judge_imports),
                 "contracts": self._race_claims,
                 "device": stopwatch.phase(Phase.PROFILING)(self.profiles.with_device),
@@ -484,7 +477,7 @@ class Session:
             # A baseline must know which of them differ between launches.
             values = checker.stable(result.case, self.contender, checked.metric_values)
             checked = replace(checked, metric_values=values)
-        return with_covered(with_model(checked))
+        return case_results.with_covered(case_results.with_model(checked))
 
     def _judge_imports(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
         """Add the verdicts on what the file of a case imports. Raises `SideError` if a zygote does not start."""

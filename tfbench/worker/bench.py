@@ -39,29 +39,8 @@ from tfbench.model.case import (
 )
 from tfbench.protocol import CaseRequest, Channel, Prepared
 from tfbench.untrusted import brief
+from tfbench.worker import block as blocks
 from tfbench.worker import isolation, tf_runtime
-from tfbench.worker.block import (
-    REST_LIMIT,
-    Block,
-    Call,
-    Clock,
-    PreparedBlock,
-    PreparedStep,
-    TakenBlock,
-    WorkBeside,
-    children,
-    drain,
-    gc_disabled,
-    gc_rate,
-    gc_watched,
-    injection,
-    pace,
-    rest,
-    serve_slices,
-    serve_turns,
-    waits_ahead,
-    warm_up,
-)
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak, open_files
 from tfbench.worker.profiler import SmClock, sm_clock, tracer
@@ -137,13 +116,13 @@ _CHECKS: Mapping[str, _Check] = {
 # Calls of a step that are timed one by one, the first one with its parts
 
 
-def call_once(block: Block, clock: Clock) -> tuple[object, float, float]:
+def call_once(block: blocks.Block, clock: blocks.Clock) -> tuple[object, float, float]:
     """Call the step and wait for the device.
 
     Returns its result, and the most and the least seconds by this clock that it takes without neighbours, more than none. They
     are the same where no meter of the block tells them apart.
     """
-    meter = block.meter and Meter(children(), watch=True)
+    meter = block.meter and Meter(blocks.children(), watch=True)
     with block.one() as call:
         if meter is not None:
             meter.begin()
@@ -156,7 +135,7 @@ def call_once(block: Block, clock: Clock) -> tuple[object, float, float]:
     return result, most * 1e-9, least * 1e-9
 
 
-def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, float]:
+def first_call(block: blocks.Block, check: Callable[[object], None]) -> tuple[JSON, float]:
     """Call the step for the first time, and once more. It leaves no trace before the rounds.
 
     ``check`` is called with the result of the first call.
@@ -219,15 +198,15 @@ def in_cache(call: Step, wanted: str | None, multiple: float, most: int) -> tupl
         return map(partial.__call__, itertools.cycle(copies)).__next__, COLD
     if not wanted:
         return call, WARM
-    step = call if isinstance(call, PreparedStep) else PreparedStep(lambda: call)
+    step = call if isinstance(call, blocks.PreparedStep) else blocks.PreparedStep(lambda: call)
     flush = tf_runtime.flushing(size, gpu)
 
-    def bind() -> Call:
+    def bind() -> blocks.Call:
         bound = step.bind()
         flush()
         return bound
 
-    return PreparedStep(bind, step.clear), COLD
+    return blocks.PreparedStep(bind, step.clear), COLD
 
 
 def _leaves(part: Any) -> list[Any]:
@@ -262,7 +241,7 @@ def _with_copies(call: partial[Any], moved: Sequence[Any]) -> partial[Any]:
 
 
 Request = TypeVar("Request", bound=CaseRequest)
-Step = Callable[[], Any] | PreparedStep
+Step = Callable[[], Any] | blocks.PreparedStep
 _ELSEWHERE, _CALLS_ELSEWHERE = 0.05, 3
 """Seconds and calls, at least, that tell on another processor what a step waits by itself."""
 _WAITS = 0.2
@@ -284,7 +263,7 @@ class Bench(ABC, Generic[Request]):
     function: object
     own_files: OwnFiles
     """The files of the side's source tree that the process has read."""
-    clock: Clock = field(default=time.perf_counter_ns, init=False)
+    clock: blocks.Clock = field(default=time.perf_counter_ns, init=False)
     called: bool = field(default=False, init=False)
     refusal: str = field(default="", init=False)
     """Why a call was refused, in case the benchmark catches the error, or another thread does."""
@@ -398,11 +377,11 @@ class Bench(ABC, Generic[Request]):
             self.facts[CACHE] = state
         return call
 
-    def block(self, call: Step) -> Block:
+    def block(self, call: Step) -> blocks.Block:
         """Return a block of this step."""
-        if isinstance(call, PreparedStep):
-            return PreparedBlock(call, tf_runtime.synchroniser(), self.clock)
-        return Block(call, tf_runtime.synchroniser(), self.clock)
+        if isinstance(call, blocks.PreparedStep):
+            return blocks.PreparedBlock(call, tf_runtime.synchroniser(), self.clock)
+        return blocks.Block(call, tf_runtime.synchroniser(), self.clock)
 
 
 _FIRST_CALLS = 2
@@ -449,14 +428,14 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         isolation.keep_freed_memory()
         prepared = self._warm_up(block, first)
         self._note_late_variables()
-        if (often := gc_rate()) != 1:
+        if (often := blocks.gc_rate()) != 1:
             self.facts[COLLECTIONS] = often
         self._serve_rounds(block, prepared)
 
-    def block(self, call: Step) -> Block:
+    def block(self, call: Step) -> blocks.Block:
         block = super().block(call)
         if self.clock is time.perf_counter_ns and block.synchronise is None and len(self.request.cpus) == 1:
-            block.meter = Meter(children())
+            block.meter = Meter(blocks.children())
         return block
 
     def _note_late_variables(self) -> None:
@@ -465,13 +444,13 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         if variables := sorted(late):  # without paths, which differ between sides and launches
             self.facts[SET_LATE] = variables
 
-    def _warm_up(self, block: Block, first: tuple[float, float, int] | None) -> Prepared:
+    def _warm_up(self, block: blocks.Block, first: tuple[float, float, int] | None) -> Prepared:
         """Warm the step up, and find out how it uses its processor. ``first`` has the times of a first call in turn."""
-        whole = Meter(children(), watch=True)
+        whole = Meter(blocks.children(), watch=True)
         whole.begin()
         began, own = time.perf_counter_ns(), own_time()
-        with gc_watched(), self._counting_retraces():
-            iteration = warm_up(block, self.request.warmup, lambda: self._retraces)
+        with blocks.gc_watched(), self._counting_retraces():
+            iteration = blocks.warm_up(block, self.request.warmup, lambda: self._retraces)
         own = own_time() - own
         stretch = whole.end(time.perf_counter_ns() - began)
         steady = block.calls * (iteration + (block.untimed or 0.0))
@@ -482,13 +461,15 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         waited = waiting([stretch])
         on_device, untimed = block.synchronise is not None, block.untimed
         by_system = self.clock is time.perf_counter_ns and untimed is None
-        works_on = not on_device and not rest()
+        works_on = not on_device and not blocks.rest()
         may_wait = not on_device and by_system and waited > _WAITS
-        paced = waits_ahead(block, self.request.warmup[0], iteration) if may_wait else None
+        paced = blocks.waits_ahead(block, self.request.warmup[0], iteration) if may_wait else None
         if works_on or paced:
             self.facts.pop("warm_up", None)  # calls that find their results ready say nothing about the others
-            iteration = paced or pace(block, self.request.warmup[0])
-            rest(REST_LIMIT)  # what the calls so far have left must not be taken for the work of the rounds
+            iteration = paced or blocks.pace(block, self.request.warmup[0])
+            blocks.rest(
+                blocks.REST_LIMIT
+            )  # what the calls so far have left must not be taken for the work of the rounds
         by_processor = untimed is None and block.meter is not None
         # The median call may have lost its processor to others, and the mean includes waits of few calls.
         waits = min(waiting(block.meter.stretches), waited) if by_processor and block.meter else None
@@ -504,7 +485,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
         return tf_runtime.on_trace(traced)
 
-    def _serve_rounds(self, block: Block, prepared: Prepared) -> None:
+    def _serve_rounds(self, block: blocks.Block, prepared: Prepared) -> None:
         """Serve requests until the launch stops. The garbage of the rounds is collected after them."""
         cpus, calls, before_rounds = self.request.cpus, 0, 0
         clock = sm_clock() if prepared.on_device else (None, "")
@@ -518,21 +499,23 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                     tf_runtime.pin(cpus)
                     block(order.calls)
                     if prepared.works_on:
-                        rest(REST_LIMIT)
+                        blocks.rest(blocks.REST_LIMIT)
                     self.channel.send(protocol.Settled(waits))
                 elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
                     if order.extra and REPORTED in self.facts:
                         self.refuse(
                             "--inject-slowdown cannot slow down a method that loops by itself; leave it out with -k"
                         )
-                    uncollected.enter_context(gc_disabled())
-                    retraced, beside, before = self._retraces, WorkBeside(), block.calls
+                    uncollected.enter_context(blocks.gc_disabled())
+                    retraced, beside, before = self._retraces, blocks.WorkBeside(), block.calls
                     before_rounds = before_rounds or _FIRST_CALLS + before
                     if isinstance(order, protocol.Serve):
                         rounds = self._turns(order, block, beside, *clock)
                     else:  # processor time includes that of threads
-                        block, before = Block(block.call, None, time.process_time_ns), 0
-                        rounds, self.late_facts[WAITED] = serve_slices(block, order, self.pipes, beside, self._seed)
+                        block, before = blocks.Block(block.call, None, time.process_time_ns), 0
+                        rounds, self.late_facts[WAITED] = blocks.serve_slices(
+                            block, order, self.pipes, beside, self._seed
+                        )
                     calls = block.calls - before
                     beside.end_rounds()
                     if calls:
@@ -551,7 +534,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             if calls and not prepared.on_device and self.clock is time.perf_counter_ns:
                 self.late_facts |= beside.facts(calls)
 
-    def _waits_elsewhere(self, block: Block, prepared: Prepared, places: Sequence[int]) -> float | None:
+    def _waits_elsewhere(self, block: blocks.Block, prepared: Prepared, places: Sequence[int]) -> float | None:
         """Return the share that the step waits by itself, as some calls on other processors tell it.
 
         Where neighbours took the processor of the warm-up, they hide this share, and another processor may have none.
@@ -570,10 +553,10 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         return waits
 
     def _turns(
-        self, order: protocol.Serve, block: Block, beside: WorkBeside, clock: SmClock | None, failure: str
+        self, order: protocol.Serve, block: blocks.Block, beside: blocks.WorkBeside, clock: SmClock | None, failure: str
     ) -> protocol.Rounds:
         """Time a block in each turn."""
-        injected = injection(order.iterations, order.extra, order.slow, self._seed)
+        injected = blocks.injection(order.iterations, order.extra, order.slow, self._seed)
         drawn = random.Random(self.request.seed)  # the same on all sides, which then make equally many calls
         spent = 0
 
@@ -581,7 +564,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             nonlocal spent
             beside.pause()
             if order.drain and not spent:
-                spent, nanoseconds = drain(block, order.drain, REST_LIMIT)
+                spent, nanoseconds = blocks.drain(block, order.drain, blocks.REST_LIMIT)
                 beside.add(nanoseconds)
                 block.restart()
             # A step may take its inputs by turn. Equally many calls in each turn would time the same ones again and again.
@@ -594,18 +577,18 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         if clock is not None:
             clock.restart()
             block.mark = clock.mark
-        used = used_time(children())
-        began, ended = serve_turns(turn, order, self.request.entrant, self.pipes)
+        used = used_time(blocks.children())
+        began, ended = blocks.serve_turns(turn, order, self.request.entrant, self.pipes)
         if spent:  # after the rounds, threads make ahead again what these calls have taken
             beside.add(-spent * (sum(ended) - sum(began)) // (len(began) * order.iterations))
-        used = used_time(children()) - used
+        used = used_time(blocks.children()) - used
         if block.meter is not None:
             stretches = block.meter.stretches
             self.late_facts[WAITED] = max(
                 0.0, sum(one.most for one in stretches) / max(1, sum(one.used for one in stretches)) - 1
             )
-        blocks = zip(began, ended, block.least, strict=False)
-        least = tuple((number, least) for number, (start, end, least) in enumerate(blocks) if least < end - start)
+        served = zip(began, ended, block.least, strict=False)
+        least = tuple((number, least) for number, (start, end, least) in enumerate(served) if least < end - start)
         clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
         return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, least, clocks, why)
 
@@ -617,13 +600,13 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self.facts.update({REPORTED: True, ONCE: True})
         self._serve_again(seconds)
 
-    def _first_call(self, block: Block) -> tuple[float, float, int] | None:
+    def _first_call(self, block: blocks.Block) -> tuple[float, float, int] | None:
         """Add the times of `first_call` to the facts; returns those of a call in turn, for `Prepared`."""
         compiling = self.request.compiling
         in_turn = self._meets(compiling)
-        opened, used = open_files(), used_time(children())
+        opened, used = open_files(), used_time(blocks.children())
         facts, least = first_call(block, self.check_result)
-        used = used_time(children()) - used
+        used = used_time(blocks.children()) - used
         self.files_left = (open_files() - opened) / 2
         self.facts.update(facts)
         if in_turn:
@@ -649,14 +632,14 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         if (peak := self._peak.bytes) is not None:
             self.facts["peak_host_memory"] = peak
 
-    def _serve_once(self, block: Block) -> None:
+    def _serve_once(self, block: blocks.Block) -> None:
         """Call the step once, and serve rounds of this time."""
         isolation.keep_freed_memory()  # a step that runs once may contain a loop
-        in_turn, used = self._meets(), used_time(children())
+        in_turn, used = self._meets(), used_time(blocks.children())
         result, seconds, least = call_once(block, block.clock)
-        used = used_time(children()) - used
+        used = used_time(blocks.children()) - used
         if block.synchronise is None and self.clock is time.perf_counter_ns:
-            self.late_facts |= WorkBeside().facts(1)
+            self.late_facts |= blocks.WorkBeside().facts(1)
         self.check_result(result)
         self._note_peak()
         self._note_late_variables()
@@ -664,5 +647,5 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
     def _serve_again(self, seconds: float, first: tuple[float, float, int] | None = None) -> None:
         """Serve rounds that all have this time. ``first`` has its times, if it was taken in turn."""
-        block = TakenBlock(lambda: None, None, self.clock, taken=round(seconds * 1e9))
+        block = blocks.TakenBlock(lambda: None, None, self.clock, taken=round(seconds * 1e9))
         self._serve_rounds(block, Prepared(seconds, self.facts, first_call=first))
