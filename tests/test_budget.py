@@ -15,10 +15,10 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
 
 BUDGET = {
-    "commands": 1217,
+    "commands": 1205,
     "doctor": 979,
     "fleet": 476,
-    "gpus": 553,
+    "gpus": 526,
     "metrics": 895,  # with the rows of the life of a process
     "model": 1260,  # with the calls that a time covers, and rare slow calls
     "plugin": 1506,
