@@ -24,7 +24,7 @@ BUDGET = {
     "plugin": 1506,
     "profiles": 699,
     "race": 2370,  # with the rows of the life of a process, and rare slow calls
-    "report": 2068,
+    "report": 2002,
     "session": 2445,  # with one verdict on the imports of each benchmark file
     "sides": 1264,  # with sparse and partial clones
     "stats": 822,  # with rare slow calls

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tfbench.report.page import Chart, ChartAxis, DataGrid, Limit, Series, clean, one_line, pack, render_page
+from tfbench.report.page import DataGrid, clean, one_line, pack, render_page
 
 HOSTILE = "</script><img src=x onerror=alert(1)> @all [a](http://b) \u202egnp.exe \x1b[31m\n# \u2066"
 
@@ -45,11 +45,8 @@ def test_hostile_text_is_neither_markup_nor_reordered():
 
 
 def test_charts_and_tables_state_missing_numbers_as_null():
-    axis = ChartAxis("ratio", "ratio", "log")
-    series = Series("s", [1.0, math.nan], [math.inf, 2.0], low=[1.0, 1.0], high=[-math.inf, 3.0])
-    chart = clean(Chart("caption", ChartAxis("x"), axis, [series], [Limit("limit", 1.01)]))
-    assert chart["series"][0]["x"] == [1.0, None]
-    assert chart["series"][0]["high"] == [None, 3.0]
+    chart = clean({"series": [{"x": (1.0, math.nan), "high": [-math.inf, 3.0]}]})
+    assert chart["series"][0] == {"x": [1.0, None], "high": [None, 3.0]}
     grid = clean(DataGrid("caption", [("a", "interval")], [[(0.0, math.nan, math.inf)], [HOSTILE]]))
     assert grid["rows"][0] == [[0.0, None, None]]
     assert "\u202e" not in grid["rows"][1][0]

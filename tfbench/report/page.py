@@ -3,8 +3,8 @@
 A page is a template of `assets` that extends ``page.html`` with one block for each section. A caller gives the titles
 of the sections, the variables of the template, and data for the charts and tables::
 
-    data = {"drift": Chart(…), "points": DataGrid(…)}
-    render_page("history.html", {"drift": "Drift"}, data, title="History")
+    data = {"changes": DataGrid(…)}
+    render_page("history.html", {"changes": "Changes"}, data, title="History")
 
 The browser decompresses data and chart library when a chart or table is scrolled into view. All text, in templates and
 in data, passes `one_line`.
@@ -18,7 +18,6 @@ import hashlib
 import json
 import math
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import cache
@@ -27,7 +26,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tfbench.errors import UsageError
-from tfbench.model import VariantResult
 from tfbench.untrusted import plural, printable
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ def render_page(
     Args:
         template: File of this package's ``assets``.
         sections: Block of the template -> title of the section, in the order of the page.
-        data: Name -> value for JSON, `Chart` or `DataGrid`. A script gets it with ``await tfbench.data(name)``.
+        data: Name -> value for JSON, such as a `DataGrid`. A script gets it with ``await tfbench.data(name)``.
         scripts: Files of ``assets`` that run after the shell, such as ``report.js``.
         variables: Of the template: ``title``, ``subtitle`` and those of its blocks.
     """
@@ -152,59 +150,6 @@ def _packed(content: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class ChartAxis:
-    """An axis of a chart."""
-
-    label: str
-    unit: str = ""
-    """``s`` or ``ratio``. Seconds are shown in the unit that fits the values, such as ms."""
-    scale: str = "linear"
-    """``linear`` or ``log``."""
-    bounds: tuple[float, float] | None = None
-    """Values at both ends; otherwise all data fit."""
-
-
-@dataclass(frozen=True)
-class Series:
-    """Points of a chart. ``x``, ``y`` and the optional columns have the same length."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    style: str = "points"
-    """``points``, ``line`` or ``bars``."""
-    colour: str = "first"
-    """A colour of the style sheet: ``first``, ``second``, ``good``, ``bad``, ``open`` or ``quiet``."""
-    low: Sequence[float] = ()
-    """Lower ends of the intervals of ``y``."""
-    high: Sequence[float] = ()
-    labels: Sequence[str] = ()
-    """Names of the points, for their tool tips and the table of numbers."""
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A line across a chart, such as a threshold."""
-
-    name: str
-    value: float
-    axis: str = "y"
-    colour: str = "quiet"
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart with its caption, which says what the reader should see in it."""
-
-    caption: str
-    x: ChartAxis
-    y: ChartAxis
-    series: Sequence[Series]
-    limits: Sequence[Limit] = ()
-    height: int = 320
-
-
-@dataclass(frozen=True)
 class DataGrid:
     """A table that a reader sorts by any column, filters and pages through.
 
@@ -221,45 +166,3 @@ class DataGrid:
     """Column to sort by at first, and whether to sort downwards."""
     limits: Sequence[float] = ()
     """Ratios that intervals are drawn with, such as the thresholds of the policy."""
-
-
-# Draw the roofline: what cases reach of the machine's ceilings (Williams, Waterman & Patterson 2009, CACM 52)
-
-
-def roofline(results: Sequence[VariantResult]) -> Chart | None:
-    """Return the chart; ``None`` without ceilings, or without a case that states both its operations and bytes."""
-    cases = [
-        result
-        for result in results
-        if result.facts.get("flops") and result.facts.get("bytes") and "ceiling" not in result.facts
-    ]
-    bandwidth = 0.0
-    peaks: dict[str, float] = defaultdict(float)  # of several ceilings of one precision and device, the highest
-    for result in results:
-        kind = result.facts.get("ceiling")
-        height = result.facts.get(kind, 0.0) / result.median_seconds if kind in ("flops", "bytes") else 0.0
-        if kind == "bytes":
-            bandwidth = max(bandwidth, height)
-        elif height:
-            levels = (result.case.levels.get("precision", "float32"), result.case.levels.get("device", ""))
-            name = ", ".join(filter(None, levels))
-            peaks[name] = max(peaks[name], height)
-    if not cases or not bandwidth or not peaks:
-        return None
-    intensities = [case.facts["flops"] / case.facts["bytes"] for case in cases]
-    reached = [case.facts["flops"] / case.median_seconds for case in cases]
-    knees = {name: peak / bandwidth for name, peak in peaks.items()}
-    low, high = min(*intensities, *knees.values()) / 4, max(*intensities, *knees.values()) * 4
-    colours = ("second", "bad", "open", "quiet")
-    lines = [
-        # On two logarithmic axes, a ceiling is straight on both sides of its knee.
-        Series(f"ceiling, {name}", (low, knees[name], high), (low * bandwidth, peak, peak), "line", colours[place % 4])
-        for place, (name, peak) in enumerate(sorted(peaks.items(), key=lambda item: -item[1]))
-    ]
-    points = Series("cases", intensities, reached, labels=[case.case.short_name for case in cases])
-    caption = (
-        "Operations per second of each case over its operations per byte. The lines are the ceilings that the same run "
-        "measured: memory on the left, arithmetic on the right. A point far below its line leaves time unused."
-    )
-    axes = ChartAxis("operations per byte", scale="log"), ChartAxis("operations per second", scale="log")
-    return Chart(caption, *axes, [*lines, points], height=400)

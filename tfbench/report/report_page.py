@@ -65,7 +65,6 @@ def render(report: Report, context: PageContext | None = None) -> str:
         "case": ("One case", names, ""),
         "variants": ("Variants", _variants(report), "their times are measured in a run without --against and --baseline."),
         "metrics": ("Other metrics", others and _metrics("Changes of other metrics, and of the graphs.", changed, named=True), ""),
-        "roofline": ("Roofline", page.roofline(report.variant_results), "needs cases with flops and bytes, and the ceilings of the machine (test_ceilings)."),
         "versions": ("Side by side", _versions(context.versions), ""),
         "cases": ("All cases", _all_cases(report, summary, Counter(verdict.case.name for verdict in changed)), ""),
     }  # fmt: skip
@@ -73,9 +72,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
     if names and not report.rounds:
         absent.append("Rounds and distributions: the source has no raw times.")
     sections = {name: title for name, (title, content, _) in parts.items() if content}
-    data = {
-        name: content for name, (_, content, _) in parts.items() if isinstance(content, (page.Chart, page.DataGrid))
-    }
+    data = {name: content for name, (_, content, _) in parts.items() if isinstance(content, (dict, page.DataGrid))}
     against = report.sides.get("baseline", {}).get("spec")
     known = all("packages" in report.sides.get(name, {}) for name in ("baseline", "contender"))
 
@@ -200,7 +197,8 @@ def _profile(profile: JSON) -> JSON:
 # The other sections
 
 
-def _ratios(report: Report, summary: summaries.Summary) -> page.Chart | None:
+def _ratios(report: Report, summary: summaries.Summary) -> JSON | None:
+    """Return the chart of all ratios, as the script of the page draws it."""
     rows = summaries.report_times(report.verdicts)
     usable = [(row, row.ratio) for row in rows if row.ratio and 0 < row.ratio.center < math.inf]
     if not usable:
@@ -211,17 +209,21 @@ def _ratios(report: Report, summary: summaries.Summary) -> page.Chart | None:
     for outcome, group in groupby(ranked, lambda item: item[1][0].outcome):
         ranks, pairs = zip(*group, strict=True)
         labels, ratios = [finding.case.short_name for finding, _ in pairs], [ratio for _, ratio in pairs]
-        ends = [max(ratio.low, 1e-9) for ratio in ratios], [ratio.high for ratio in ratios]
-        centers, colour = [ratio.center for ratio in ratios], _COLOURS.get(outcome, "quiet")
-        series.append(page.Series(str(outcome), ranks, centers, "points", colour, *ends, labels=labels))
-    low, high = summary.limits
+        series.append({
+            "name": str(outcome), "x": ranks, "y": [ratio.center for ratio in ratios], "style": "points", "colour": _COLOURS.get(outcome, "quiet"),
+            "low": [max(ratio.low, 1e-9) for ratio in ratios], "high": [ratio.high for ratio in ratios], "labels": labels,
+        })  # fmt: skip
     caption = (
         "The ratio of each case (new time / old time) with its interval, the fastest first. The dashed lines are the "
         "thresholds: a regression lies above the upper one with its whole interval."
     )
-    axis = page.ChartAxis("ratio", "ratio", "log", _bounds([ratio for _, ratio in usable], summary.limits))
-    limits = [page.Limit("faster below", low, colour="good"), page.Limit("slower above", high, colour="bad")]
-    return page.Chart(caption, page.ChartAxis("case, by ratio"), axis, series, limits, height=380)
+    bounds, names = _bounds([ratio for _, ratio in usable], summary.limits), ("faster below", "slower above")
+    limits = zip(names, summary.limits, ("good", "bad"), strict=True)
+    return {
+        "caption": caption, "series": series, "height": 380, "x": {"label": "case, by ratio", "unit": "", "scale": "linear", "bounds": None},
+        "y": {"label": "ratio", "unit": "ratio", "scale": "log", "bounds": bounds},
+        "limits": [{"name": name, "value": value, "axis": "y", "colour": colour} for name, value, colour in limits],
+    }  # fmt: skip
 
 
 def _bounds(ratios: Sequence[Ratio], limits: tuple[float, float]) -> tuple[float, float]:

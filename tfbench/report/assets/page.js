@@ -165,7 +165,6 @@ const tfbench = (() => {
         at: one.x.map((value) => shown(value, chart.x.unit)), is: one.y.map((value, i) => shown(value, chart.y.unit) + ends(i)),
         ...(one.low.length ? { low: by(one.low, ys), high: by(one.high, ys) } : {}) } });
       const x = { field: "x" }, y = { field: "y" }, ink = colour(one.colour), line = { source, line_color: ink };
-      if (one.style === "line") return plot.line({ x, y, ...line, line_width: 2 });
       const mark = { ...line, fill_color: ink, line_alpha: 0.8 };
       if (one.style === "bars") return plot.vbar({ x, top: y, bottom: 0, width: (one.x[1] - one.x[0]) / xs, ...mark, fill_alpha: 0.55 });
       if (one.low.length) plot.segment({ x0: x, x1: x, y0: { field: "low" }, y1: { field: "high" }, ...line, line_alpha: 0.6 });
