@@ -20,7 +20,7 @@ BUDGET = {
     "fleet": 476,
     "gpus": 526,
     "metrics": 895,  # with the rows of the life of a process
-    "model": 1260,  # with the calls that a time covers, and rare slow calls
+    "model": 1124,  # with the calls that a time covers, and rare slow calls
     "plugin": 1506,
     "profiles": 699,
     "race": 2370,  # with the rows of the life of a process, and rare slow calls

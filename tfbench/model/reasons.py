@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,27 +18,12 @@ from tfbench.untrusted import plural, some
 # Words: a template of the facts, or a function of them
 
 
-def _changed(ratio: Ratio, launches: int) -> str:
-    return f"{words.change(ratio.center)} ({words.evidence(ratio, launches)})"
-
-
-def _unchanged(ratio: Ratio, launches: int, tolerance: float) -> str:
-    return f"within {tolerance:.1%} either way: {_changed(ratio, launches)}"
-
-
 def _undecided(ratio: Ratio, launches: int, minimum_effect: float, policy: str) -> str:
     fix = f"use {'' if policy == 'strict' else '--policy strict or '}a quieter machine (`tfbench doctor`)"
     if words.hidden(ratio) > minimum_effect:
         slowdown = f"{words.hidden(ratio):.1%}" if words.hidden(ratio) < 1 else f"a factor of {ratio.high:.1f}"
         return f"not decided: a slowdown of {slowdown} cannot be ruled out ({words.evidence(ratio, launches)}); {fix}"
     return f"not decided, but not slower: at most {words.change(ratio.high)} ({words.evidence(ratio, launches)}); {fix}"
-
-
-def _lopsided(differing: int, launches: int, mean: float) -> str:
-    return (
-        f"not decided: {differing} of {launches} launches disagree with the rest, and the mean of all launches is "
-        f"{words.change(mean)}; one side may be bimodal"
-    )
 
 
 def _covered(first: int, last: int, seconds: float, probed: int) -> str:
@@ -51,33 +37,14 @@ def _launches_needed(launches: float, seconds: float) -> str:
     return f"a decision would take about {launches:.0f} launches, {seconds:.0f} s"
 
 
-def _neighbours(doubt: float) -> str:
-    return (
-        "other programs ran on the processors of the race, and their time cannot be distinguished from the step's waits, so "
-        f"its time may be up to {words.change(math.exp(doubt))} than shown: race on other processors (--cpus) or on a quieter machine"
-    )
-
-
-def _tail_undecided(ratio: Ratio, launches: int, median: float | None) -> str:
-    return (
-        f"not decided: the median is {_typical(median)}, but slow calls could cost {words.hidden(ratio):.1%} "
-        f"({words.evidence(ratio, launches)})"
-    )
-
-
 def _slow_calls(ratio: Ratio, launches: int, **median: float | None) -> str:
     which = "slow calls" if ratio.center >= 1 else "fewer slow calls"
-    text = f"{which}: the geometric mean of the calls is {_changed(ratio, launches)}"
+    text = f"{which}: the geometric mean of the calls is {words.changed(ratio, launches)}"
     return f"{text}, the median {_typical(median['median'])}" if median else text
 
 
 def _typical(median: float | None) -> str:
     return "unchanged" if median is None else words.change(median)
-
-
-def _two_speeds(fast: float, slow: float, shares: Sequence[float]) -> str:
-    before, now = (f"{share:.0%}" for share in shares)
-    return f"calls take {words.duration(fast)} or {words.duration(slow)}: {before} of the baseline's were slow, and {now} of the contender's"
 
 
 def _cycles(time: float, cycles: float) -> str:
@@ -100,48 +67,10 @@ def _first_call_parts(**parts: Sequence[float]) -> str:
     return ", ".join(f"{part} {before} before, {now} now" for part, before, now in shown)
 
 
-_SHOWN = 3
-
-
-def _shared_library(side: str, spec: str, libraries: Sequence[str]) -> str:
-    return (
-        f"the {side} side ({spec}) has loaded {some(libraries, _SHOWN)} of the working tree, so both sides run the same "
-        "copy; find it relative to the code that loads it, or keep it outside of the checkout if both sides share it"
-    )
-
-
-def _compiled_library(side: str, libraries: Sequence[str]) -> str:
-    return (
-        f"on the {side} side, an import has compiled {some(libraries, _SHOWN)} outside of the source tree, where both sides "
-        "use the same copy; compile it below the code, such as by pyximport.install(build_dir=str(Path(__file__).parent / "
-        "'build'))"
-    )
-
-
-def _one_sided_library(side: str, other: str, libraries: Sequence[str]) -> str:
-    return (
-        f"only the {side} side has loaded {some(libraries, _SHOWN)}, so the other side ({other or 'working tree'}) may "
-        "have run a substitute; build it for both sides: install each version into an environment of its own, and race "
-        "them with --against python:PATH"
-    )
-
-
-def _one_sided_module(side: str, other: str, modules: Sequence[str]) -> str:
-    return (
-        f"only the {side} side has {some(modules, _SHOWN)}, which git ignores, so the other side ({other}) may have run a "
-        "substitute; commit it, or install each version into an environment of its own, and race them with "
-        "--against python:PATH"
-    )
-
-
 def _mean(cases: int, ratio: Ratio, again: int) -> str:
     passes = f", raced again {plural(again, 'time')}," if again else ""
     interval = f"interval {ratio.low - 1:+.2%} to {ratio.high - 1:+.2%} at {ratio.confidence:.0%} confidence"
     return f"the mean of {cases} cases{passes} is {ratio.center - 1:+.2%} ({interval})"
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
 
 
 def _failed(error: str, side: str = "") -> str:
@@ -161,21 +90,14 @@ def _not_read(before: float, unit: str, why: str = "") -> str:
     return f"{words.amount(before, unit)} in the baseline, unavailable now{f': {why}' if why else ''}"
 
 
-def _values(before: float, now: float, unit: str) -> str:
-    return f"{words.amount(before, unit)} before, {words.amount(now, unit)} now"
-
-
 def _values_changed(
     before: float, now: float, unit: str, ratio: Ratio | None = None, launches: int = 0, **counts: Mapping[str, int]
 ) -> str:
     """Say how a metric changed: with the entries lost and gained if it counts, or with the evidence if it is sampled."""
     sampled = words.evidence(ratio, launches) if ratio else plural(launches, "launch") if launches else ""
     counted = f": {words.exchanged(**counts)}" if counts else ""
-    return _values(before, now, unit) + counted + (f" ({sampled})" if sampled else "")
-
-
-def _few_launches(needed: int, **facts: Any) -> str:
-    return f"{_values(**facts)}, but {plural(needed, 'launch')} of each side are needed"
+    values = f"{words.amount(before, unit)} before, {words.amount(now, unit)} now"
+    return values + counted + (f" ({sampled})" if sampled else "")
 
 
 def _apart(error: float, output: str, structure: str, unit: str = "", exact: bool = False, call: int = 1) -> str:
@@ -240,16 +162,8 @@ def _leaks(growth: Mapping[str, tuple[float, str]], sites: Mapping[str, float], 
     return f"the process grows with every call{measured}: {'; '.join(filter(None, [values, ', '.join(lines)]))}"
 
 
-def _speed(other: str, claim: float | None, ratio: Ratio, launches: int) -> str:
-    return f"{ratio.center:.2f}x as fast as {other}, {_claimed(claim)} ({words.evidence(ratio, launches)})"
-
-
 def _claimed(claim: float | None) -> str:
     return "the same time is claimed" if claim is None else f"{claim:g}x is claimed"
-
-
-def _accuracy(accuracy: float, other: str, theirs: float, allowed: float) -> str:
-    return f"accuracy {accuracy:.2%}, {theirs:.2%} of {other}, {100 * allowed:g} percentage points less allowed"
 
 
 def _size(size: float, other: str, theirs: float, claim: float) -> str:
@@ -260,6 +174,41 @@ def _size(size: float, other: str, theirs: float, claim: float) -> str:
 _DESELECTING = "was it marked, or does a conftest.py or an option in the configuration leave it out?"
 
 # Why a verdict has its outcome: a code for programs, with facts and notes
+
+
+class _Template(string.Formatter):
+    """Fills the facts into a template: in the form that follows a colon, or that of Python's format language.
+
+    Some fields join several facts: ``changed``, ``evidence`` and ``values``.
+    """
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if key == "values":
+            return "{} before, {} now".format(
+                *(words.amount(kwargs[name], kwargs["unit"]) for name in ("before", "now"))
+            )
+        made = {"changed": words.changed, "evidence": words.evidence}.get(str(key))
+        return made(kwargs["ratio"], kwargs["launches"]) if made else kwargs[str(key)]
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        form, _, rest = format_spec.partition(" ")
+        if form in _NOUNS:
+            return plural(value, form) + (f" {'was' if value == 1 else 'were'}" if rest else "")
+        if form not in _FORMS:
+            return str(super().format_field(value, format_spec))
+        return _FORMS[form](value) or rest.removeprefix("or ")
+
+
+_NOUNS = ("launch", "case")
+"""Forms of counts, with their verb if `` were`` follows."""
+_FORMS: Mapping[str, Callable[[Any], str]] = {
+    "some": lambda names: some(names, 3), "all": "; ".join, "or": str,
+    "duration": words.duration, "ms": lambda seconds: f"{1e3 * seconds:.0f} ms", "+ms": lambda seconds: f"{1e3 * seconds:+.1f} ms",
+    "bytes": lambda size: words.amount(size, words.BYTES), "points": lambda share: f"{100 * share:g} percentage points",
+    "change": words.change, "effect": lambda effect: words.change(math.exp(effect)), "typical": _typical,
+    "hidden": lambda ratio: f"{words.hidden(ratio):.1%}", "claimed": _claimed,
+}  # fmt: skip
+"""Forms of a fact in words; `` or `` and a text may follow, for a fact without any."""
 
 
 class _Code(Word):
@@ -276,6 +225,7 @@ class _Code(Word):
         return member
 
 
+# fmt: off
 class ReasonCode(_Code):
     """The reason codes of reports, with their words. A member equals its string, so a code from a file compares with it.
 
@@ -284,62 +234,26 @@ class ReasonCode(_Code):
 
     # The live race
 
-    SLOWER = "slower", _changed
+    SLOWER = "slower", "{changed}"
     """The whole interval of the ratio lies above the minimum effect."""
-    FASTER = "faster", _changed
+    FASTER = "faster", "{changed}"
     """The whole interval of the ratio lies below the inverse of the minimum effect."""
     SLOW_CALLS = "slow-calls", _slow_calls
     """The median is not slower, but calls of the contender are slow, and raise the geometric mean by more than `tail_effect`."""
     FEWER_SLOW_CALLS = "fewer-slow-calls", _slow_calls
     """The median is not faster, but the contender has fewer slow calls, which lowers the geometric mean as much."""
-    TAIL_NOT_DECIDED = "tail-not-decided", _tail_undecided
+    TAIL_NOT_DECIDED = "tail-not-decided", "not decided: the median is {median:typical}, but slow calls could cost {ratio:hidden} ({evidence})"
     """The median is proved to be unchanged or faster, and slow calls could still cost more than `tail_tolerance`."""
-    MEAN_SLOWER = (
-        "mean-slower",
-        lambda ratio, launches, median: (
-            f"not decided: the median is {_typical(median)}, but with slow calls the mean is {_changed(ratio, launches)}; "
-            "--statistic mean decides by the mean"
-        ),
-    )
+    MEAN_SLOWER = "mean-slower", "not decided: the median is {median:typical}, but with slow calls the mean is {changed}; --statistic mean decides by the mean"
     """The median and the tail are proved to be unchanged or better, and the mean of the calls is slower."""
-    RARE_SLOW_CALLS = (
-        "rare-slow-calls",
-        lambda ratio, launches: (
-            f"rare slow calls: the mean of the calls is {_changed(ratio, launches)}, the median unchanged"
-        ),
-    )
+    RARE_SLOW_CALLS = "rare-slow-calls", "rare slow calls: the mean of the calls is {changed}, the median unchanged"
     """The median and the tail are not slower, but few calls of the contender are, and raise the mean by more than `tail_effect`."""
-    RETRACED = (
-        "retraced",
-        "not decided: most calls trace a function again, such as for a tensor of another shape, so calls that find it traced "
-        "are not compared; call the step with each shape before bench, or pass tensors instead of Python numbers",
-    )
-    WORK_BESIDE = (
-        "work-beside",
-        lambda ratio, launches, calls: (
-            f"not decided: the calls are {words.change(calls)}, but with the work that they leave to threads, child processes or the "
-            f"garbage collector they are {_changed(ratio, launches)}; have the step do that work"
-        ),
-    )
-    RESTLESS = (
-        "restless",
-        "not decided: threads or child processes of the contender alone still worked a second after the last call, and that "
-        "work is not part of its time; wait for it in the step, or stop them",
-    )
-    MORE_COLLECTIONS = (
-        "more-collections",
-        "not decided: gc.set_threshold or gc.enable makes Python collect garbage more often than in the baseline, which the "
-        "times of calls leave out",
-    )
-    SET_LATE = (
-        "set-late",
-        lambda before, now: (
-            f"not decided: after TensorFlow's import, the benchmark sets {some(now, _SHOWN) or 'no variable'}, and the "
-            f"baseline {some(before, _SHOWN) or 'none'}; set variables before `import tensorflow` at the top of its file, or "
-            "before pytest starts"
-        ),
-    )
-    WITHIN_TOLERANCE = "within-tolerance", _unchanged
+    RETRACED = "retraced", "not decided: most calls trace a function again, such as for a tensor of another shape, so calls that find it traced are not compared; call the step with each shape before bench, or pass tensors instead of Python numbers"
+    WORK_BESIDE = "work-beside", "not decided: the calls are {calls:change}, but with the work that they leave to threads, child processes or the garbage collector they are {changed}; have the step do that work"
+    RESTLESS = "restless", "not decided: threads or child processes of the contender alone still worked a second after the last call, and that work is not part of its time; wait for it in the step, or stop them"
+    MORE_COLLECTIONS = "more-collections", "not decided: gc.set_threshold or gc.enable makes Python collect garbage more often than in the baseline, which the times of calls leave out"
+    SET_LATE = "set-late", "not decided: after TensorFlow's import, the benchmark sets {now:some or no variable}, and the baseline {before:some or none}; set variables before `import tensorflow` at the top of its file, or before pytest starts"
+    WITHIN_TOLERANCE = "within-tolerance", "within {tolerance:.1%} either way: {changed}"
     """The change lies within the policy's tolerance."""
     NOT_DECIDED = "not-decided", _undecided
     RACING = "racing", _undecided
@@ -347,43 +261,17 @@ class ReasonCode(_Code):
     NOT_CONFIRMED = "not-confirmed"
     """The first race, or the first job, found a regression and the second did not."""
     INTERRUPTED = "interrupted", "the run was interrupted before this was confirmed: "
-    FEW_CASES = (
-        "few-cases",
-        lambda cases, needed: (
-            f"{plural(cases, 'case')} {_were(cases)} raced against the baseline, and a mean needs {needed}"
-        ),
-    )
-    DISTURBED = (
-        "disturbed",
-        lambda launches, why: f"not decided, as {plural(launches, 'launch')} {_were(launches)} discarded: {why}",
-    )
-    WITHIN_ABS_TOLERANCE = (
-        "within-slack",
-        lambda tolerance, difference: f"within {1e3 * tolerance:.0f} ms either way: {1e3 * difference:+.1f} ms",
-    )
+    FEW_CASES = "few-cases", "{cases:case were} raced against the baseline, and a mean needs {needed}"
+    DISTURBED = "disturbed", "not decided, as {launches:launch were} discarded: {why}"
+    WITHIN_ABS_TOLERANCE = "within-slack", "within {tolerance:ms} either way: {difference:+ms}"
     """The change of a first call is below the policy's absolute tolerance in seconds."""
 
     # The saved times of a baseline
 
-    SAVED_TIMES = (
-        "saved-times",
-        lambda before, now: (
-            f"not raced: its fastest call took {words.duration(before)} when it was saved, and {words.duration(now)} now; "
-            "saved times decide on no case"
-        ),
-    )
-    OTHER_MACHINE = (
-        "other-machine",
-        lambda spec, differences: f"{spec} is of another machine or environment: {'; '.join(differences)}",
-    )
-    OTHER_CACHE = (
-        "other-cache",
-        "the baseline ran with a {before} cache, this side with a {now} one; pass the same cache= to bench",
-    )
-    BENCHMARK_CHANGED = (
-        "benchmark-changed",
-        "the benchmark's own code has changed since the baseline was saved, so its saved times cannot be compared",
-    )
+    SAVED_TIMES = "saved-times", "not raced: its fastest call took {before:duration} when it was saved, and {now:duration} now; saved times decide on no case"
+    OTHER_MACHINE = "other-machine", "{spec} is of another machine or environment: {differences:all}"
+    OTHER_CACHE = "other-cache", "the baseline ran with a {before} cache, this side with a {now} one; pass the same cache= to bench"
+    BENCHMARK_CHANGED = "benchmark-changed", "the benchmark's own code has changed since the baseline was saved, so its saved times cannot be compared"
 
     # Cases and sides without a comparison
 
@@ -399,18 +287,11 @@ class ReasonCode(_Code):
     """One of the two sides cannot run the case, or skips it."""
     NO_SOURCE = "no-source", "{spec}: {error}"
     NO_ENVIRONMENT = "no-environment", "{spec}: its environment cannot be recreated: {error}"
-    SAME_CODE = (
-        "same-code",
-        "not raced, because both sides have the same benchmark, files of the project that it reads ({files}), graphs, "
-        "loaded packages and settings",
-    )
+    SAME_CODE = "same-code", "not raced, because both sides have the same benchmark, files of the project that it reads ({files}), graphs, loaded packages and settings"
     """Not raced, because both sides run the same code, graphs and packages (``--changed-only``)."""
     OTHER_NATIVE_CODE = "other-native-code"
     """A side has not run the native code of its own source tree, or only one of the sides has run any."""
-    OTHER_ENVIRONMENT = (
-        "other-environment",
-        lambda spec, differences: f"{spec} could not be recreated as it was: {'; '.join(differences)}",
-    )
+    OTHER_ENVIRONMENT = "other-environment", "{spec} could not be recreated as it was: {differences:all}"
 
     # Failures
 
@@ -428,7 +309,7 @@ class ReasonCode(_Code):
     MORE = "more", _values_changed
     FEWER = "fewer", _values_changed
     OTHER = "other", lambda **facts: f"{_values_changed(**facts)}: neither better nor worse by itself"
-    NOT_EXACT = "not-exact", lambda how, **facts: f"{_values(**facts)}, but it is not exact here: {how}"
+    NOT_EXACT = "not-exact", "{values}, but it is not exact here: {how}"
     NOT_GATED = "not-gated", "reported, and gated under --gate-device only: "
     UNGATED = "ungated", "shown and not gated ({why}): "
     NOT_READ = "not-read", _not_read
@@ -449,46 +330,32 @@ class Note(_Code):
 
     # The race
 
-    LOPSIDED = "lopsided", _lopsided
-    NEIGHBOURS = "neighbours", _neighbours
+    LOPSIDED = "lopsided", "not decided: {differing} of {launches} launches disagree with the rest, and the mean of all launches is {mean:change}; one side may be bimodal"
+    NEIGHBOURS = "neighbours", "other programs ran on the processors of the race, and their time cannot be distinguished from the step's waits, so its time may be up to {doubt:effect} than shown: race on other processors (--cpus) or on a quieter machine"
     P90_ROUNDS = "p90-rounds", "not decided: p90 needs at least {needed} rounds, and the race has {rounds}"
     RARE_CALLS = "rare-calls", "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}"
     COVERED = "covered", _covered
     LAUNCHES_NEEDED = "launches-needed", _launches_needed
-    SHORT_LAUNCHES = (
-        "short-launches",
-        lambda launches, seconds: f"{plural(launches, 'launch')} for it alone took {seconds:.1f} s",
-    )
+    SHORT_LAUNCHES = "short-launches", "{launches:launch} for it alone took {seconds:.1f} s"
     SCATTER = "scatter", "ratios of single launches have a standard deviation of {deviation:.1%}"
     FIRST_CALL_PARTS = "first-call-parts", _first_call_parts
     CALLS = "calls", words.calls
     CACHE = "cache", "{state} cache"
     OWN_TIMES = "own-times", "one time per launch, as the benchmark takes and reports it itself"
     PER_ITEM = "per-item", "per item: a call had {before:g}, and has {now:g} now"
-    TWO_SPEEDS = "two-speeds", _two_speeds
+    TWO_SPEEDS = "two-speeds", "calls take {fast:duration} or {slow:duration}: {shares[0]:.0%} of the baseline's were slow, and {shares[1]:.0%} of the contender's"
     CYCLES = "cycles", _cycles
-    RESTLESS = (
-        "restless",
-        "threads or child processes of both sides still worked a second after the last call; that work is not compared",
-    )
+    RESTLESS = "restless", "threads or child processes of both sides still worked a second after the last call; that work is not compared"
     OWN_THRESHOLDS = "own-thresholds", lambda **values: f"own thresholds: {words.thresholds(values)}"
-    STRICTER_THRESHOLDS = (
-        "stricter-thresholds",
-        lambda **values: (
-            f"its own thresholds ({words.thresholds(values)}) are looser than the baseline's, so the stricter ones count"
-        ),
-    )
+    STRICTER_THRESHOLDS = "stricter-thresholds", lambda **values: f"its own thresholds ({words.thresholds(values)}) are looser than the baseline's, so the stricter ones count"
     OTHER_MARK = "other-mark", "its {mark} are {before} in the other side's own benchmark, and {now} on both sides here"
-    OWN_FILE = (
-        "own-file",
-        "raced with the other side's own benchmark file, because that side cannot run the working tree's: ",
-    )
+    OWN_FILE = "own-file", "raced with the other side's own benchmark file, because that side cannot run the working tree's: "
     BREAKS_THERE = "breaks-there", "the other side cannot run it either: "
     BENCHMARK_CHANGED = "benchmark-changed", "the benchmark's own code has changed since the baseline was saved"
-    SHARED_LIBRARY = "shared-library", _shared_library
-    COMPILED_LIBRARY = "compiled-library", _compiled_library
-    ONE_SIDED_LIBRARY = "one-sided-library", _one_sided_library
-    ONE_SIDED_MODULE = "one-sided-module", _one_sided_module
+    SHARED_LIBRARY = "shared-library", "the {side} side ({spec}) has loaded {libraries:some} of the working tree, so both sides run the same copy; find it relative to the code that loads it, or keep it outside of the checkout if both sides share it"
+    COMPILED_LIBRARY = "compiled-library", "on the {side} side, an import has compiled {libraries:some} outside of the source tree, where both sides use the same copy; compile it below the code, such as by pyximport.install(build_dir=str(Path(__file__).parent / 'build'))"
+    ONE_SIDED_LIBRARY = "one-sided-library", "only the {side} side has loaded {libraries:some}, so the other side ({other:or working tree}) may have run a substitute; build it for both sides: install each version into an environment of its own, and race them with --against python:PATH"
+    ONE_SIDED_MODULE = "one-sided-module", "only the {side} side has {modules:some}, which git ignores, so the other side ({other}) may have run a substitute; commit it, or install each version into an environment of its own, and race them with --against python:PATH"
 
     # Two races
 
@@ -513,32 +380,14 @@ class Note(_Code):
     VARIANTS_ONLY = "variants-only", "measured; compared with the other variants only, as the run has no baseline"
     MEASURED = "measured", "measured: {kind}"
     NOT_SAVED = "not-saved", "the baseline {name!r} does not have the case"
-    UNVERSIONED = (
-        "unversioned",
-        "{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout",
-    )
-    GONE = (
-        "gone",
-        "in {spec} but no longer collected; was it deleted, or renamed and changed, or is it outside tfbench_paths?",
-    )
-    OUTSIDE = (
-        "outside",
-        "{file} is still there, and this run collects no benchmark in {folder}; if it has the case, name {folder} in tfbench_paths as well",
-    )
+    UNVERSIONED = "unversioned", "{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
+    GONE = "gone", "in {spec} but no longer collected; was it deleted, or renamed and changed, or is it outside tfbench_paths?"
+    OUTSIDE = "outside", "{file} is still there, and this run collects no benchmark in {folder}; if it has the case, name {folder} in tfbench_paths as well"
     GONE_SINCE = "gone-since", "in the baseline {name!r} but no longer collected; was it deleted or renamed?"
-    IN_NO_JOB = (
-        "in-no-job",
-        "the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?",
-    )
+    IN_NO_JOB = "in-no-job", "the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?"
     RUNS_THERE = "runs-there", f"{{spec}} runs it under the same options, and it is deselected here; {_DESELECTING}"
-    RAN_THEN = (
-        "ran-then",
-        f"the baseline {{name!r}} has it and its code runs it under the same options, and it is deselected here; {_DESELECTING}",
-    )
-    MAY_HAVE_RUN = (
-        "may-have-run",
-        "the baseline {name!r} has it, it is deselected here, and whether its code runs it is unknown: ",
-    )
+    RAN_THEN = "ran-then", f"the baseline {{name!r}} has it and its code runs it under the same options, and it is deselected here; {_DESELECTING}"
+    MAY_HAVE_RUN = "may-have-run", "the baseline {name!r} has it, it is deselected here, and whether its code runs it is unknown: "
     CANNOT_RUN = "cannot-run", "the {side} side cannot run it: {why}"
     SKIPPED_HERE = "skipped-here", "skipped here, and {spec} runs it: {why}"
     SKIPPED_NOW = "skipped-now", "skipped here, and measured in the baseline {name!r}: {why}"
@@ -551,12 +400,9 @@ class Note(_Code):
     # Metrics other than time
 
     CHANGE = "change", _values_changed
-    FEW_LAUNCHES = "few-launches", _few_launches
+    FEW_LAUNCHES = "few-launches", "{values}, but {needed:launch} of each side are needed"
     RESULT = "result", _result
-    RESULT_GONE = (
-        "result-gone",
-        "is missing ({why}), and the baseline's step returns numbers: does the step still do its work?",
-    )
+    RESULT_GONE = "result-gone", "is missing ({why}), and the baseline's step returns numbers: does the step still do its work?"
     OUTPUTS = "outputs", _outputs
     NO_VALUE = "no-value", "no value in the baseline"
     OTHER_METRICS = "other-metrics", "other metrics: "
@@ -572,22 +418,20 @@ class Note(_Code):
     NOT_COMPILED = "not-compiled", "compilation by XLA expected: {why}"
     WHY = "why", "{why}"
     TRACES = "traces", _traces
-    PEAK = (
-        "peak",
-        lambda peak, limit: f"peak of {words.amount(peak, words.BYTES)}, {words.amount(limit, words.BYTES)} allowed",
-    )
+    PEAK = "peak", "peak of {peak:bytes}, {limit:bytes} allowed"
     NO_PEAK = "no-peak", "this system does not report the memory of a process"
     LEAKS = "leaks", _leaks
     NO_LEAK = "no-leak", "the process does not grow with its calls"
     UNREAD = "unread", "{metric} could not be read: {why}"
     NO_RESULT = "no-result", "the result has no comparison: {why}"
-    SPEED = "speed", _speed
-    NO_RACE = "no-race", lambda other, claim, why: f"{other}: {_claimed(claim)}; {why}"
+    SPEED = "speed", "{ratio.center:.2f}x as fast as {other}, {claim:claimed} ({evidence})"
+    NO_RACE = "no-race", "{other}: {claim:claimed}; {why}"
     BROKE = "broke", "the benchmark broke in a race against {other}: {error}"
     OTHER_VARIANT = "other-variant", "{other}: {why}"
-    ACCURACY = "accuracy", _accuracy
+    ACCURACY = "accuracy", "accuracy {accuracy:.2%}, {theirs:.2%} of {other}, {allowed:points} less allowed"
     SIZE = "size", _size
 
+# fmt: on
 
 _BEFORE = (Note.BENCHMARK_CHANGED,)
 """Notes that a reader must know before the sentence itself."""
@@ -628,7 +472,7 @@ def because(code: ReasonCode | Note, /, *notes: Reason | None, **facts: Any) -> 
     Without the facts that its sentence needs, the notes of a reason say all.
     """
     if isinstance(code.words, str):
-        text = code.words.format(**facts) if facts or "{" not in code.words else ""
+        text = _Template().vformat(code.words, (), facts) if facts or "{" not in code.words else ""
     else:
         text = code.words(**facts) if facts else ""
     return Reason(code, text, facts).noted(*notes)

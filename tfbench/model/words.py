@@ -159,6 +159,11 @@ def evidence(ratio: Ratio, launches: int) -> str:
     return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {count}"
 
 
+def changed(ratio: Ratio, launches: int) -> str:
+    """Describe a change with its evidence: ``5.2% slower (interval …)``."""
+    return f"{change(ratio.center)} ({evidence(ratio, launches)})"
+
+
 def calls(before: Calls, now: Calls) -> str:
     """Compare the calls of two sides: ``p50 1.2 -> 1.2 ms, mean 1.2 -> 1.8 ms (+45.0%), slow calls 0.1% -> 5.1%``."""
     p90 = [("p90", before.p90, now.p90)] if before.p90 and now.p90 else []
