@@ -8,10 +8,17 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from tfbench.errors import ProtocolError
 from tfbench.model import JSON
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # workers do not have it, and only type checkers need it
+
+    def dataclass_transform(**_: object) -> object:
+        return lambda kind: kind
 
 # The messages: requests and their answers, first those of an ancestor and a zygote, then those of a launch
 
@@ -29,15 +36,16 @@ MESSAGES: dict[str, type[Message]] = {}
 M = TypeVar("M", bound="Message")
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Message:
-    """Base of all messages. Fields are JSON values, and tuples where JSON has lists."""
+    """Base of all messages, which are frozen dataclasses. Fields are JSON values, and tuples where JSON has lists."""
 
     def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
         MESSAGES[cls.__name__] = cls
         MESSAGES.pop(cls.mro()[1].__name__, None)  # a base of messages is no message
 
 
-@dataclass(frozen=True)
 class StartAncestor(Message):
     """The argument that an ancestor is started with."""
 
@@ -51,7 +59,6 @@ class StartAncestor(Message):
     imports_tensorflow: bool
 
 
-@dataclass(frozen=True)
 class ForkRequest(Message):
     """Base of the requests to a process that forks others."""
 
@@ -59,7 +66,6 @@ class ForkRequest(Message):
     """The answer repeats it, so that a late or repeated answer is never taken for the answer to another request."""
 
 
-@dataclass(frozen=True)
 class StartZygote(ForkRequest):
     """Fork a zygote. Its socket and its log are sent along."""
 
@@ -88,7 +94,6 @@ class StartZygote(ForkRequest):
     """pytest's option of that name; empty for the value of the configuration file."""
 
 
-@dataclass(frozen=True)
 class LaunchRequest(ForkRequest):
     """Base of the requests that fork a process. Its socket, its log and other open files are sent along."""
 
@@ -96,14 +101,12 @@ class LaunchRequest(ForkRequest):
     """Processors that the process is pinned to. TensorFlow gets as many threads."""
 
 
-@dataclass(frozen=True)
 class CaseRequest(LaunchRequest):
     """Base of the requests that run a case."""
 
     case: str
 
 
-@dataclass(frozen=True)
 class TimeCase(CaseRequest):
     """Time blocks in turns. The inbox of this entrant and all outboxes are sent along."""
 
@@ -120,7 +123,6 @@ class TimeCase(CaseRequest):
     """Processors of a first call that compiles a step for a GPU, instead of the others."""
 
 
-@dataclass(frozen=True)
 class ProbeCase(CaseRequest):
     """Read the metrics other than time."""
 
@@ -140,7 +142,6 @@ class ProbeCase(CaseRequest):
     """Calls and seconds after which it is known whether later calls take longer, whichever comes first."""
 
 
-@dataclass(frozen=True)
 class ProfileCase(CaseRequest):
     """Run steps under TensorFlow's profiler."""
 
@@ -156,7 +157,6 @@ class ProfileCase(CaseRequest):
     """Seconds for which the step repeats before, from `Reached` and `Begin` to `Sampled`; 0 for none of these."""
 
 
-@dataclass(frozen=True)
 class SampleCase(CaseRequest):
     """Sample the Python functions of the step, or count what it leaves in memory."""
 
@@ -168,12 +168,10 @@ class SampleCase(CaseRequest):
     """Whether memory is counted, and not functions."""
 
 
-@dataclass(frozen=True)
 class ListDevices(LaunchRequest):
     """List the devices that TensorFlow sees."""
 
 
-@dataclass(frozen=True)
 class Reap(ForkRequest):
     """End a forked process."""
 
@@ -182,7 +180,6 @@ class Reap(ForkRequest):
     """Seconds that it gets to end by itself before it is killed."""
 
 
-@dataclass(frozen=True)
 class Ready(Message):
     """The zygote has collected the benchmarks and waits for requests."""
 
@@ -205,7 +202,6 @@ class Ready(Message):
     """Benchmark file -> seconds and resident bytes of what it was the first to import."""
 
 
-@dataclass(frozen=True)
 class ForkAnswer(Message):
     """Base of the answers to a `ForkRequest`."""
 
@@ -213,21 +209,18 @@ class ForkAnswer(Message):
     """That of the request."""
 
 
-@dataclass(frozen=True)
 class Launched(ForkAnswer):
     """A process was forked."""
 
     pid: int
 
 
-@dataclass(frozen=True)
 class Reaped(ForkAnswer):
     """A process has ended, with this exit code, negative for a signal."""
 
     status: int
 
 
-@dataclass(frozen=True)
 class Serve(Message):
     """Time blocks in turns."""
 
@@ -246,7 +239,6 @@ class Serve(Message):
     filled their buffers, and the blocks begin when these are used up. 0 for no such calls."""
 
 
-@dataclass(frozen=True)
 class ServeSliced(Message):
     """Time blocks by processor time, while the scheduler alternates the processes on one processor. For ``extra``, see `Serve`."""
 
@@ -260,7 +252,6 @@ class ServeSliced(Message):
     """As in `Serve`."""
 
 
-@dataclass(frozen=True)
 class Settle(Message):
     """Move to other processors, where the rounds take place, and fill their caches."""
 
@@ -271,7 +262,6 @@ class Settle(Message):
     """Processors on which the process looks for the waits of its step first, if neighbours have hidden them so far."""
 
 
-@dataclass(frozen=True)
 class Settled(Message):
     """The process has moved."""
 
@@ -279,27 +269,22 @@ class Settled(Message):
     """As in `Prepared`, by all that the process knows now."""
 
 
-@dataclass(frozen=True)
 class Begin(Message):
     """Go on where the process waits: repeat the step, or make its first call."""
 
 
-@dataclass(frozen=True)
 class Stop(Message):
     """Return from ``bench``."""
 
 
-@dataclass(frozen=True)
 class Preparing(Message):
     """Base of what a process of a launch sends before its rounds."""
 
 
-@dataclass(frozen=True)
 class Reached(Preparing):
     """The process is where it waits for the others: before its first call, or after it."""
 
 
-@dataclass(frozen=True)
 class Prepared(Preparing):
     """The process is warm and waits for its first turn."""
 
@@ -328,7 +313,6 @@ class Prepared(Preparing):
         return self.iteration + (self.untimed or 0.0)
 
 
-@dataclass(frozen=True)
 class Rounds(Message):
     """When each block began and ended, and when it had dispatched its work, in nanoseconds of a shared clock."""
 
@@ -347,7 +331,6 @@ class Rounds(Message):
     """Why it could not be read on a GPU."""
 
 
-@dataclass(frozen=True)
 class Probed(Message):
     """The evidence of a probing launch."""
 
@@ -357,12 +340,10 @@ class Probed(Message):
     facts: JSON
 
 
-@dataclass(frozen=True)
 class Profiled(Message):
     """The profiler has written its files."""
 
 
-@dataclass(frozen=True)
 class Sampled(Message):
     """The samples of a launch, and the seconds of all its calls."""
 
@@ -375,14 +356,12 @@ class Sampled(Message):
     """Growth in bytes by keeper, and ``types`` of Python objects; empty if functions were sampled."""
 
 
-@dataclass(frozen=True)
 class DevicesListed(Message):
     """Device type -> names."""
 
     devices: dict[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True)
 class Done(Message):
     """The benchmark function has returned and passed."""
 
@@ -390,14 +369,12 @@ class Done(Message):
     """Results of the launch that were not known before."""
 
 
-@dataclass(frozen=True)
 class Skipped(Message):
     """The benchmark called ``pytest.skip``."""
 
     message: str
 
 
-@dataclass(frozen=True)
 class Failed(Message):
     """The benchmark or the collection broke."""
 
