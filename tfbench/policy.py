@@ -180,11 +180,6 @@ class GpuThresholds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryThresholds:
-    """What counts as a change in the history of a case. Effects and deviations are log-ratios of runs."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class TimeLimits:
     """Where a race or a process is ended. Times are in seconds."""
 
@@ -261,7 +256,7 @@ _FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a dif
 @dataclass(frozen=True, slots=True)
 class Policy(
     DecisionThresholds, NoiseThresholds, LaunchBudgets, MetricThresholds,
-    GpuThresholds, HistoryThresholds, TimeLimits,
+    GpuThresholds, TimeLimits,
 ):  # fmt: skip
     """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
 

@@ -198,11 +198,6 @@ def a_text(value: Any, what: str) -> str:
     return value if isinstance(value, str) else _refuse(value, what, "a text")
 
 
-def a_flag(value: Any, what: str) -> bool:
-    """Return a value that must be true or false, or raise ValueError."""
-    return value if isinstance(value, bool) else _refuse(value, what, "true or false")
-
-
 def a_number(value: Any, what: str, low: float = -math.inf) -> float:
     """Return a value that must be a finite number of at least ``low``, or raise ValueError."""
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -37,32 +37,25 @@ _UNUSABLE = "the run uploaded none, or one that cannot be read"
 
 
 def add_ci(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     option = parser.add_argument
-    option(
-        "paths", metavar="PATH", nargs="*", help="files and folders of benchmarks (default: those of pytest's settings)"
-    )
+    option("paths", metavar="PATH", nargs="*", help="files and folders of benchmarks (default: those of pytest's settings)")
     option("-k", metavar="EXPRESSION", default="", help="select cases by name, as in pytest")
-    text = "the target branch or an older commit; the change is compared with the last commit that it shares"
-    option("--base", metavar="REVISION", default="", help=text)
+    option("--base", metavar="REVISION", default="", help="the target branch or an older commit; the change is compared with the last commit that it shares")
     option("--against", metavar="SPEC", default="", help="another side than the base, as for pytest")
     option("--policy", metavar="NAME", default="quick", help="confidence and cost (default: %(default)s)")
     option("--device", metavar="DEVICES", default="all", help="devices to measure on (default: %(default)s)")
     yes = ("true", "false")
-    option(
-        "--require-gpu", choices=yes, default="false", help="whether a missing GPU is an error (default: %(default)s)"
-    )
+    option("--require-gpu", choices=yes, default="false", help="whether a missing GPU is an error (default: %(default)s)")
     option("--arguments", metavar="TEXT", default="", help="further arguments for pytest, one per line: --arguments=-x")
-    text = "race one part of the cases, such as 2/4, and leave the decision to tfbench gate"
-    option("--shard", metavar="N/OF", default="", help=text)
-    text = "accepted regressions, ignored if the file does not exist (default: %(default)s)"
-    option("--accepted", metavar="FILE", type=Path, default=Path(".github/tfbench-accepted.toml"), help=text)
+    option("--shard", metavar="N/OF", default="", help="race one part of the cases, such as 2/4, and leave the decision to tfbench gate")
+    option("--accepted", metavar="FILE", type=Path, default=Path(".github/tfbench-accepted.toml"), help="accepted regressions, ignored if the file does not exist (default: %(default)s)")
     _add_min_compared(parser)
-    text = "whether an inconclusive case (exit code 3) fails the job (default: %(default)s)"
-    option("--strict", choices=yes, default="true", help=text)
+    option("--strict", choices=yes, default="true", help="whether an inconclusive case (exit code 3) fails the job (default: %(default)s)")
     option("--comment", metavar="FILE", type=Path, help="write the result as Markdown, for a comment")
-    text = "folder of the report (default: %(default)s)"
-    option("--output", metavar="DIR", type=Path, default=Path("tfbench-report"), help=text)
+    option("--output", metavar="DIR", type=Path, default=Path("tfbench-report"), help="folder of the report (default: %(default)s)")
     parser.set_defaults(root=Path(), link="")
+    # fmt: on
 
 
 def run_ci(arguments: argparse.Namespace) -> int:
@@ -195,23 +188,20 @@ def _tell_github(**outputs: object) -> None:
 
 
 def add_gate(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     option = parser.add_argument
     parser.set_defaults(intermixed="reports")
-    text = "a report of --report-json, all shards of a run, a folder or archive of them, or the folder of a fleet"
-    option("reports", metavar="REPORT", type=Path, nargs="*", help=text)
+    option("reports", metavar="REPORT", type=Path, nargs="*", help="a report of --report-json, all shards of a run, a folder or archive of them, or the folder of a fleet")
     option("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
     option("--root", type=Path, default=Path(), metavar="PATH", help="root of the benchmarks, for annotations")
     _add_min_compared(parser)
     option("--output", type=Path, metavar="DIR", help="write the merged report and the accepted regressions")
     option("--comment", type=Path, metavar="FILE", help="write the result as Markdown, for a comment")
     option("--link", default="", metavar="URL", help="with --comment: address of the full report")
-    text = "with --comment, for an untrusted report: GitHub's conclusion of the run, for the headline"
-    option("--conclusion", default="", metavar="WORD", help=text)
+    option("--conclusion", default="", metavar="WORD", help="with --comment, for an untrusted report: GitHub's conclusion of the run, for the headline")
     option("--commit", default="", metavar="SHA", help="with --conclusion: the commit of the run, for the headline")
-    text = (
-        "with --conclusion: names of the pull request's changed files, one per line, to flag changes of the gate itself"
-    )
-    option("--changed-files", type=Path, metavar="FILE", help=text)
+    option("--changed-files", type=Path, metavar="FILE", help="with --conclusion: names of the pull request's changed files, one per line, to flag changes of the gate itself")
+    # fmt: on
 
 
 def _add_min_compared(parser: argparse.ArgumentParser) -> None:

@@ -38,6 +38,7 @@ _SECONDS = (1.0, 3600.0)
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     option = parser.add_argument
     option("--seconds", type=float, default=noise.SECONDS, metavar="N", help="time for the races (default %(default)s)")
     option("--no-race", action="store_true", help="only read the system, which takes about two seconds")
@@ -47,8 +48,8 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     other("--gpu", action="store_true", help="check instead whether tfbench works on the GPUs")
     other("--envs", action="store_true", help="list instead the environments that uv built for other versions")
     option("--device", default="gpu", metavar="gpu|gpu:0,1", help="with --gpu: the GPUs, by index or UUID")
-    text = "with --envs: remove environments that are unused for N days (0 for all) and not in use now"
-    option("--prune", type=amount, metavar="N", help=text)
+    option("--prune", type=amount, metavar="N", help="with --envs: remove environments that are unused for N days (0 for all) and not in use now")
+    # fmt: on
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -166,6 +167,7 @@ def _print(console: Console, finding: Finding) -> None:
 
 
 def add_calibrate(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     option = parser.add_argument
     parser.set_defaults(intermixed="paths")
     option("paths", nargs="*", help="your benchmark files or folders (default: the fixed workloads)")
@@ -180,14 +182,12 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     option("--tails", action="store_true", help="inject slow calls instead, such as 5%% of the calls x10, in turn")
     sides = parser.add_mutually_exclusive_group().add_argument
     sides("--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation")
-    text = "let each side import TensorFlow itself, as two versions do (default: common ancestors)"
-    sides("--separate", action="store_true", help=text)
-    text = "the side of unchanged code, such as git:HEAD (default %(default)s); what differs there counts as a false positive"
-    sides("--against", default="self", metavar="SIDE", help=text)
-    text = "verdicts on unchanged code per verdict on slowed code (default %(default)s)"
-    option("--repeats", type=int, default=3, metavar="N", help=text)
+    sides("--separate", action="store_true", help="let each side import TensorFlow itself, as two versions do (default: common ancestors)")
+    sides("--against", default="self", metavar="SIDE", help="the side of unchanged code, such as git:HEAD (default %(default)s); what differs there counts as a false positive")
+    option("--repeats", type=int, default=3, metavar="N", help="verdicts on unchanged code per verdict on slowed code (default %(default)s)")
     option("--journal", type=Path, help="file of the trials (default: in .tfbench/calibration/)")
     option("--report-json", type=Path, metavar="PATH", help="write the rates as JSON")
+    # fmt: on
 
 
 def run_calibrate(arguments: argparse.Namespace) -> int:

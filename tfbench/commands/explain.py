@@ -26,16 +26,16 @@ from tfbench.versions.repro import race_folder, write_folder
 
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     option = parser.add_argument
     option("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
     option("other", metavar="OTHER", nargs="?", default="", help="a second case: what changes from CASE to it")
     option("--against", default="", metavar="SPEC", help=f"the other side: {KINDS}")
     option("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
-    text = f"read the profiles there; with --against or OTHER, write them first (default: {PROFILES})"
-    option("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=text)
-    text = "also write a folder that races this Python and that of --against without tfbench, and run it"
-    option("--repro", type=Path, metavar="DIR", help=text)
+    option("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=f"read the profiles there; with --against or OTHER, write them first (default: {PROFILES})")
+    option("--repro", type=Path, metavar="DIR", help="also write a folder that races this Python and that of --against without tfbench, and run it")
     add_selections(parser)
+    # fmt: on
 
 
 def run_explain(arguments: argparse.Namespace) -> int:

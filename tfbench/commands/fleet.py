@@ -42,6 +42,7 @@ from tfbench.untrusted import plural
 
 
 def add_fleet(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (("plan", "cut the suite into jobs"), ("run", "run the jobs, and merge their reports")):
         action = actions.add_parser(name, help=text)
@@ -51,8 +52,7 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
         option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
         option("--folder", type=Path, metavar="DIR", help="folder of the fleet, which all machines share")
         option("--job-seconds", type=float, default=jobs.JOB_SECONDS, metavar="SECONDS", help="cost of a job")
-        text = "an earlier report, whose costs of cases are used; repeatable"
-        option("--costs", type=Path, action="append", default=[], metavar="REPORT", help=text)
+        option("--costs", type=Path, action="append", default=[], metavar="REPORT", help="an earlier report, whose costs of cases are used; repeatable")
         add_selections(action, cpus=False)
         if name == "run":
             action.set_defaults(given_for_plan=_not_default(action))
@@ -64,6 +64,7 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
     action.add_argument("index", metavar="NUMBER", type=int, help="the job's number, from 1")
     action.add_argument("--root", type=Path, metavar="PATH", help="pytest's root (default: that of the plan)")
     action.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers, such as 0,2-3")
+    # fmt: on
 
 
 def _not_default(planning: argparse.ArgumentParser) -> Callable[[argparse.Namespace], list[str]]:

@@ -23,8 +23,8 @@ _COMMIT, _MINUTES, _REASON, _NUMBERS = 10, len("2026-01-01T00:00"), 8, 52
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:
-    text = "pytest's root directory (default: this folder, or the nearest one above with .tfbench)"
-    parser.add_argument("--root", type=Path, default=project_root(), metavar="PATH", help=text)
+    # fmt: off
+    parser.add_argument("--root", type=Path, default=project_root(), metavar="PATH", help="pytest's root directory (default: this folder, or the nearest one above with .tfbench)")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("list", help="list all baselines with their environments")
     show = actions.add_parser("show", help="show a baseline: its environment, its cases, why it was accepted")
@@ -33,8 +33,8 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
     for action in (show, accept, remove):
         action.add_argument("name", metavar="NAME")
     accept.add_argument("--reason", default="", metavar="TEXT", help="why the change is intended (default: ask)")
-    text = "remove cases from the baseline that the run did not measure"
-    accept.add_argument("--drop-missing", action="store_true", help=text)
+    accept.add_argument("--drop-missing", action="store_true", help="remove cases from the baseline that the run did not measure")
+    # fmt: on
 
 
 def run_baseline(arguments: argparse.Namespace) -> int:

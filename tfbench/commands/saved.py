@@ -24,14 +24,15 @@ from tfbench.untrusted import some
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     option = parser.add_argument
     parser.set_defaults(intermixed="files")
     option("files", metavar="FILE", type=_path, nargs="+", help="a report, another result file, or a baseline's name")
     option("--html", type=Path, metavar="PATH", help="write a page: one file with charts, for a browser")
     option("--markdown", type=Path, metavar="PATH", help="write Markdown, for a pull request")
     option("--tensorboard", metavar="DIR", help="write TensorBoard scalars and hyperparameters, one run per case")
-    text = "of two files, end with 1 if a median is larger by more than F, such as 10%%"
-    option("--fail-on-regression", metavar="F", help=text)
+    option("--fail-on-regression", metavar="F", help="of two files, end with 1 if a median is larger by more than F, such as 10%%")
+    # fmt: on
 
 
 def _path(text: str) -> Path:
@@ -90,12 +91,13 @@ def _tensorboard() -> Callable[[Report, str], str]:
 
 
 def add_history(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     option = parser.add_argument
     option("words", metavar="CASE", nargs="*", help="a case, its end or a part of it; or accept CASE")
-    text = f"folder or database (default: the project's {HISTORY})"
-    option("--folder", default=str(project_root() / HISTORY), metavar="DIR|URL", help=text)
+    option("--folder", default=str(project_root() / HISTORY), metavar="DIR|URL", help=f"folder or database (default: the project's {HISTORY})")
     option("--html", type=Path, metavar="PATH", help="write the history as a page")
     option("--reason", default="", metavar="TEXT", help="with accept: why the change is intended")
+    # fmt: on
 
 
 def run_history(arguments: argparse.Namespace) -> int:

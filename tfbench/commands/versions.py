@@ -26,24 +26,20 @@ from tfbench.versions.matrix import ordered, race, sides_of
 
 
 def add_versions(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     option = parser.add_argument
     parser.set_defaults(intermixed="words")
     option("words", metavar="VERSION|PATH", nargs="+", help="versions or specifications; files, cases")
     option("--reference", default="", metavar="VERSION", help="compare with this version, not the first")
     option("--policy", default="quick", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
-    text = "smallest slowdown that counts, such as 0.05; a larger one takes fewer launches"
-    option("--min-slowdown", type=float, metavar="FRACTION", help=text)
-    option(
-        "--fail-on-regression", action="store_true", help="exit with a code for what is slower, broken or inconclusive"
-    )
+    option("--min-slowdown", type=float, metavar="FRACTION", help="smallest slowdown that counts, such as 0.05; a larger one takes fewer launches")
+    option("--fail-on-regression", action="store_true", help="exit with a code for what is slower, broken or inconclusive")
     option("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
     option("--report-markdown", type=Path, metavar="PATH", help="write the table and the findings as Markdown")
-    text = "only race: leave out other metrics than time, and with them their causes"
-    option("--no-changes", action="store_true", help=text)
-    option(
-        "--no-causes", action="store_true", help="do not look for the causes of changes, which takes most of the time"
-    )
+    option("--no-changes", action="store_true", help="only race: leave out other metrics than time, and with them their causes")
+    option("--no-causes", action="store_true", help="do not look for the causes of changes, which takes most of the time")
     add_selections(parser)
+    # fmt: on
 
 
 def run_versions(arguments: argparse.Namespace) -> int:
@@ -96,22 +92,20 @@ def run_versions(arguments: argparse.Namespace) -> int:
 
 
 def add_bisect(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
     option = parser.add_argument
     parser.set_defaults(intermixed="paths")
     option("paths", metavar="PATH", nargs="*", help="files, folders and cases of benchmarks")
     option("--good", required=True, metavar="END", help="a version or revision that was fast")
     option("--bad", required=True, metavar="END", help="a version or revision that is slower")
-    text = "try every release, not only the last of each minor version"
-    option("--all-releases", action="store_true", help=text)
-    text = "the metric that became worse, or one that is counted, such as graph_ops or fused_ops"
-    option("--metric", default=TIME, metavar="|".join(RACED), help=text)
-    text = "smallest slowdown that counts, such as 0.1"
-    option("--min-slowdown", type=float, metavar="FRACTION", help=text)
+    option("--all-releases", action="store_true", help="try every release, not only the last of each minor version")
+    option("--metric", default=TIME, metavar="|".join(RACED), help="the metric that became worse, or one that is counted, such as graph_ops or fused_ops")
+    option("--min-slowdown", type=float, metavar="FRACTION", help="smallest slowdown that counts, such as 0.1")
     option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
     option("--report-json", type=Path, metavar="PATH", help="write the full result as JSON")
-    text = "also name the cause, from profiles, sampled Python functions and defaults set back; minutes per case"
-    option("--causes", action="store_true", help=text)
+    option("--causes", action="store_true", help="also name the cause, from profiles, sampled Python functions and defaults set back; minutes per case")
     add_selections(parser)
+    # fmt: on
 
 
 def run_bisect(arguments: argparse.Namespace) -> int:
