@@ -4,7 +4,7 @@ import importlib
 import json
 import sys
 import time
-from statistics import median
+from statistics import quantiles
 
 from tfbench.worker.isolation import mallinfo
 from tfbench.worker.probes import HostPeak
@@ -25,13 +25,13 @@ def bench(step, *arguments, **keywords):
         for _ in range(per_block):
             step(*arguments)
         seconds.append((time.perf_counter() - start) / per_block)
-    windows, calls, used = [], max(10, min(100, int(0.2 / median(seconds)))), mallinfo()
+    windows, calls, used = [], max(10, min(100, int(0.2 / quantiles(seconds)[0]))), mallinfo()
     for _ in range(4):
         before = used().uordblks + used().hblkhd
         for _ in range(calls):
             step(*arguments)
         windows.append((used().uordblks + used().hblkhd - before) / calls)
-    print(json.dumps({"seconds": median(seconds), "peak": PEAK.bytes, "leaked": max(0.0, min(windows))}))
+    print(json.dumps({"seconds": quantiles(seconds)[0], "peak": PEAK.bytes, "leaked": max(0.0, min(windows))}))
 
 
 if __name__ == "__main__":
