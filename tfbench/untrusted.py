@@ -127,8 +127,10 @@ _OF_GIT = {
 """Start of a line that git has left in a file -> the cause and the fix."""
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, *, constants: bool = False) -> Any:
     """Parse JSON text strictly, and within limits of depth and size.
+
+    With ``constants``, ``NaN`` and ``Infinity``, which other tools write, are read as ``None``.
 
     Raises:
         ValueError: The text is not JSON, is nested deeper than `DEEPEST`, has a number that is not finite or longer
@@ -136,7 +138,8 @@ def parse_json(text: str) -> Any:
     """
 
     def refuse(word: str) -> None:
-        raise ValueError(f"{word} is not a JSON number")
+        if not constants:
+            raise ValueError(f"{word} is not a JSON number")
 
     def finite(word: str) -> float:
         if not math.isfinite(number := float(word)):

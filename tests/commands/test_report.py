@@ -1,8 +1,8 @@
 """`tfbench report` makes a page, Markdown or text from saved files of every kind, and refuses others with one line."""
 
 import json
-import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +14,13 @@ from tests.storage.test_baselines import BASELINE
 from tfbench import cli
 from tfbench.errors import ReportError
 from tfbench.report import json_format
-from tfbench.report.saved import read, read_inputs
+from tfbench.report.saved import read, read_inputs, timings
 from tfbench.storage.baselines import Baselines
 from tfbench.suite.shards import Shard, part
 
+ROOT = Path(__file__).parents[2]
+ASV = ROOT / "tests" / "data" / "asv-result.json"
+"""What asv 0.6.6 has written, with the paths of the machine replaced."""
 PLAIN = DATA / "pytest_benchmark.json"
 
 
@@ -53,15 +56,60 @@ def test_it_writes_a_page_and_markdown(saved, tmp_path, capsys):
     assert any(line.startswith("regressed: ") for line in shown)
 
 
-def test_a_file_of_another_tool_is_shown(tmp_path, capsys):
+@pytest.mark.parametrize("path", [ASV, PLAIN])
+def test_files_of_other_tools_are_shown(path, tmp_path, capsys):
     html = tmp_path / "r.html"
-    assert cli.main(["report", str(PLAIN), "--html", str(html)]) == 0
+    assert cli.main(["report", str(path), "--html", str(html)]) == 0
     shown = capsys.readouterr().out
     assert "\nnot gated: " in shown
     assert "policy" not in shown
     assert "threshold" not in html.read_text().partition("<main")[2].partition("<script")[0]
     rounds = [row["rounds"] for row in unpacked(html.read_text(), "case-0")]
     assert all(one["contender"]["steps"] for one in rounds)
+
+
+def test_the_times_of_asv_are_read_by_case_with_their_samples():
+    found, left_out = timings(json.loads(ASV.read_text().replace("Infinity", "1e9")))
+    assert left_out == [
+        "failed benchmarks have no times: suite.time_broken",
+        "benchmarks that are no times are left out: suite.Suite.track_size, suite.peakmem_list",
+    ]
+    assert list(found) == [
+        "suite.Suite.time_sum[10, 'a']", "suite.Suite.time_sum[10, 'b']", "suite.Suite.time_sum[100, 'a']",
+        "suite.Suite.time_sum[100, 'b']", "suite.time_sort",
+    ]  # fmt: skip
+    assert found["suite.time_sort"] == (1.7406004189979285e-05, ((1.7406004189979285e-05,),))
+    assert read(ASV).facts["processor"] == "AMD EPYC"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"results": {}}, {"results": 3}, {"result_columns": []}, {"results": {"x.time_a": [[-1.0], []]}},
+        {"results": {"x.time_a": [[1.0], [["1"] * 200] * 3]}},
+    ],
+)  # fmt: skip
+def test_a_damaged_file_of_asv_is_refused(damage, tmp_path, capsys):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**json.loads(ASV.read_text().replace("Infinity", "1e9")), **damage}))
+    assert "a.json is neither a report nor a baseline" in refused(capsys, path)
+
+
+def test_results_of_asv_that_are_left_out_are_named(tmp_path, capsys):
+    content = json.loads(ASV.read_text().replace("Infinity", "1e9"))
+    unequal = [[1.0, 2.0], [["1", "2"]], "", 0, 0, [], [], [], [], [], [], [[1.0]]]
+    content["results"] |= {"x.time_a": unequal, "x.track_size": [[3.0], []]}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(content))
+    content["results"]["x.time_failed"] = [None, []]
+    path.write_text(json.dumps(content))
+    assert cli.main(["report", str(path), str(path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "x.time_a is left out: it has 2 results, 1 samples and 2 combinations of parameters" in shown
+    assert "failed benchmarks have no times: suite.time_broken, x.time_failed" in shown
+    assert "x.track_size" in shown
+    assert cli.main(["report", str(path)]) == 0
+    assert "x.track_size" in capsys.readouterr().out
 
 
 def test_several_files_with_times_are_put_side_by_side():
@@ -72,15 +120,7 @@ def test_several_files_with_times_are_put_side_by_side():
 
 
 def test_files_without_a_common_case_are_refused(tmp_path, capsys):
-    other = tmp_path / "other.json"
-    other.write_text(PLAIN.read_text().replace("::test_", "::test_other_"))
-    assert "has no case in common with" in refused(capsys, PLAIN, other)
-
-
-def test_a_file_that_is_no_result_is_refused_beside_others(tmp_path, capsys):
-    broken = tmp_path / "broken.json"
-    broken.write_text("{")
-    assert "broken.json is not JSON" in refused(capsys, PLAIN, broken)
+    assert "has no case in common with" in refused(capsys, PLAIN, ASV)
 
 
 def test_a_baseline_is_shown(tmp_path):
@@ -126,11 +166,32 @@ def test_a_run_of_variants_is_shown(tmp_path, capsys):
 
 def test_several_files_are_side_by_side_on_the_terminal_and_in_markdown(tmp_path, capsys):
     text = tmp_path / "r.md"
-    assert cli.main(["report", str(PLAIN), str(PLAIN), "--markdown", str(text)]) == 0
+    assert cli.main(["report", str(ASV), str(ASV), "--markdown", str(text)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Median of each file, and relative to the first file." in shown
     assert "(1.000)" in shown
-    assert re.search(r"`test_plain.py::test_sum\[1\]` \| .* ns \| .* ns \(1.000\) \|", text.read_text())
+    assert "`suite.time_sort` | 17.4 µs | 17.4 µs (1.000) |" in text.read_text()
+
+
+MACHINE = {"arch": "x86_64", "cpu": "x", "machine": "m", "num_cpu": "2", "os": "Linux", "ram": "1", "version": 1}
+
+
+def test_what_is_no_result_file_is_left_out_with_a_note(tmp_path, capsys):
+    """`tfbench report results/MACHINE/*.json` of a project with asv names them all."""
+    for name, content in {
+        "machine.json": json.dumps(MACHINE),
+        "old.json": json.dumps({"results": {}, "commit_hash": "1" * 40, "version": 1}),
+        "broken.json": "{",
+    }.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "new.json").write_text(ASV.read_text())
+    names = sorted(map(str, tmp_path.iterdir()))
+    assert cli.main(["report", *names]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "old.json was written by asv before 0.5" in shown
+    assert "broken.json is not JSON" in shown
+    assert "machine.json" not in shown
+    assert "describes a machine of asv and has no results" in refused(capsys, tmp_path / "machine.json")
 
 
 def test_cases_of_the_same_name_are_all_shown(tmp_path):

@@ -59,6 +59,7 @@ from tfbench.storage.history import History
 from tfbench.suite.shards import Shard, part
 
 DATA = Path(__file__).parent / "data"
+ASV = Path(__file__).parents[1] / "data" / "asv-result.json"
 SIDE = {
     "spec": "git:main", **CODE, "root": "/x", "python": "3.12.1", "packages": {"numpy": "2", "keras": "3"}, "settings": {"TF_X": "1"},
     "slowdown": 0.0, "import_seconds": 2.5, "machine": {"system": "Linux", "processor": "x"}, "defaults": {"onednn": "on"},
@@ -345,6 +346,7 @@ READERS = (
     Reader(
         "pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_inputs
     ),
+    Reader("asv", "asv.json", lambda _: [ASV.read_text()], JSON_FILE, use_inputs),
     Reader("report shown", "v.json", lambda _: [report_text()], JSON_FILE, use_inputs),
     Reader(
         "versions compared",

@@ -45,7 +45,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     """Print the summary of saved files, and write a page or Markdown of them.
 
     A FILE is a report of --report-json, or each of the shards of one run; a saved baseline; a file of plain
-    pytest-benchmark. The times of several files are put side by side. Their runs did not race each other, so
+    pytest-benchmark or of asv. The times of several files are put side by side. Their runs did not race each other, so
     --fail-on-regression is for limits well above the scatter between runs.
     """
     limit = read_fraction(given) if (given := arguments.fail_on_regression) else 0.0

@@ -152,9 +152,9 @@ def convert(kind: type[Typed], content: Any) -> Typed:
         raise FormError(place, what) from None
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str, *, constants: bool = False) -> Any:
     """Parse JSON text strictly, see `parse_json`. In all texts, characters without a visible form are replaced."""
-    content = parse_json(text)
+    content = parse_json(text, constants=constants)
     return content if "\\u" not in text and printable(text) == text else _visible(content)
 
 

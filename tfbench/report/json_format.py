@@ -53,12 +53,12 @@ def read(text: str, name: str) -> Report:
         return report_of(load(text, name), name)
 
 
-def load(text: str, name: str) -> Any:
+def load(text: str, name: str, *, constants: bool = False) -> Any:
     """Parse JSON text strictly, see `formats.parsed`. Raises `ReportError` if the text is too large or not JSON."""
     if len(text) > LARGEST:
         raise ReportError(f"{brief(name)} is larger than {LARGEST >> 20} MiB, the limit for a report")
     try:
-        return formats.parsed(text)
+        return formats.parsed(text, constants=constants)
     except ValueError as error:
         raise ReportError(f"{brief(name)} is not JSON: {brief(error)}") from None
 

@@ -1,20 +1,32 @@
-"""Read result files of any kind for a report: reports, baselines and files of pytest-benchmark; and put them side by side."""
+"""Read result files of any kind for a report: reports, baselines, files of pytest-benchmark and asv; and put them side by side."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text
-from tfbench.model.case import JSON, Case
-from tfbench.model.measurement import Run, Sample, StoredRounds
-from tfbench.model.reasons import Note, ReasonCode, because
-from tfbench.model.report import Outcome, Report, VariantResult, Verdict
+from tfbench.model import (
+    JSON,
+    Case,
+    Note,
+    Outcome,
+    ReasonCode,
+    Report,
+    Run,
+    Sample,
+    StoredRounds,
+    VariantResult,
+    Verdict,
+    because,
+)  # fmt: skip
 from tfbench.report import json_format
 from tfbench.report.merge import merge
 from tfbench.report.report_page import PageContext
@@ -50,7 +62,8 @@ class ResultFile:
 def read(path: Path) -> ResultFile:
     """Read any result file. Raises `ReportError` if the file cannot be read, or is not a result file."""
     name, text = str(path), read_text(path)
-    content = json_format.load(text, name)
+    # asv writes ``Infinity`` where JSON has no number.
+    content = json_format.load(text, name, constants=f'"{COLUMNS}"' in text)
     if not isinstance(content, dict):
         raise ReportError(f"{brief(path)} is not a result file: expected a JSON object, found {type(content).__name__}")
     if "schema" in content:
@@ -61,9 +74,16 @@ def read(path: Path) -> ResultFile:
     try:
         if isinstance(content.get("tfbench"), dict):
             return _of_baseline(name, baselines.parse(path.stem, content))
+        if COLUMNS in content:
+            return _of_asv(name, content)
+        if {"machine", "arch", "os"} <= content.keys() and "benchmarks" not in content:  # machine.json beside results
+            raise ReportError(f"{brief(path)} describes a machine of asv and has no results; give the files beside it")
+        if "commit_hash" in content and "results" in content:
+            text = "was written by asv before 0.5; write it again with a newer one (asv update)"
+            raise ReportError(f"{brief(path)} {text}")
         return _of_plain(name, content)
     except (ValueError, KeyError) as error:
-        text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark"
+        text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark or asv"
         raise ReportError(f"{text} ({described(error)})") from None
 
 
@@ -114,17 +134,82 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
     return ResultFile(path, "pytest-benchmark", saved, times_by_name, facts, left_out)
 
 
+def _of_asv(path: str, content: JSON) -> ResultFile:
+    (times_by_name, left_out), params = timings(content), an_object(content.get("params") or {}, "params")
+    if not times_by_name:
+        raise ValueError("; ".join(["it has no times of benchmarks whose names start with time_", *left_out]))
+    machine = {
+        "system": params.get("os"), "architecture": params.get("arch"), "processor": params.get("cpu"),
+        "processors": params.get("num_cpu"), "machine": params.get("machine"),
+    }  # fmt: skip
+    python = str(content.get("python") or "")  # the path of an interpreter, or a version
+    facts = _facts(machine, "" if "/" in python else python, an_object(content.get("requirements") or {}, ""))
+    commit = f"commit {brief(content.get('commit_hash') or 'unknown')[:12]}"  # the one that was measured
+    return ResultFile(path, "asv", commit, times_by_name, facts, left_out)
+
+
 def _facts(machine: Mapping[str, Any], python: Any, packages: Mapping[str, Any] | None = None) -> dict[str, str]:
     names = "system", "architecture", "processor", "processors", "machine"
     facts = {**{name: machine.get(name) for name in names}, "Python": python, **(packages or {})}
     return {brief(name): brief(value) for name, value in facts.items() if value}
 
 
+# Read asv 0.5 and later: ``results/MACHINE/COMMIT-ENVIRONMENT.json``
+
+
+COLUMNS = "result_columns"
+"""The key that only files of asv have."""
+_TIMED = ("time_", "timeraw_")
+"""Prefixes of the functions whose results are seconds; others count bytes, or track anything."""
+_NAMED = 5
+"""Benchmarks that a note names."""
+_MOST = 10_000
+"""Parameters of a benchmark that a file may state."""
+
+
+def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
+    """Return the times by case, ``module.Class.time_name`` with its parameters in brackets, and what is left out.
+
+    Raises ValueError or KeyError if asv did not write the content.
+    """
+    columns = [a_text(column, "a column") for column in a_list(content[COLUMNS], COLUMNS)]
+    times_by_name: dict[str, Timing] = {}
+    others, failed, left_out = list[str](), list[str](), list[str]()
+    for name, row in an_object(content["results"], "results").items():
+        if not name.rpartition(".")[2].startswith(_TIMED):
+            others.append(brief(name))
+            continue
+        fields = dict(zip(columns, a_list(row, name), strict=False))
+        if fields.get("result") is None:
+            failed.append(brief(name))
+            continue
+        results = a_list(fields["result"], name)
+        samples = a_list(fields.get("samples") or [None] * len(results), name)
+        levels = [a_list(parameter, name) for parameter in a_list(fields.get("params") or [], name)]
+        if (number := math.prod(map(len, levels))) > _MOST:
+            raise ValueError(f"{brief(name)} has {number} parameters, more than {_MOST}")
+        cases = [f"{name}[{', '.join(map(str, chosen))}]" for chosen in product(*levels)] if levels else [name]
+        if not len(results) == len(samples) == len(cases):
+            counts = f"{len(results)} results, {len(samples)} samples and {len(cases)} combinations of parameters"
+            left_out.append(f"{brief(name)} is left out: it has {counts}")
+            continue
+        for case, seconds, raw in zip(cases, results, samples, strict=True):
+            if seconds is None:
+                failed.append(brief(case))
+            else:
+                rounds = times(a_list(raw, case), case) if raw else ()
+                middle = median(rounds) if rounds else times([seconds], case)[0]
+                times_by_name[case] = Timing(middle, (rounds,) if rounds else ())
+    if failed:
+        left_out.append(f"failed benchmarks have no times: {some(failed, _NAMED)}")
+    if others:
+        left_out.append(f"benchmarks that are no times are left out: {some(others, _NAMED)}")
+    return times_by_name, left_out
+
+
 # Combine them: shards of one run, one file of any kind, or several side by side
 
 
-_NAMED = 5
-"""Differing facts that a note names."""
 _NOT_RACED = (
     "Median of each file, and relative to the first file. The runs did not race each other: a third of unchanged cases "
     "moves by more than 5% between sessions."
@@ -134,14 +219,25 @@ _NOT_RACED = (
 def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     """Read the files of a report: one file, the shards of one run, or files whose times stand side by side.
 
-    Raises `ReportError` if a file cannot be read, or two files have no case in common.
+    Of several files, one that is no result file is left out with a note. Raises `ReportError` if a single file or a report
+    cannot be read, or two files have no case in common.
     """
-    files = [*map(read, paths)]
+    files: list[ResultFile] = []
+    notes: list[str] = []
+    for path in paths:
+        try:
+            files.append(read(path))
+        except ReportError as error:
+            if len(paths) == 1 or "a machine of asv" not in str(error):
+                notes.append(str(error))
     shards = [file for file in files if file.report and file.report.shard]
+    if not files or (notes and any(file.report for file in files)):
+        raise ReportError("; ".join(notes))  # no shard of a run may be left out
+    notes = [f"left out: {why}" for why in notes]
     if len(files) == len(shards) > 1:
         return merge([(file.path, file.report) for file in shards if file.report]), PageContext()
     last, versions = files[-1], side_by_side(files) if len(files) > 1 else None
-    notes = [
+    notes += [
         f"{brief(file.path)}: {file.kind}{', ' + file.saved if file.saved else ''}"
         for file in files
         if versions or not file.report
