@@ -15,16 +15,16 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
 
 BUDGET = {
-    "commands": 1170,
+    "commands": 1181,
     "doctor": 979,
     "fleet": 476,
-    "gpus": 526,
+    "gpus": 553,
     "metrics": 895,  # with the rows of the life of a process
     "model": 1124,  # with the calls that a time covers, and rare slow calls
     "plugin": 1506,
     "profiles": 699,
     "race": 2370,  # with the rows of the life of a process, and rare slow calls
-    "report": 2002,
+    "report": 2080,
     "session": 2445,  # with one verdict on the imports of each benchmark file
     "sides": 1264,  # with sparse and partial clones
     "stats": 822,  # with rare slow calls
@@ -32,7 +32,7 @@ BUDGET = {
     "suite": 490,
     "versions": 1154,
     "worker": 3158,  # with the rows of the life of a process, and results that hide their laziness
-    "the top level": 1507,  # with the fields of messages for both
+    "the top level": 1508,  # with the fields of messages for both
 }
 """Lines of code of each package, at most: without blank lines, comments and docstrings."""
 

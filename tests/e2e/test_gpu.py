@@ -1,15 +1,15 @@
 """The GPU path on a machine without a GPU: missing devices, and processes that cannot be forked."""
 
 import argparse
+import json
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.project import Project
 from tests.fakes import cuda
-from tests.fakes.nvml import Device, library
+from tests.fakes.nvml import Device, Replay, library
 from tfbench.commands import doctor
 from tfbench.doctor.checks import GpuCheck
 from tfbench.doctor.machine import State
@@ -166,17 +166,19 @@ def test_the_gpu_check_works_on_a_cpu():
 
 
 @pytest.mark.tensorflow
-def test_a_failed_check_names_the_missing_part(monkeypatch, capsys):
+def test_a_failed_check_names_the_missing_part_and_keeps_the_recording_of_the_driver(monkeypatch, tmp_path, capsys):
     """The scripted driver has GPUs, and TensorFlow sees none of them."""
     monkeypatch.setattr(doctor, "has_driver", lambda: True)
-    opened = partial(Nvml, library(Device(persistence=0)))
-    monkeypatch.setattr(doctor, "GpuSession", partial(GpuSession, opened=opened))
+    monkeypatch.setattr(doctor, "Nvml", lambda: Nvml(library(Device(persistence=0))))
     parser = argparse.ArgumentParser()
     doctor.add_doctor(parser)
-    assert doctor.run_doctor(parser.parse_args(["--gpu", "--device", "gpu:0"])) == 1
+    kept = tmp_path / "gpus.json"
+    assert doctor.run_doctor(parser.parse_args(["--gpu", "--device", "gpu:0", "--record", str(kept)])) == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "devices: 0: NVIDIA H100 80GB HBM3, driver 570.124.06" in printed
     assert "sudo nvidia-smi -pm 1" in printed
     assert "sees no GPU" in printed
     assert "tensorflow[and-cuda]" in printed
     assert "CUPTI" not in printed  # needs what is missing
+    (gpu,) = Replay(json.loads(kept.read_text())).identities()
+    assert gpu.name == "NVIDIA H100 80GB HBM3"

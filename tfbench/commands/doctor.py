@@ -22,6 +22,7 @@ from tfbench.errors import GpuError, UsageError
 from tfbench.facts import machine as machine_words
 from tfbench.fs import project_root, write_whole
 from tfbench.gpus.monitor import GpuSession
+from tfbench.gpus.nvml import Nvml, Recording
 from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.model import JSON
 from tfbench.model.words import size
@@ -48,6 +49,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     other("--gpu", action="store_true", help="check instead whether tfbench works on the GPUs")
     other("--envs", action="store_true", help="list instead the environments that uv built for other versions")
     option("--device", default="gpu", metavar="gpu|gpu:0,1", help="with --gpu: the GPUs, by index or UUID")
+    option("--record", type=Path, metavar="FILE", help="with --gpu: save every reading of the driver as JSON, for a report")
     option("--prune", type=amount, metavar="N", help="with --envs: remove environments that are unused for N days (0 for all) and not in use now")
     # fmt: on
 
@@ -70,7 +72,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     if arguments.envs:
         return _environments(arguments.prune)
     if arguments.gpu:
-        return _check_gpus(arguments.device)
+        return _check_gpus(arguments.device, arguments.record)
     if not _SECONDS[0] <= arguments.seconds <= _SECONDS[1]:
         raise UsageError(f"--seconds {arguments.seconds:g} must lie from {_SECONDS[0]:g} to {_SECONDS[1]:g}")
     policy, console = preset("standard"), Screen()
@@ -129,7 +131,7 @@ def _environments(days: float | None) -> int:
 WORKS, BROKEN, NO_GPU = 0, 1, 3
 
 
-def _check_gpus(device: str) -> int:
+def _check_gpus(device: str, record: Path | None) -> int:
     console = Screen(soft_wrap=True)
     kind, names = parse_device(device)
     if not has_driver():
@@ -140,8 +142,14 @@ def _check_gpus(device: str) -> int:
         return NO_GPU
     policy = preset("standard")
     console.print(f"tfbench {__version__}: checking {device}")
+    recordings: list[Recording] = []
+
+    def recorded() -> Recording:
+        recordings.append(Recording(Nvml()))
+        return recordings[-1]
+
     try:
-        gpu_session = GpuSession(kind, names, policy)
+        gpu_session = GpuSession(kind, names, policy, opened=recorded)
     except GpuError as error:
         _print(console, Finding("driver", State.BAD, str(error)))
         return BROKEN
@@ -156,6 +164,11 @@ def _check_gpus(device: str) -> int:
                 _print(console, finding)
     finally:
         check.close()
+        if record and recordings:
+            write_whole(record, render_json(recordings[0].as_json(), 1) + "\n")
+            console.print(f"readings of the driver written: {record}")
+        elif record:
+            console.print(f"{record}: not written, as there was no reading to record")
     console.print("\nPlease report these lines, also if all checks pass: the GPU path has run on few machines.")
     return BROKEN if State.BAD in states else WORKS
 

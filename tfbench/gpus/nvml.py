@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
 from statistics import fmean
@@ -372,3 +372,46 @@ def _flag(value: Any) -> bool | None:
 def _thousandth(value: int | None) -> float | None:
     """Convert from milliwatts or millijoules."""
     return value / 1000 if value is not None else None
+
+
+# Record the answers of a driver; the tests replay recordings without a GPU
+
+
+SCHEMA = "tfbench-gpus/1"
+PROCESSES = ("processes", "computing")
+"""Fields of a reading that are sets of process ids."""
+
+
+class Recording:
+    """A driver that forwards all queries and records the answers."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.listen, self.close = driver.listen, driver.close
+        self._gpus: list[Identity] = []
+        self._reported: list[JSON] = []
+        """Readings and errors, in time order."""
+
+    def identities(self) -> list[Identity]:
+        self._gpus = self._driver.identities()
+        return self._gpus
+
+    def reading(self, gpu: Identity) -> GpuReading:
+        try:
+            reading = self._driver.reading(gpu)
+        except GpuError as error:
+            self._reported.append({"gpu": gpu.place, "lost": str(error)})
+            raise
+        reported = {name: value for name, value in asdict(reading).items() if value is not None}
+        reported |= {name: sorted(reported[name]) for name in PROCESSES if name in reported}
+        self._reported.append({"gpu": gpu.place, **reported})
+        return reading
+
+    def xids(self) -> list[int]:
+        codes = self._driver.xids()
+        self._reported += [{"xid": code} for code in codes]
+        return codes
+
+    def as_json(self) -> JSON:
+        """Return the recording. It contains real process ids and UUIDs of the machine."""
+        return {"schema": SCHEMA, "gpus": [asdict(gpu) for gpu in self._gpus], "told": self._reported}
