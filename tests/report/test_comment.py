@@ -98,6 +98,7 @@ HOSTILE = [
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "@everyone look", "[click](https://evil.example)",
     "![x](https://evil.example/x.png)", "https://evil.example", "www.evil.example", "a | b | c", "`code`", "**bold**",
     "# heading\n- list", "</details>", "<!-- tfbench -->", "#1 GH-1", "a\r\n\r\n## b", "&lt;script&gt;", "||spoiler||", "$x^2$",
+    "a\x1b[31m\u202eb\u2066c\u200bd\ud800e\x9bf\U000e0041",
 ]  # fmt: skip
 
 
@@ -116,6 +117,7 @@ def test_no_text_of_a_report_is_markup(text):
     assert "](http" not in outside
     assert "://" not in outside
     assert "@everyone" not in outside
+    assert not set("\x1b\u202e\u2066\u200b\ud800\x9b\U000e0041") & set(made)
     rows = [line for line in made.splitlines() if line.startswith("- `")]
     assert len(rows) == 2  # the regression, and what is accepted
     assert outside.count("</details>") == outside.count("<details>") == 1
@@ -180,26 +182,7 @@ def test_the_shell_reads_a_shown_command_as_its_words(name):
     assert shlex.split(shown) == ["pytest", "--benchmark", "--against", "git:main", name]
 
 
-def test_terminal_and_bidirectional_controls_do_not_reach_the_comment():
-    evil = "a\x1b[31m\u202eb\u2066c\u200bd\ud800e\x9bf\U000e0041"
-    odd = VERDICT.changed(name=f"a::{evil}", metric=evil, reason=Reason("code", evil))
-    report = replace(REPORT, sides={"baseline": {"spec": evil}, "contender": {"machine": {"processor": evil}}})
-    text = render(replace(report, policy={"name": evil}), "regressed", evil, [odd], [(odd, evil, evil)], [evil])
-    assert not set(evil) - set("a[31mbcdef") & set(text)
-    text.encode()
-
-
 RUN = GithubRun("success", "0123456789abcdef", ["conftest.py"])
-
-
-def test_the_headline_is_what_github_says_and_not_what_the_report_says():
-    forged = render(REPORT, "pass", "1 unchanged", [], run=replace(RUN, conclusion="failure"))
-    assert "### tfbench: failed (`0123456789ab`)" in forged
-    assert "The report of the run says pass: 1 unchanged." in forged
-    assert "**The report and the conclusion of the run disagree.**" in forged
-    honest = render(REPORT, "pass", "1 unchanged", [], run=RUN)
-    assert "### tfbench: pass (`0123456789ab`)" in honest
-    assert "disagree" not in honest
 
 
 @pytest.mark.parametrize(
@@ -216,13 +199,10 @@ def test_the_headline_is_what_github_says_and_not_what_the_report_says():
     ],
 )
 def test_the_headline_is_a_pass_only_if_github_and_the_report_say_so(conclusion, word, title, disagree):
-    text = render(REPORT, word, "why", [], run=GithubRun(conclusion))
-    assert f"### tfbench: {title}\n" in text
-    assert ("disagree" in text) is disagree
-
-
-def test_a_run_without_a_report_is_no_pass():
-    assert "### tfbench: no report (`0123456789ab`)" in without_report(RUN, "none")
+    text = render(REPORT, word, "why", [], run=replace(RUN, conclusion=conclusion))
+    assert f"### tfbench: {title} (`0123456789ab`)\n" in text
+    assert f"The report of the run says {word}: why." in text
+    assert ("**The report and the conclusion of the run disagree.**" in text) is disagree
 
 
 def test_the_answer_on_the_run_is_annotated_with_its_word():
@@ -235,7 +215,9 @@ def test_a_change_of_the_gate_itself_is_flagged():
     assert "changes what the gate itself runs**, so its result needs a review: `conftest.py`" in render(
         REPORT, "pass", "1", [], run=RUN
     )
-    assert "`conftest.py`" in without_report(RUN, "none")
+    none = without_report(RUN, "none")
+    assert "`conftest.py`" in none
+    assert "### tfbench: no report (`0123456789ab`)" in none  # although the run has succeeded
     assert "gate itself" not in render(REPORT, "pass", "1", [], run=replace(RUN, own_files=()))
 
 

@@ -32,10 +32,6 @@ def test_it_trusts_its_own_scripts_alone_and_no_network():
     assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
 
 
-def test_data_comes_back_as_it_was():
-    assert unpacked(page_of({"points": {"a": [1, None, "µ"]}}), "points") == {"a": [1, None, "µ"]}
-
-
 def test_hostile_text_is_neither_markup_nor_reordered():
     html = page_of(title=HOSTILE, period=HOSTILE)
     assert "<img" not in html
@@ -53,10 +49,9 @@ def test_charts_and_tables_state_missing_numbers_as_null():
     json.dumps([chart, grid], allow_nan=False)
 
 
-def test_data_with_nan_is_refused():
+def test_data_comes_back_as_it_was_and_the_same_content_gives_the_same_file():
+    made = page_of({"points": {"a": [1, None, "µ"]}})
+    assert unpacked(made, "points") == {"a": [1, None, "µ"]}
+    assert page_of({"points": {"a": [1, None, "µ"]}}) == made
     with pytest.raises(ValueError, match="JSON"):
         pack([math.nan])
-
-
-def test_the_same_content_gives_the_same_file():
-    assert page_of({"a": 1}) == page_of({"a": 1})

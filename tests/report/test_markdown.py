@@ -12,10 +12,6 @@ from tfbench.model import Outcome, Reason
 from tfbench.report.markdown import LONGEST, render
 
 
-def made(*verdicts, **changes):
-    return complete(verdicts, policy={"name": "standard"}, sides={"baseline": {"spec": "git:main"}}, **changes)
-
-
 def test_the_verdict_is_the_first_line_and_regressions_have_cause_and_command():
     lines = render(run_report(60)).splitlines()
     assert lines[0].startswith("**tfbench: regressed: 2 error, 3 regressed, 2 inconclusive, 3 improved, 50 unchanged**")
@@ -42,7 +38,8 @@ def test_the_verdict_is_the_first_line_and_regressions_have_cause_and_command():
 def test_the_verdict_is_that_of_the_gravest_case(outcomes, word):
     rows = [verdict(str(n), Outcome(one)) for n, one in enumerate(outcomes)]
     rows = [one.changed(ratio=None) if one.outcome is Outcome.NEW else one for one in rows]
-    assert render(made(*rows)).startswith(f"**tfbench: {word}: ")
+    report = complete(rows, policy={"name": "standard"}, sides={"baseline": {"spec": "git:main"}})
+    assert render(report).startswith(f"**tfbench: {word}: ")
 
 
 @pytest.mark.parametrize("text", [*TEXTS, HOSTILE])

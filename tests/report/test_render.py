@@ -31,27 +31,12 @@ def case(level):
 
 REASON = Reason("no-baseline", "measured")
 VARIANT_RESULTS = (
-    variant(
-        case("xla"),
-        case("none").name,
-        7.65e-4,
-        Ratio(0.608, 0.598, 0.617, 0.99),
-        Outcome.IMPROVED,
-        3,
-        300,
-        {"flops": 1e8},
-    ),
+    variant(case("xla"), case("none").name, 7.65e-4, Ratio(0.608, 0.598, 0.617, 0.99), Outcome.IMPROVED, 3, 300,
+            {"flops": 1e8}),
     variant(case("none"), case("none").name, 1.26e-3, None, None, 3, 300, {"flops": 1e8}),
-)
-VERDICT = Verdict.of(
-    case("xla"),
-    Outcome.REGRESSED,
-    Reason("slower", "5.2% slower"),
-    ratio=Ratio(1.052, 1.031, 1.074, 0.99),
-    launches=7,
-    rounds=280,
-    wall_seconds=5.23,
-)
+)  # fmt: skip
+VERDICT = Verdict.of(case("xla"), Outcome.REGRESSED, Reason("slower", "5.2% slower"),
+                     ratio=Ratio(1.052, 1.031, 1.074, 0.99), launches=7, rounds=280, wall_seconds=5.23)  # fmt: skip
 
 
 def report(**changes):
