@@ -7,12 +7,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import BESIDE, JSON, ONCE, RESTLESS, RETRACED, SET_LATE, WAITED, Case, Plan, SlowCalls
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.race.launch import Entrant, EntrantFailed, Failure
+from tfbench.race.race import Race, RaceConfig
 from tfbench.race.timer import Stopwatch
 from tfbench.sides.spec import Side
 
@@ -170,6 +172,17 @@ class ScriptedLaunch:
 
     def kill(self) -> None:
         self.launcher.killed += 1
+
+
+def scripted_race(
+    entrants: Sequence[Entrant], scripts: Sequence[Script] = (), policy: Policy | None = None, pairs: Sequence[int] = range(4),
+    cases: int = 1, seed: int = 0, **scripted: Any,
+) -> tuple[Race, ScriptedLauncher]:  # fmt: skip
+    """Return a race that has not begun, and its launcher with these other attributes."""
+    launcher = ScriptedLauncher(Clock(), scripts, seed)
+    vars(launcher).update(scripted)
+    config = RaceConfig(cases, pairs)
+    return Race(entrants, launcher, policy or Policy(), config, launcher.clock, random.Random(0)), launcher
 
 
 def steady(seconds: float, deviation: float = 0.004) -> Script:

@@ -20,9 +20,9 @@ POLICY = Policy(rare_calls=0)
 MIB = 1 << 20
 
 
-def made(scripts, peaks=(), policy=POLICY, cases=1, **more):
+def made(scripts, peaks=(), policy=POLICY, cases=1, seed=1, launch_seconds=0.7, **more):
     clock = Clock()
-    launcher = ScriptedLauncher(clock, scripts, seed=1)
+    launcher = ScriptedLauncher(clock, scripts, seed, launch_seconds)
     launcher.memory = peaks
     return ConfirmedRace(sides_of(CASE), launcher, policy, cases, clock, random.Random(0), **more)
 
@@ -78,14 +78,17 @@ def test_a_slower_warm_up_is_confirmed_by_launches_that_warm_up(script, outcome)
     ("script", "outcome"),
     [
         (lambda *_: 1.1, Outcome.REGRESSED),
+        (lambda *_: 0.9, Outcome.IMPROVED),
         (lucky(1.1), Outcome.INCONCLUSIVE),
+        (lucky(0.9), Outcome.INCONCLUSIVE),
         (lambda number, pair, rng: 1.1 if pair < POLICY.zygotes else 0.9, Outcome.INCONCLUSIVE),
         (lambda number, pair, rng: 0.9 if pair < POLICY.zygotes else 1.1, Outcome.INCONCLUSIVE),
     ],
 )
-def test_a_regression_of_time_counts_only_if_confirmed(script, outcome):
+def test_a_change_of_time_counts_only_if_confirmed(script, outcome):
     found = confirmed_race([steady(1e-4), of(1e-4, script)])
     assert found.decision.outcome is outcome
+    assert (found.decision.reason.code == "not-confirmed") is (outcome is Outcome.INCONCLUSIVE)
     assert len(found.races) == 2
     assert found.memory is None
 
@@ -102,16 +105,11 @@ def test_a_second_race_ends_as_unchanged_only_below_the_minimum_effect():
     assert usual.outcome is Outcome.UNCHANGED
 
 
-def test_an_improvement_counts_only_if_confirmed():
-    assert confirmed_race([steady(1e-4), of(1e-4, lambda *_: 0.9)]).decision.outcome is Outcome.IMPROVED
-    found = confirmed_race([steady(1e-4), of(1e-4, lucky(0.9))])
-    assert found.decision.outcome is Outcome.INCONCLUSIVE
-    assert found.decision.reason.code == "not-confirmed"
-
-
 def test_the_second_race_has_zygotes_of_its_own_and_both_count():
     found = confirmed_race([steady(1e-4), of(1e-4, lambda *_: 1.1)])
     first, second = found.races
+    started = [race.config.pairs[look] for race in found.races for look in range(POLICY.looks[0])]
+    assert found.first.launcher.started == started  # those of the first look at once
     assert {launch.pair for launch in first.launches} <= set(range(POLICY.zygotes))
     assert {launch.pair for launch in second.launches} <= set(range(POLICY.zygotes, 2 * POLICY.zygotes))
     assert found.launches == len(first.launches) + len(second.launches) == len(found.runs(0)) == len(found.runs(1))
@@ -122,32 +120,13 @@ def test_the_second_race_has_zygotes_of_its_own_and_both_count():
     assert second.config.cases == first.config.cases
 
 
-def test_the_zygotes_of_the_first_look_start_together():
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, [steady(1e-4), of(1e-4, lambda *_: 1.1)])
-    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, clock, random.Random(0))
-    found.run()
-    looks = range(POLICY.looks[0])
-    assert launcher.started == [race.config.pairs[look] for race in found.races for look in looks]
-
-
 @pytest.mark.parametrize("looks", [(2, 4), (3, 6), (4, 8)])
 def test_the_launches_of_the_first_look_make_their_first_calls_two_at_a_time(looks):
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
-    policy = replace(POLICY, looks=looks)
-    ConfirmedRace(sides_of(CASE), launcher, policy, 1, clock, random.Random(0)).run()
-    numbers = [launch.ahead and launch.ahead.number for launch in launcher.launches]
+    found = made([steady(1e-4)] * 2, policy=replace(POLICY, looks=looks))
+    found.run()
+    numbers = [launch.ahead and launch.ahead.number for launch in found.first.launcher.launches]
     assert numbers[: looks[0]] == {2: [1, None], 3: [1, None, None], 4: [1, None, 3, None]}[looks[0]]
     assert set(numbers[looks[0] :]) <= {None}
-
-
-def test_a_launch_that_was_to_be_next_is_ended_with_the_race():
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
-    launcher.broken[1] = BenchmarkError("boom")
-    ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, clock, random.Random(0)).run()
-    assert launcher.killed == len(launcher.launches) == 2
 
 
 @pytest.mark.parametrize(
@@ -202,17 +181,14 @@ def interrupted(launches, scripts, **changes):
     return found
 
 
-def test_an_interrupted_race_confirms_no_change():
-    found = interrupted(3, [steady(1e-4), of(1e-4, lambda *_: 1.5)])
+def test_an_interrupted_race_confirms_no_change_and_keeps_one_that_needs_no_confirmation():
+    slower = [steady(1e-4), of(1e-4, lambda *_: 1.5)]
+    found = interrupted(3, slower)
     first = found.races[0].decisions[1].reason.message
     assert interrupted(2, [steady(1e-4)] * 2).decision.outcome is Outcome.INCONCLUSIVE
     text = f"the run was interrupted before this was confirmed: {first}"
     assert (found.decision.outcome, found.decision.reason) == (Outcome.INCONCLUSIVE, Reason("interrupted", text))
-
-
-def test_an_interrupted_race_keeps_its_change_if_nothing_was_to_be_confirmed():
-    found = interrupted(3, [steady(1e-4), of(1e-4, lambda *_: 1.5)], confirm=False)
-    assert found.decision.outcome is Outcome.REGRESSED
+    assert interrupted(3, slower, confirm=False).decision.outcome is Outcome.REGRESSED
 
 
 def test_an_interrupted_second_race_withdraws_the_change():
@@ -223,32 +199,22 @@ def test_an_interrupted_second_race_withdraws_the_change():
     assert (found.decision.outcome, found.decision.reason.code) == (Outcome.INCONCLUSIVE, "interrupted")
 
 
-def test_a_race_without_a_launch_has_no_result():
-    found = made([steady(1e-4)] * 2)
-    assert (found.decision, found.first_call, found.memory, found.launches) == (None, None, None, 0)
-
-
 def test_a_race_that_is_disturbed_too_often_is_given_up_with_the_reason():
-    def disturb(entrants, pair):
-        raise LaunchDisturbed("a busy neighbour")
-
-    launcher = ScriptedLauncher(Clock(), [])
-    launcher.open = disturb
-    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, launcher.clock, random.Random(0))
-    assert found.abort_reason == ""
+    found = made([steady(1e-4)] * 2)
+    nothing = (found.decision, found.first_call, found.memory, found.launches, found.abort_reason)
+    assert nothing == (None, None, None, 0, "")
+    found.first.launcher.disturbed_from = 0
     found.run()
     assert found.abort_reason == "a busy neighbour"
 
 
-def test_a_failure_of_one_side_ends_the_race_without_a_second_one():
-    launcher = ScriptedLauncher(Clock(), [steady(1e-4)] * 2)
-    error = BenchmarkError("it raised")
+def test_a_failure_of_one_side_ends_the_race_and_the_launch_that_was_to_be_next():
+    found, error = made([steady(1e-4)] * 2), BenchmarkError("it raised")
+    launcher = found.first.launcher
     launcher.broken = {1: error}
-    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, launcher.clock, random.Random(0))
     found.run()
-    assert found.failures == {1: error}
-    assert found.decision is None
-    assert len(found.races) == 1
+    assert (found.failures, found.decision, len(found.races)) == ({1: error}, None, 1)
+    assert launcher.killed == len(launcher.launches) == 2
 
 
 # First calls and memory peaks that are open once the time is decided
@@ -261,12 +227,10 @@ def call(seconds, scatter):
     return lambda number, pair, rng: seconds * math.exp(rng.gauss(0, scatter))
 
 
-def with_first_calls(scripts, launch_seconds=0.7, policy=POLICY, prepare=lambda launcher: None, **more):
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, TIMES, seed=3, launch_seconds=launch_seconds)
-    launcher.first_calls = scripts
-    prepare(launcher)
-    found = ConfirmedRace(sides_of(CASE), launcher, policy, 320, clock, random.Random(0), **more)
+def with_first_calls(scripts, prepare=lambda launcher: None, times=TIMES, **more):
+    found = made(times, cases=320, seed=3, **more)
+    found.first.launcher.first_calls = scripts
+    prepare(found.first.launcher)
     found.run()
     return found
 
@@ -279,6 +243,7 @@ def test_a_first_call_gets_the_launches_that_decide_it():
     assert len(race.all_launches) == found.first_call.comparison.launches
     assert len(race.all_launches) in POLICY.looks
     assert {len(run.seconds) for launch in race.short_launches for run in launch.runs} == {1}
+    assert [one.pair for one in race.all_launches] == [n % POLICY.zygotes for n in range(len(race.all_launches))]
 
 
 def test_a_first_call_is_judged_with_the_cases_of_the_run():
@@ -288,10 +253,7 @@ def test_a_first_call_is_judged_with_the_cases_of_the_run():
 
 
 def test_launches_after_the_first_look_have_no_first_calls():
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, [steady(1e-4, 0.03)] * 2, seed=3)
-    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 320, clock, random.Random(0))
-    found.run()
+    found = with_first_calls([], times=[steady(1e-4, 0.03)] * 2)
     (race,) = found.races
     with_first = ["first_call" in launch.runs[1].facts for launch in race.launches]
     assert len(with_first) > POLICY.looks[0]
@@ -301,11 +263,7 @@ def test_launches_after_the_first_look_have_no_first_calls():
 
 def first_calls_along_with_the_time(scatter, policy=POLICY):
     """Race a step whose time takes many launches; returns its first calls of about half a second, 0 without one."""
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, [steady(1e-4, 0.03)] * 2, seed=3)
-    launcher.first_calls = [call(0.5, scatter)] * 2
-    found = ConfirmedRace(sides_of(CASE), launcher, policy, 320, clock, random.Random(0))
-    found.run()
+    found = with_first_calls([call(0.5, scatter)] * 2, times=[steady(1e-4, 0.03)] * 2, policy=policy)
     return [launch.runs[1].facts.get("first_call", 0.0) for launch in found.races[0].launches]
 
 
@@ -324,14 +282,6 @@ def test_first_calls_along_with_the_time_take_a_limited_time():
     assert not all(seconds)
 
 
-def test_a_race_for_time_alone_learns_in_its_first_launch_whether_the_step_runs_once():
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, TIMES, seed=3)
-    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 320, clock, random.Random(0), metrics=(TIME,))
-    found.run()
-    assert ["first_call" in launch.runs[1].facts for launch in found.races[0].launches][:3] == [True, False, False]
-
-
 def test_short_launches_are_no_evidence_on_time():
     scattered, calm = with_first_calls([call(0.5, 0.12)] * 2), with_first_calls([call(0.5, 0.0)] * 2)
     assert scattered.races[0].short_launches
@@ -341,13 +291,6 @@ def test_short_launches_are_no_evidence_on_time():
     assert scattered.rounds == race.rounds(1) == sum(len(run.seconds) for run in scattered.runs(1))
     assert scattered.launches == len(race.all_launches)
     assert scattered.wall_seconds == pytest.approx(0.7 * len(scattered.races[0].all_launches))
-
-
-def test_short_launches_come_from_the_next_pairs_of_zygotes():
-    (race,) = with_first_calls([call(0.5, 0.12)] * 2).races
-    assert [launch.pair for launch in race.all_launches] == [
-        number % POLICY.zygotes for number in range(len(race.all_launches))
-    ]
 
 
 def test_a_first_call_is_inconclusive_at_the_last_affordable_look_and_states_the_cost():
@@ -487,6 +430,8 @@ def test_metrics_that_are_not_asked_for_cost_no_launch():
     found = with_first_calls([call(0.5, 0.9)] * 2, metrics=(TIME,))
     assert found.first_call is None
     assert not found.races[0].short_launches
+    # The first launch has a first call, as it tells whether the step runs once.
+    assert ["first_call" in launch.runs[1].facts for launch in found.races[0].launches][:3] == [True, False, False]
     found = with_first_calls([call(0.5, 0.01)] * 2, metrics=("first_call",))
     assert found.decision is None
     assert not found.races[0].launches
@@ -498,9 +443,8 @@ def test_an_interruption_of_the_short_launches_keeps_the_time():
         if race.short_launches:
             raise KeyboardInterrupt
 
-    launcher = ScriptedLauncher(Clock(), TIMES, seed=3)
-    launcher.first_calls = [call(0.5, 0.9)] * 2
-    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 320, launcher.clock, random.Random(0))
+    found = made(TIMES, cases=320, seed=3)
+    found.first.launcher.first_calls = [call(0.5, 0.9)] * 2
     with pytest.raises(KeyboardInterrupt):
         found.run(progress)
     assert found.decision.outcome is Outcome.UNCHANGED

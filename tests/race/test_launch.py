@@ -29,18 +29,25 @@ POLICY = Policy()
 CASE = Case("w.py::w", "w", "w.py::w")
 
 
+def planned(first, second, entrants=(), **how):
+    """The plan of two sides (or of `entrants`) whose iterations take so many seconds."""
+    return make_plan(entrants or sides_of(CASE), {0: first, 1: second}, POLICY, **how)
+
+
 def test_short_steps_fill_a_block_of_a_third_of_a_millisecond():
-    plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY)
+    plan = planned(1e-5, 1e-5)
     assert plan.iterations == (30, 30)
     assert plan.primes == (40, 40)
     assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * 7e-4), rel=0.01)
+    assert planned(1e-3, 1e-3, preparation=60.0).rounds == planned(1e-3, 1e-3).rounds
 
 
 def test_work_on_a_device_has_longer_blocks():
-    plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, on_device=True)
+    plan = planned(1e-5, 1e-5, on_device=True)
     assert plan.iterations == (300, 300)
     assert plan.rounds >= 10 * POLICY.rounds_min
-    assert make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, on_device=True).iterations == (1, 1)
+    assert planned(0.05, 0.05, on_device=True).iterations == (1, 1)
+    assert [planned(one, one, on_device=True).primes for one in (6e-3, 0.03)] == [(1, 1), (0, 0)]
 
 
 def test_a_synchronization_hides_little_of_a_slowdown():
@@ -52,7 +59,7 @@ def test_a_synchronization_hides_little_of_a_slowdown():
         now += nanoseconds
 
     block = Block(lambda: take(30_000), lambda: take(30_000), lambda: now)
-    plan = make_plan(sides_of(CASE), {0: 3e-5, 1: 3e-5}, POLICY, on_device=True)
+    plan = planned(3e-5, 3e-5, on_device=True)
     times = []
     for extra in (0, plan.iterations[0] // 20):
         began, ended = block(plan.iterations[0], extra=extra)
@@ -61,52 +68,40 @@ def test_a_synchronization_hides_little_of_a_slowdown():
 
 
 def test_steps_whose_threads_work_ahead_have_long_blocks_that_are_not_sliced():
-    plan = make_plan(sides_of(CASE), {0: 1e-3, 1: 1e-3}, POLICY, works_on=True)
+    plan = planned(1e-3, 1e-3, works_on=True)
     assert plan.iterations == (20, 20)
     assert plan.drain == (0.5e-3, 0.5e-3)
     assert plan.rounds == round(POLICY.ahead_launch_seconds / 0.04)
-    assert not make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, sliceable=True, works_on=True).sliced
-    waits = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, works_on=True, waits=True)
+    assert not planned(0.05, 0.05, sliceable=True, works_on=True).sliced
+    waits = planned(0.05, 0.05, works_on=True, waits=True)
     assert waits.iterations == (8, 8)
     assert waits.rounds == ROUNDS_LEAST + 1
 
 
-@pytest.mark.parametrize(("seconds", "primes"), [(4e-4, 1), (6e-4, 0), (6e-3, 0)])
+@pytest.mark.parametrize(("seconds", "primes"), [(4e-4, 1), (6e-4, 0), (6e-3, 0), (0.05, 0)])
 def test_steps_longer_than_half_a_millisecond_are_not_primed(seconds, primes):
-    plan = make_plan(sides_of(CASE), {0: seconds, 1: seconds}, POLICY)
+    plan = planned(seconds, seconds)
     assert (plan.iterations, plan.primes) == ((1, 1), (primes, primes))
-    assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * seconds * (1 + primes)), rel=0.02)
-
-
-def test_longer_steps_are_primed_on_a_device():
-    assert make_plan(sides_of(CASE), {0: 6e-3, 1: 6e-3}, POLICY, on_device=True).primes == (1, 1)
-    assert make_plan(sides_of(CASE), {0: 0.03, 1: 0.03}, POLICY, on_device=True).primes == (0, 0)
-
-
-def test_a_long_step_is_a_block_of_one_iteration_and_few_rounds():
-    plan = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY)
-    assert plan.iterations == (1, 1)
-    assert plan.primes == (0, 0)
-    assert plan.rounds == POLICY.rounds_min
+    rounds = POLICY.launch_seconds / (2 * seconds * (1 + primes))
+    assert plan.rounds == pytest.approx(max(POLICY.rounds_min, rounds), rel=0.02)
 
 
 @pytest.mark.parametrize(("preparation", "rounds"), [(0.5, 7), (1.25, 12), (60.0, 20)])
 def test_a_long_step_that_is_expensive_to_prepare_has_more_rounds(preparation, rounds):
-    plan = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, preparation=preparation)
-    assert plan.rounds == rounds
+    assert planned(0.05, 0.05, preparation=preparation).rounds == rounds
 
 
 @pytest.mark.parametrize(("seconds", "rounds"), [(0.28, 7), (0.4, 5), (0.55, 4), (5.0, 4)])
 def test_steps_above_three_tenths_of_a_second_have_fewer_rounds(seconds, rounds):
-    assert make_plan(sides_of(CASE), {0: seconds, 1: seconds}, POLICY).rounds == rounds
+    assert planned(seconds, seconds).rounds == rounds
 
 
 def test_long_steps_that_can_be_sliced_have_blocks_of_the_same_length_without_priming():
-    plan = make_plan(variants_of("a", "b"), {0: 0.025, 1: 0.1}, POLICY, sliceable=True)
-    assert plan.sliced
-    assert plan.iterations == (4, 1)
-    assert plan.primes == (0, 0)
-    assert make_plan(sides_of(CASE), {0: 0.1, 1: 0.12}, POLICY, sliceable=True).iterations == (1, 1)
+    plan = planned(0.025, 0.1, variants_of("a", "b"), sliceable=True)
+    assert (plan.sliced, plan.iterations, plan.primes) == (True, (4, 1), (0, 0))
+    assert planned(0.1, 0.12, sliceable=True).iterations == (1, 1)
+    short = planned(2.0, 0.02, sliceable=True)  # sides that differ much have short rounds
+    assert (short.sliced, short.iterations) == (True, (4, 4))
 
 
 @pytest.mark.parametrize(
@@ -116,36 +111,18 @@ def test_short_steps_single_entrants_and_steps_that_wait_take_turns(iteration, s
     assert not make_plan(sides_of(CASE), iteration, POLICY, sliceable=sliceable).sliced
 
 
-def test_the_preparation_gives_short_steps_no_more_rounds():
-    plans = (make_plan(sides_of(CASE), {0: 1e-3, 1: 1e-3}, POLICY, preparation=seconds) for seconds in (0.0, 60.0))
-    assert len({plan.rounds for plan in plans}) == 1
-
-
-def test_both_sides_of_a_case_have_blocks_of_the_same_size():
-    plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1.4e-5}, POLICY)
-    assert plan.iterations[0] == plan.iterations[1]
+def test_both_sides_of_a_case_have_blocks_of_the_same_size_and_variants_have_their_own():
+    first, second = planned(1e-5, 1.4e-5).iterations
+    assert first == second
+    assert planned(1e-5, 1e-4, variants_of("a", "b")).iterations == (30, 3)
+    assert planned(1e-5, 1e-5, sides_of(CASE, slowdown=0.1)).extra == (0.0, 0.1)  # of the contender alone
 
 
 @pytest.mark.parametrize(("slow", "iterations"), [(1.9e-5, 63), (1e-3, 1), (0.017, 1)])
 def test_a_side_that_returns_at_once_does_not_make_the_other_one_repeat_its_step_for_minutes(slow, iterations):
-    plan = make_plan(sides_of(CASE), {0: slow, 1: 2e-6}, POLICY)
+    plan = planned(slow, 2e-6)
     assert plan.iterations == (iterations, iterations)
     assert slow * plan.primes[0] <= BLOCK_LONGEST * PRIME_SECONDS
-
-
-def test_sliced_rounds_of_sides_that_differ_much_are_short():
-    plan = make_plan(sides_of(CASE), {0: 2.0, 1: 0.02}, POLICY, sliceable=True)
-    assert plan.sliced
-    assert plan.iterations == (4, 4)
-
-
-def test_variants_have_blocks_of_their_own_size():
-    plan = make_plan(variants_of("a", "b"), {0: 1e-5, 1: 1e-4}, POLICY)
-    assert plan.iterations == (30, 3)
-
-
-def test_only_the_contender_is_slowed_down():
-    assert make_plan(sides_of(CASE, slowdown=0.1), {0: 1e-5, 1: 1e-5}, POLICY).extra == (0.0, 0.1)
 
 
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**32))
@@ -175,16 +152,16 @@ def test_two_entrants_take_turns_and_seldom_change_places():
 
 
 def test_a_block_with_untimed_work_has_one_iteration_and_the_work_counts_as_cost():
-    plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, untimed={0: 9e-4, 1: 9e-4})
+    plan = planned(1e-5, 1e-5, untimed={0: 9e-4, 1: 9e-4})
     assert plan.iterations == (1, 1)
     assert plan.primes == (1, 1)
     assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * 2 * 9.1e-4), rel=0.02)
     # Blocks of both sides are alike, also if only one side has such work.
-    assert make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, untimed={1: 1e-6}).iterations == (1, 1)
+    assert planned(1e-5, 1e-5, untimed={1: 1e-6}).iterations == (1, 1)
 
 
 def test_sliced_rounds_are_even():
-    plan = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, sliceable=True)
+    plan = planned(0.05, 0.05, sliceable=True)
     assert [with_even_slices(replace(plan, rounds=count)).rounds for count in (7, 8, 9)] == [8, 8, 10]
     assert with_even_slices(replace(plan, rounds=7, sliced=False)).rounds == 7
 
@@ -200,7 +177,7 @@ def test_of_two_entrants_each_starts_as_many_sliced_rounds_as_the_other():
 def test_a_case_with_other_thresholds_on_the_other_side_has_equal_blocks_there():
     baseline, contender = sides_of(Case("w.py::w", "w", "w.py::w", (("a", "x"),)))
     changed = replace(contender.case, name="w.py::new", thresholds=(("minimum_effect", 0.02), ("tolerance", 0.05)))
-    plan = make_plan([baseline, replace(contender, case=changed)], {0: 1.99e-4, 1: 2.01e-4}, POLICY)
+    plan = planned(1.99e-4, 2.01e-4, [baseline, replace(contender, case=changed)])
     assert plan.iterations == (2, 2)
     assert plan.primes[0] == plan.primes[1]
 

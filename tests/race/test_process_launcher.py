@@ -33,6 +33,7 @@ LATER = replace(POLICY, setup_seconds=1.5)
 """Its limit is far longer than the start of a process."""
 FINE = "t.py::test_fine"
 ODD = "t.py::test_odd"
+ONE = Processors((0,), (0,))
 
 
 def case(name):
@@ -40,20 +41,46 @@ def case(name):
 
 
 @pytest.fixture
-def launcher(tmp_path):
+def opened():
+    """Launchers, which are closed after the test."""
+    found = []
+    yield found
+    for one in found:
+        one.close()
+
+
+@pytest.fixture
+def launcher(tmp_path, opened):
     """Returns a launcher whose workers follow the scripts, and the entrants of the fine and of the odd case."""
-    opened = []
 
     def start(odd=None, policy=POLICY, fine=None, **script):
         executable = worker.install(tmp_path, cases={FINE: fine or {}, ODD: odd or {}}, **script)
-        suite = one_file(tmp_path)
-        opened.append(ProcessLauncher(suite, policy, Processors((0,), (0,), near=(0, 1))))
+        opened.append(ProcessLauncher(one_file(tmp_path), policy, Processors((0,), (0,), near=(0, 1))))
         sides = (Side("baseline", executable, tmp_path), Side("contender", executable, tmp_path))
         return opened[-1], [Entrant(case(FINE), sides[0]), Entrant(case(ODD), sides[1])]
 
-    yield start
-    for one in opened:
-        one.close()
+    return start
+
+
+@pytest.fixture
+def real(tmp_path, opened):
+    """Returns a launcher of real workers, and an entrant on each side, which are benchmarks of a module."""
+
+    def start(text, *names, policy=POLICY, where=ONE, slowdown=0.0):
+        (tmp_path / "t.py").write_text(text)
+        opened.append(ProcessLauncher(one_file(tmp_path), policy, where))
+        sides = (
+            Side("baseline", sys.executable, tmp_path),
+            Side("contender", sys.executable, tmp_path, slowdown=slowdown),
+        )
+        return opened[-1], [Entrant(case(f"t.py::{name}"), side) for name, side in zip(names, sides, strict=True)]
+
+    return start
+
+
+def planned(launch, entrants, **how):
+    """Returns the plan of a launch that has prepared its entrants."""
+    return make_plan(entrants, {index: one.iteration for index, one in launch.prepare((0, 1)).items()}, POLICY, **how)
 
 
 def raced(launcher, entrants, policy=POLICY):
@@ -234,21 +261,25 @@ def test_a_broken_entrant_is_named_at_once_while_the_other_one_waits_for_its_tur
     assert time.monotonic() - began < POLICY.answer_seconds / 4
 
 
-def test_a_step_that_raises_in_its_timed_rounds_is_an_error_of_its_entrant(tmp_path):
-    (tmp_path / "t.py").write_text(
-        "import gc\n\n\ndef test_fine(bench):\n    bench(sum, [1])\n\n\n"
-        "def test_odd(bench):\n    def step():\n        assert gc.isenabled(), 'in a timed round'\n        return 1\n\n"
-        "    bench(step)\n"
-    )
-    suite = one_file(tmp_path)
-    launcher = ProcessLauncher(suite, POLICY, Processors((), ()))
-    side = Side("contender", sys.executable, tmp_path)
+RAISES = """
+import gc
+
+def test_fine(bench):
+    bench(sum, [1])
+
+def test_odd(bench):
+    def step():
+        assert gc.isenabled(), 'in a timed round'
+        return 1
+
+    bench(step)
+"""
+
+
+def test_a_step_that_raises_in_its_timed_rounds_is_an_error_of_its_entrant(real):
     began = time.monotonic()
-    try:
-        with pytest.raises(EntrantFailed, match="while it was timed: AssertionError: in a timed round") as caught:
-            raced(launcher, [Entrant(case(FINE), side), Entrant(case(ODD), side)])
-    finally:
-        launcher.close()
+    with pytest.raises(EntrantFailed, match="while it was timed: AssertionError: in a timed round") as caught:
+        raced(*real(RAISES, "test_fine", "test_odd", where=Processors((), ())))
     assert caught.value.entrant == 1
     assert "t.py" in caught.value.failure.output
     assert time.monotonic() - began < POLICY.answer_seconds / 2
@@ -268,15 +299,10 @@ def test_fine(bench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", ["", "random.seed(7), numpy.random.seed(7), tf.random.set_seed(7)\n"])
-def test_each_timed_process_draws_numbers_of_its_own_as_bare_ones_do(tmp_path, seeds):
+def test_each_timed_process_draws_numbers_of_its_own_as_bare_ones_do(real, seeds):
     """Forked processes inherit the state of numpy's generator, and lose what a module has seeded Python's with."""
-    (tmp_path / "t.py").write_text(RANDOM.format(seeds=seeds))
-    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
-    launcher = ProcessLauncher(one_file(tmp_path), preset("quick"), Processors((0,), (0,)))
-    try:
-        found = [prepared(launcher, [Entrant(case(FINE), side) for side in sides]) for _ in range(2)]
-    finally:
-        launcher.close()
+    started = real(RANDOM.format(seeds=seeds), "test_fine", "test_fine", policy=preset("quick"))
+    found = [prepared(*started) for _ in range(2)]
     drawn = [
         tuple(both[index].facts[name] for name in ("flops", "bytes", "items")) for both in found for index in (0, 1)
     ]
@@ -302,32 +328,19 @@ def test_fine(bench):
 
 
 @pytest.mark.parametrize("inputs", [2, 4])
-def test_all_inputs_of_a_step_that_takes_them_by_turn_are_timed(tmp_path, inputs):
+def test_all_inputs_of_a_step_that_takes_them_by_turn_are_timed(real, inputs):
     """A turn has one timed call and one before it."""
-    (tmp_path / "t.py").write_text(BY_TURN.format(inputs=inputs))
-    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
     policy = preset("quick")
-    opened = ProcessLauncher(one_file(tmp_path), policy, Processors((0,), (0,)))
-    try:
-        times = raced(opened, [Entrant(case(FINE), side) for side in sides], policy)
-    finally:
-        opened.close()
+    times = raced(*real(BY_TURN.format(inputs=inputs), "test_fine", "test_fine", policy=policy), policy)
     for side in times.values():
         longer = [seconds > 0.35e-3 for seconds in side]
         assert sum(longer) / len(longer) == pytest.approx(1 / inputs, abs=0.15)
 
 
-def test_processors_that_are_gone_are_an_error_with_their_numbers(tmp_path):
-    (tmp_path / "t.py").write_text("def test_fine(bench):\n    bench(sum, [1])\n")
-    suite = one_file(tmp_path)
-    launcher = ProcessLauncher(suite, POLICY, Processors((1023,), ()))
-    try:
-        with pytest.raises(
-            BenchmarkError, match=r"the process cannot run on the processors \[1023\]: Invalid argument"
-        ):
-            raced(launcher, [Entrant(case(FINE), Side("contender", sys.executable, tmp_path))] * 2)
-    finally:
-        launcher.close()
+def test_processors_that_are_gone_are_an_error_with_their_numbers(real):
+    text = r"the process cannot run on the processors \[1023\]: Invalid argument"
+    with pytest.raises(BenchmarkError, match=text):
+        raced(*real(RAISES, "test_fine", "test_fine", where=Processors((1023,), ())))
 
 
 def test_an_entrant_that_waits_for_its_turn_is_not_called_hung(launcher):
@@ -349,15 +362,16 @@ BROKEN = [
     ("die", WorkerDied, "exit code 3"),
     ("skip", BenchmarkSkipped, "not here"),
     ("fail", BenchmarkError, "it broke"),
-    ("done", BenchmarkError, "the benchmark ended early"),
     ("garble", BenchmarkError, "no JSON"),
     ("mistake", BenchmarkError, "Launched"),
 ]
 
 
 @pytest.mark.parametrize("at", ["set-up", "stop"])
-@pytest.mark.parametrize(("does", "error", "words"), [one for one in BROKEN if one[0] != "done"])
-def test_a_probing_launch_that_breaks_ends_in_the_reason_of_its_process(launcher, at, does, error, words):
+@pytest.mark.parametrize(("does", "error", "words"), BROKEN)
+def test_a_probing_or_profiling_launch_that_breaks_ends_in_the_reason_of_its_process(
+    launcher, tmp_path, at, does, error, words
+):
     opened, entrants = launcher({"at": at, "does": does})
     fine, odd = Prober(opened, POLICY).probe(entrants)
     assert fine.facts["first_call"] == 0.1
@@ -365,17 +379,11 @@ def test_a_probing_launch_that_breaks_ends_in_the_reason_of_its_process(launcher
     assert words in str(odd)
     if error is not BenchmarkSkipped:
         assert f"{'while' if at == 'set-up' else 'after'} it was probed" in str(odd)
-
-
-@pytest.mark.parametrize("at", ["set-up", "stop"])
-@pytest.mark.parametrize(("does", "error", "words"), [one for one in BROKEN if one[0] != "done"])
-def test_a_profiling_launch_that_breaks_ends_in_the_reason_of_its_process(launcher, tmp_path, at, does, error, words):
-    opened, entrants = launcher({"at": at, "does": does})
     with pytest.raises(error, match=words):
         Profiler(opened, POLICY).profile(entrants[1], tmp_path / "logs", 0)
 
 
-@pytest.mark.parametrize(("does", "error", "words"), [one for one in BROKEN if one[0] != "done"])
+@pytest.mark.parametrize(("does", "error", "words"), BROKEN)
 def test_a_launch_that_breaks_while_its_energy_is_read_ends_in_the_reason_of_its_process(
     launcher, tmp_path, does, error, words
 ):
@@ -391,7 +399,7 @@ def test_devices_are_listed_by_a_process_of_their_own(launcher):
     assert opened.devices(fine.side) == {"CPU": ("cpu:0",)}
 
 
-@pytest.mark.parametrize(("does", "error", "words"), BROKEN)
+@pytest.mark.parametrize(("does", "error", "words"), [*BROKEN, ("done", BenchmarkError, "the benchmark ended early")])
 def test_devices_that_cannot_be_listed_are_an_error_with_the_reason(launcher, does, error, words):
     opened, (fine, _) = launcher(at="set-up", does=does)
     with pytest.raises(error, match=words):
@@ -465,15 +473,6 @@ def test_a_race_is_decided_by_the_times_of_its_processes(launcher, seconds, outc
     assert race.decisions[1].outcome is outcome
 
 
-@pytest.mark.parametrize("does", ["die", "skip", "fail", "done", "malform"])
-def test_a_race_names_the_entrant_that_broke_and_ends(launcher, does):
-    opened, entrants = launcher({"at": "rounds", "does": does})
-    race = Race(entrants, opened, POLICY, RaceConfig(1, range(3)), lambda: 0.0, random.Random(1))
-    race.run()
-    assert set(race.failures) == {1}
-    assert not race.launches
-
-
 SLICED = """
 import threading, time
 
@@ -535,87 +534,61 @@ def test_slow_once(bench):
         ("test_fine_once", "test_fine_once", 1), ("test_fine_once", "test_slow_once", 1.5),
     ],
 )  # fmt: skip
-def test_first_calls_in_turn_differ_by_their_own_time(tmp_path, fine, odd, ratio):
-    if len(cpus := sorted(os.sched_getaffinity(0))) < 2:
+def test_first_calls_in_turn_differ_by_their_own_time(real, fine, odd, ratio):
+    if len(cpus := tuple(sorted(os.sched_getaffinity(0)))) < 2:
         pytest.skip("both sides prepare at once on two processors only")
-    (tmp_path / "t.py").write_text(FIRST_CALLS)
-    suite = one_file(tmp_path)
-    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
-    opened = ProcessLauncher(suite, POLICY, Processors((cpus[0],), tuple(cpus), tuple(cpus)))
-    entrants = [Entrant(case(f"t.py::{name}"), side) for name, side in zip((fine, odd), sides, strict=True)]
+    opened, entrants = real(FIRST_CALLS, fine, odd, where=Processors(cpus[:1], cpus, cpus))
     found = []
-    try:
-        for _ in range(3):
-            first, ahead = opened.open(entrants, 0), opened.open(entrants, 0)
-            launches = first.prepare((0, 1), ahead=ahead), ahead.prepare((0, 1))
-            first.kill()
-            ahead.kill()
-            found += [
-                [both[index].facts.get("first_call", both[index].iteration) for index in (0, 1)] for both in launches
-            ]
-    finally:
-        opened.close()
+    for _ in range(3):
+        first, ahead = opened.open(entrants, 0), opened.open(entrants, 0)
+        launches = first.prepare((0, 1), ahead=ahead), ahead.prepare((0, 1))
+        first.kill()
+        ahead.kill()
+        found += [[both[index].facts.get("first_call", both[index].iteration) for index in (0, 1)] for both in launches]
     baseline, contender = (median(seconds) for seconds in zip(*found, strict=True))
     assert contender / baseline == pytest.approx(ratio, rel=0.1)
     assert baseline == pytest.approx(0.1, rel=0.5)  # and not twice as long
 
 
-def long_steps(tmp_path, odd, cpus=(0,), slowdown=0.0):
-    (tmp_path / "t.py").write_text(SLICED)
-    suite = one_file(tmp_path)
-    sides = (
-        Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path, slowdown=slowdown)
-    )  # fmt: skip
-    opened = ProcessLauncher(suite, POLICY, Processors(cpus, cpus))
-    return opened, [Entrant(case(FINE), sides[0]), Entrant(case(f"t.py::{odd}"), sides[1])]
-
-
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize("slowdown", [0.0, 0.1])
-def test_long_steps_are_alternated_by_the_scheduler(tmp_path, slowdown):
-    opened, entrants = long_steps(tmp_path, "test_fine", slowdown=slowdown)
-    try:
-        launch = opened.open(entrants, 0)
-        ready = {index: one.iteration for index, one in launch.prepare((0, 1)).items()}
-        plan = make_plan(entrants, ready, POLICY, sliceable=True)
-        baseline, contender = launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1))).values()
-    finally:
-        opened.close()
+def test_long_steps_are_alternated_by_the_scheduler(real, slowdown):
+    opened, entrants = real(SLICED, "test_fine", "test_fine", slowdown=slowdown)
+    launch = opened.open(entrants, 0)
+    plan = planned(launch, entrants, sliceable=True)
+    baseline, contender = launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1))).values()
     assert min(contender) / min(baseline) == pytest.approx(1 + slowdown, rel=0.03)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["test_odd", "test_own_clock"])
-def test_long_steps_that_wait_or_have_their_own_clock_take_turns(tmp_path, name):
-    opened, entrants = long_steps(tmp_path, name)
+def test_long_steps_that_wait_or_have_their_own_clock_take_turns(real, name):
+    opened, entrants = real(SLICED, "test_fine", name)
     race = Race(entrants, opened, POLICY, RaceConfig(1, range(1)), time.perf_counter, random.Random(1))
     plans = []
-    planned = race._plan
-    race._plan = lambda *prepared: plans.append(planned(*prepared)) or plans[-1]
-    try:
-        runs = race._launch([0, 1]).runs
-    finally:
-        opened.close()
+    original = race._plan
+    race._plan = lambda *prepared: plans.append(original(*prepared)) or plans[-1]
+    runs = race._launch([0, 1]).runs
     assert not plans[0].sliced
     assert min(runs[1].seconds) > (0.039 if name == "test_odd" else 0.029)  # the sleep of test_odd counts
 
 
+TWO = tuple(sorted(os.sched_getaffinity(0)))[:2]
+needs_two = pytest.mark.skipif(len(TWO) < 2, reason="needs two processors")
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(os.cpu_count() == 1, reason="needs two processors")
-def test_on_several_processors_long_steps_take_turns(tmp_path):
-    opened, entrants = long_steps(tmp_path, "test_fine", cpus=tuple(range(os.cpu_count()))[:2])
-    try:
-        launch = opened.open(entrants, 0)
-        prepared = launch.prepare((0, 1))
-        assert [one.waiting for one in prepared.values()] == [None, None]
-        plan = make_plan(entrants, {index: one.iteration for index, one in prepared.items()}, POLICY)
-        found = launch.blocks(plan, orders([0, 1], plan.rounds, random.Random(1)))
-        turns = sorted(block for blocks in found.values() for block in blocks)
-        assert all(before[1] <= after[0] for before, after in pairwise(turns))
-        launch.kill()
-    finally:
-        opened.close()
+@needs_two
+def test_on_several_processors_long_steps_take_turns(real):
+    opened, entrants = real(SLICED, "test_fine", "test_fine", where=Processors(TWO, TWO))
+    launch = opened.open(entrants, 0)
+    plan = planned(launch, entrants)
+    assert [launch._ready[entrant].waiting for entrant in (0, 1)] == [None, None]
+    found = launch.blocks(plan, orders([0, 1], plan.rounds, random.Random(1)))
+    turns = sorted(block for blocks in found.values() for block in blocks)
+    assert all(before[1] <= after[0] for before, after in pairwise(turns))
+    launch.kill()
 
 
 ACTIVE = """
@@ -641,22 +614,11 @@ def test_active(bench):
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.skipif(os.cpu_count() == 1, reason="needs two processors")
-def test_on_several_processors_a_side_is_stopped_while_the_other_has_the_turn(tmp_path):
-    (tmp_path / "t.py").write_text(ACTIVE)
-    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
-    cpus = tuple(sorted(os.sched_getaffinity(0)))[:2]
-    opened = ProcessLauncher(one_file(tmp_path), POLICY, Processors(cpus, cpus))
-    entrants = [
-        Entrant(case(f"t.py::{name}"), side) for name, side in zip(("test_fine", "test_active"), sides, strict=True)
-    ]
-    try:
-        launch = opened.open(entrants, 0)
-        prepared = launch.prepare((0, 1))
-        plan = make_plan(entrants, {index: one.iteration for index, one in prepared.items()}, POLICY)
-        found = launch.rounds(plan, orders([0, 1], 12, random.Random(1)))
-    finally:
-        opened.close()
+@needs_two
+def test_on_several_processors_a_side_is_stopped_while_the_other_has_the_turn(real):
+    opened, entrants = real(ACTIVE, "test_fine", "test_active", where=Processors(TWO, TWO))
+    launch = opened.open(entrants, 0)
+    found = launch.rounds(planned(launch, entrants), orders([0, 1], 12, random.Random(1)))
     # Eight busy processes leave a fifth of a processor to their own side, and would leave it to the other one as well.
     assert median(found[1]) > 1.3 * median(found[0])
 
@@ -686,24 +648,17 @@ def test_hangs(bench):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.cpu_count() == 1, reason="needs two processors")
+@needs_two
 @pytest.mark.parametrize(("name", "error"), [("test_dies", WorkerDied), ("test_hangs", WorkerHung)])
-def test_a_side_that_ends_in_its_turn_leaves_no_stopped_process(tmp_path, name, error):
-    (tmp_path / "t.py").write_text(ENDS_EARLY)
-    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
-    cpus = tuple(sorted(os.sched_getaffinity(0)))[:2]
-    opened = ProcessLauncher(one_file(tmp_path), IMPATIENT, Processors(cpus, cpus))
-    entrants = [Entrant(case(f"t.py::{one}"), side) for one, side in zip(("test_fine", name), sides, strict=True)]
-    try:
-        launch = opened.open(entrants, 0)
-        prepared = launch.prepare((0, 1))
-        plan = make_plan(entrants, {index: one.iteration for index, one in prepared.items()}, IMPATIENT)
-        pids = [process.pid for process in launch._running.values()]
-        with pytest.raises(EntrantFailed) as failed:
-            launch.rounds(plan, orders([0, 1], 60, random.Random(1)))
-        launch.kill()
-    finally:
-        opened.close()
+def test_a_side_that_ends_in_its_turn_leaves_no_stopped_process(real, name, error):
+    opened, entrants = real(ENDS_EARLY, "test_fine", name, policy=IMPATIENT, where=Processors(TWO, TWO))
+    launch = opened.open(entrants, 0)
+    plan = planned(launch, entrants)
+    pids = [process.pid for process in launch._running.values()]
+    with pytest.raises(EntrantFailed) as failed:
+        launch.rounds(plan, orders([0, 1], 60, random.Random(1)))
+    launch.kill()
+    opened.close()
     assert failed.value.entrant == 1
     assert isinstance(failed.value.failure, error)
     for pid in pids:
@@ -748,21 +703,12 @@ def test_wait_longer(bench):
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize(("work", "least"), [("busy", 300), ("wait", 100)])
-def test_what_threads_do_ahead_counts(tmp_path, work, least):
-    (tmp_path / "t.py").write_text(AHEAD)
-    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
+def test_what_threads_do_ahead_counts(real, work, least):
     long = replace(preset("quick"), ahead_launch_seconds=2.0)  # eight elements more or less in a queue count little
-    opened = ProcessLauncher(one_file(tmp_path), long, Processors((0,), (0,)))
-    entrants = [
-        Entrant(case(f"t.py::{name}"), side)
-        for name, side in zip((f"test_{work}", f"test_{work}_longer"), sides, strict=True)
-    ]
+    opened, entrants = real(AHEAD, f"test_{work}", f"test_{work}_longer", policy=long)
     race = Race(entrants, opened, long, RaceConfig(1, range(1)), time.perf_counter, random.Random(1))
-    try:
-        runs = race._launch([0, 1]).runs
-        short = race._launch([0, 1], brief=True)
-    finally:
-        opened.close()
+    runs = race._launch([0, 1]).runs
+    short = race._launch([0, 1], brief=True)
     baseline, contender = (sum(run.seconds) / len(run.seconds) for run in runs)
     assert contender / baseline == pytest.approx(1.3, rel=0.1)
     assert len(runs[0].seconds) * runs[0].iterations >= least

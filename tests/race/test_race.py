@@ -7,24 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
+from tests.fakes.race import scripted_race, sides_of, steady, variants_of
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.model import Case, Launch, Outcome, Run, SlowCalls, Statistic
 from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
 from tfbench.race.launch import make_plan
-from tfbench.race.race import MEAN_ALPHA, TAIL_ALPHA, Race, RaceConfig
+from tfbench.race.race import MEAN_ALPHA, TAIL_ALPHA, Race
 from tfbench.stats.verdict import P90_ROUNDS, compare, pooled
 
 CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy(rare_calls=0)
 
 
-def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), seed=1, prepare=lambda launcher: None):
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, scripts, seed)
-    prepare(launcher)
-    race = Race(entrants, launcher, policy, RaceConfig(1, pairs), clock, random.Random(0))
+def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), **scripted):
+    race, launcher = scripted_race(entrants, scripts, policy, pairs, seed=1, **scripted)
     race.run()
     return race, launcher
 
@@ -61,10 +58,7 @@ def test_slower_is_regressed_and_faster_is_improved():
     ],
 )
 def test_work_that_the_calls_leave_to_threads_cannot_hide_a_slowdown(seconds, beside, outcome, said):
-    def prepare(launcher):
-        launcher.beside = dict(enumerate(beside))
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4, 1e-3), steady(seconds, 1e-3)], prepare=prepare)
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 1e-3), steady(seconds, 1e-3)], beside=dict(enumerate(beside)))
     assert race.decisions[1].outcome is outcome
     assert re.search(said, race.decisions[1].reason.message)
 
@@ -80,10 +74,9 @@ def test_work_that_the_calls_leave_to_threads_cannot_hide_a_slowdown(seconds, be
     ],
 )
 def test_cycles_of_the_gpus_clock_are_a_second_opinion_on_a_slowdown(slower, clocks, outcome, said):
-    def prepare(launcher):
-        launcher.gpu_clocks = dict(enumerate(clocks))
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4, 1e-4), steady(slower * 1e-4, 1e-4)], prepare=prepare)
+    race, _ = raced(
+        sides_of(CASE), [steady(1e-4, 1e-4), steady(slower * 1e-4, 1e-4)], gpu_clocks=dict(enumerate(clocks))
+    )
     assert race.decisions[1].outcome is outcome
     assert re.search(said, race.decisions[1].reason.message)
 
@@ -93,19 +86,15 @@ def test_the_second_opinions_are_intervals_of_their_own_noise():
         effects, own = pooled(race.effects(1, statistic=statistic)), {"thresholds": thresholds, "share": share}
         return compare(effects, race.rounds(1), POLICY, cases=1, shared_zygote=False, **own).ratio
 
-    def leave_work(launcher):
-        launcher.beside, launcher.slow = {0: 1e-4, 1: 1.2e-4}, dict.fromkeys((0, 1), SlowCalls(0.1, 1.2))
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=leave_work)
+    race, _ = raced(
+        sides_of(CASE), [steady(1e-4)] * 2, beside={0: 1e-4, 1: 1.2e-4}, slow=dict.fromkeys((0, 1), SlowCalls(0.1, 1.2))
+    )
     reason = race.decisions[1].reason
     assert (reason.code, reason.facts["ratio"]) == (
         "work-beside", interval_of(race, Statistic.WHOLE, POLICY.step_time)
     )  # fmt: skip
 
-    def get_slower_calls(launcher):
-        launcher.slow = {0: SlowCalls(0.04, 50), 1: SlowCalls(0.04, 80)}
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=get_slower_calls)
+    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, slow={0: SlowCalls(0.04, 50), 1: SlowCalls(0.04, 80)})
     reason = race.decisions[1].reason
     assert (reason.code, reason.facts["ratio"]) == (
         "rare-slow-calls", interval_of(race, Statistic.MEAN, POLICY.tail_time, MEAN_ALPHA)
@@ -113,20 +102,16 @@ def test_the_second_opinions_are_intervals_of_their_own_noise():
 
 
 def test_cycles_are_no_second_opinion_on_variants():
-    def prepare(launcher):
-        launcher.gpu_clocks = {0: 1980, 1: 1886}
-
-    race, _ = raced(variants_of("x", "y"), [steady(1e-4, 1e-4), steady(1.05e-4, 1e-4)], prepare=prepare)
+    race, _ = raced(variants_of("x", "y"), [steady(1e-4, 1e-4), steady(1.05e-4, 1e-4)], gpu_clocks={0: 1980, 1: 1886})
     assert race.decisions[1].outcome is Outcome.REGRESSED
     assert "cycles" not in race.decisions[1].reason.message
 
 
 @pytest.mark.parametrize("known", [(), (0,), (1,)])
 def test_a_second_opinion_needs_both_sides(known):
-    def prepare(launcher):
-        launcher.beside, launcher.gpu_clocks = dict.fromkeys(known, 1e-4), dict.fromkeys(known, 1980)
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=prepare)
+    race, _ = raced(
+        sides_of(CASE), [steady(1e-4)] * 2, beside=dict.fromkeys(known, 1e-4), gpu_clocks=dict.fromkeys(known, 1980)
+    )
     assert race.decisions[1].outcome is Outcome.UNCHANGED
     assert re.search("^[^;]*$", race.decisions[1].reason.message)
 
@@ -138,10 +123,7 @@ def test_a_second_opinion_needs_both_sides(known):
 def test_threads_of_the_contender_alone_that_never_rest_leave_a_race_undecided(restless, beside, outcome):
     """Threads that do almost nothing do not."""
 
-    def prepare(launcher):
-        launcher.beside, launcher.restless = {0: beside, 1: beside}, restless
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], prepare=prepare)
+    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], beside={0: beside, 1: beside}, restless=restless)
     assert race.decisions[1].outcome is outcome
     assert ("still worked a second" in race.decisions[1].reason.message) is (1 in restless and beside == 1e-5)
 
@@ -156,10 +138,7 @@ def test_threads_of_the_contender_alone_that_never_rest_leave_a_race_undecided(r
     ],
 )
 def test_calls_that_trace_a_function_again_say_nothing_about_later_ones(traces, seconds, outcome):
-    def prepare(launcher):
-        launcher.traces = traces
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(seconds)], prepare=prepare)
+    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(seconds)], traces=traces)
     assert race.decisions[1].outcome is outcome
     assert ("most calls trace a function again" in race.decisions[1].reason.message) is (
         outcome is Outcome.INCONCLUSIVE
@@ -178,29 +157,20 @@ def test_calls_that_trace_a_function_again_say_nothing_about_later_ones(traces, 
     ],
 )
 def test_variables_that_one_side_alone_sets_late_leave_a_race_undecided(before, now, differ):
-    def prepare(launcher):
-        launcher.late = dict(enumerate((before, now)))
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], prepare=prepare)
+    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], late=dict(enumerate((before, now))))
     assert race.decisions[1].outcome is (Outcome.INCONCLUSIVE if differ else Outcome.UNCHANGED)
     assert ("after TensorFlow's import" in race.decisions[1].reason.message) is differ
 
 
 def test_a_race_ends_at_its_first_look_if_settings_keep_more_launches_from_deciding_it():
-    def prepare(launcher):
-        launcher.late = {1: {"KERAS_BACKEND": "jax"}}
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], prepare=prepare)
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], late={1: {"KERAS_BACKEND": "jax"}})
     assert race.decisions[1].outcome is Outcome.INCONCLUSIVE
     assert "after TensorFlow's import" in race.decisions[1].reason.message
     assert len(race.launches) == POLICY.looks[0]
 
 
 def test_once_threads_have_worked_on_after_a_turn_all_launches_stop_them():
-    def prepare(launcher):
-        launcher.works_on = {1: (1,)}
-
-    race, launcher = raced(sides_of(CASE), [steady(1e-4, 0.02), steady(1e-4, 0.02)], prepare=prepare)
+    race, launcher = raced(sides_of(CASE), [steady(1e-4, 0.02), steady(1e-4, 0.02)], works_on={1: (1,)})
     first, *others = [launch.plan for launch in launcher.launches]
     assert not first.works_on
     assert all(plan.works_on and plan.iterations[0] == 20e-3 / 1e-4 for plan in others)
@@ -217,10 +187,7 @@ def test_once_threads_have_worked_on_after_a_turn_all_launches_stop_them():
     [({4: (1,)}, False), ({4: (0,), 5: (1,)}, False), ({4: (1,), 5: (1,)}, True), ({4: (0, 1)}, True)],
 )
 def test_threads_that_work_ahead_in_a_late_launch_of_one_side_may_be_about_to_rest(seen, believed):
-    def prepare(launcher):
-        launcher.works_on = seen
-
-    _, launcher = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], prepare=prepare)
+    _, launcher = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], works_on=seen)
     assert len(launcher.launches) >= 6
     assert launcher.launches[-1].plan.works_on is believed
 
@@ -228,10 +195,9 @@ def test_threads_that_work_ahead_in_a_late_launch_of_one_side_may_be_about_to_re
 @pytest.mark.parametrize("late", [2, 4])
 def test_launches_before_threads_are_seen_to_work_on_are_no_measure(late):
     """Their calls find results ready, and "b" may have been decided by them."""
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, [steady(1e-4), steady(2e-4), steady(1e-4, 0.1)], 1)
-    launcher.step, launcher.works_on = Prepared(1e-6, {}), {late: (0, 1, 2)}
-    race = Race(variants_of("a", "b", "c"), launcher, POLICY, RaceConfig(1, range(4)), clock, random.Random(0))
+    scripts = [steady(1e-4), steady(2e-4), steady(1e-4, 0.1)]
+    scripted = {"step": Prepared(1e-6, {}), "works_on": {late: (0, 1, 2)}}
+    race, launcher = scripted_race(variants_of("a", "b", "c"), scripts, POLICY, seed=1, **scripted)
     active = []
 
     def count(race):
@@ -250,19 +216,20 @@ def test_launches_before_threads_are_seen_to_work_on_are_no_measure(late):
 def test_blocks_of_threads_that_work_ahead_are_planned_by_the_mean_of_their_calls():
     """Most calls find their results ready, and the warm-up ended in a slow one."""
 
-    def prepare(launcher):
-        launcher.works_on, launcher.step = {0: (0, 1)}, Prepared(0.4, {})
-        launcher.slow = dict.fromkeys((0, 1), SlowCalls(0.3, 1000))
-
-    _, launcher = raced(sides_of(CASE), [steady(1e-6), steady(1e-6)], prepare=prepare)
+    _, launcher = raced(
+        sides_of(CASE),
+        [steady(1e-6), steady(1e-6)],
+        works_on={0: (0, 1)},
+        step=Prepared(0.4, {}),
+        slow=dict.fromkeys((0, 1), SlowCalls(0.3, 1000)),
+    )
     assert all(launch.plan.iterations[0] < 1000 for launch in launcher.launches)  # and 20,000 by the median
 
 
 def test_the_rounds_of_a_long_step_may_take_as_long_as_a_launch_prepared_on_average():
-    def prepare(launcher):
-        launcher.step, launcher.preparation_seconds = Prepared(0.1, {}), 0.9
-
-    _, launcher = raced(sides_of(CASE), [steady(0.1, 0.05), steady(0.1, 0.05)], prepare=prepare)
+    _, launcher = raced(
+        sides_of(CASE), [steady(0.1, 0.05), steady(0.1, 0.05)], step=Prepared(0.1, {}), preparation_seconds=0.9
+    )
     first, *others = [launch.plan.rounds for launch in launcher.launches]
     assert first == 9  # of 0.2 s
     assert max(others) <= 2 * first
@@ -277,40 +244,30 @@ def test_p90_takes_the_time_of_each_call():
 def test_more_sides_than_two_have_more_time_to_show_calls_that_are_rarely_slow():
     sides = sides_of(CASE) + sides_of(CASE)
     for entrants, rounds in ((sides[:2], 7), (sides, 15)):
-        launcher = ScriptedLauncher(Clock(), [])
-        race = Race(entrants, launcher, POLICY, RaceConfig(1, [0]), launcher.clock, random.Random(0))
+        race, _ = scripted_race(entrants, policy=POLICY)
         race._opened = 1
         assert race._plan({index: Prepared(0.05, {}) for index in (0, 1)}).rounds == rounds
 
 
 def test_untimed_work_around_an_iteration_gives_each_block_one():
-    def prepare(launcher):
-        launcher.step = Prepared(1e-4, {}, untimed=0.01)
-
-    _, launcher = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], prepare=prepare)
+    _, launcher = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], step=Prepared(1e-4, {}, untimed=0.01))
     assert {launch.plan.iterations for launch in launcher.launches} == {(1, 1)}
 
 
 def test_a_warm_up_that_ends_in_slow_first_calls_shortens_the_first_launch_alone():
     """The step compiles in its first calls, so that its calls of 2 ms seem to take 0.4 s."""
 
-    def prepare(launcher):
-        launcher.step = Prepared(0.4, {})
-
-    _, launcher = raced(sides_of(CASE), [steady(2e-3), steady(2e-3)], prepare=prepare)
+    _, launcher = raced(sides_of(CASE), [steady(2e-3), steady(2e-3)], step=Prepared(0.4, {}))
     first, *others = [launch.plan.rounds for launch in launcher.launches]
     assert first < 10
     assert all(rounds >= 50 for rounds in others)
 
 
 def test_p90_of_a_few_rounds_is_not_judged():
-    def prepare(launcher):
-        launcher.step = Prepared(0.06, {})
-
     found = []
     for looks in ((2, 3), POLICY.looks):
         policy = replace(POLICY, statistic="p90", looks=looks)
-        race, _ = raced(sides_of(CASE), [steady(0.06), steady(0.06)], policy=policy, prepare=prepare)
+        race, _ = raced(sides_of(CASE), [steady(0.06), steady(0.06)], policy=policy, step=Prepared(0.06, {}))
         found.append((race.decisions[1].outcome, race.rounds(1) >= P90_ROUNDS))
         said = f"p90 needs at least 64 rounds, and the race has {race.rounds(1)}"
         assert (said in race.decisions[1].reason.message) is (looks == (2, 3))
@@ -362,9 +319,8 @@ def test_a_race_without_hope_ends_early_with_the_cost_of_a_decision():
 
 def launched(policy, effects, rounds=8, **config):
     """Return a race after launches of 0.7 s with these log-ratios."""
-    race = Race(
-        sides_of(CASE), ScriptedLauncher(Clock(), []), policy, RaceConfig(1, [0], **config), Clock(), random.Random(0)
-    )
+    race, _ = scripted_race(sides_of(CASE), policy=policy)
+    race.config = replace(race.config, **config)
     for pair, effect in enumerate(effects):
         runs = (Run((1e-4 * seconds,) * rounds, 1) for seconds in (1, math.exp(effect)))
         race.add(Launch(pair, tuple(runs), 0.7))
@@ -405,14 +361,13 @@ def test_the_budget_of_seconds_ends_a_race():
 
 
 def test_each_further_entrant_adds_to_the_budget_of_seconds():
-    races = [Race(variants_of(*names), ScriptedLauncher(Clock(), []), POLICY, RaceConfig(1, [0]), Clock(), random.Random(0))
-             for names in ("a", "ab", "abc")]  # fmt: skip
+    races = [scripted_race(variants_of(*names))[0] for names in ("a", "ab", "abc")]
     assert [race.limit / POLICY.case_seconds for race in races] == [1, 1, 2]
 
 
 @pytest.mark.parametrize("once", [(0,), (1,), (0, 1)])
 def test_a_step_is_measured_once_on_both_sides_or_on_neither(once):
-    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=lambda launcher: setattr(launcher, "once", once))
+    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, once=once)
     if once == (0, 1):
         assert race.decisions[1].outcome is Outcome.UNCHANGED
         assert race.thresholds(1) == race.usual == POLICY.once
@@ -443,9 +398,7 @@ def test_sides_whose_launches_scatter_make_equally_many_calls_from_then_on(devia
 
 @pytest.mark.parametrize("shift", [0.0, 0.05])
 def test_no_launch_is_cut_short_whose_ratio_changes_as_it_goes_on(shift):
-    race = Race(
-        sides_of(CASE), ScriptedLauncher(Clock(), [], 1), POLICY, RaceConfig(1, range(4)), Clock(), random.Random(0)
-    )
+    race, _ = scripted_race(sides_of(CASE), policy=POLICY)
     rng = random.Random(1)
     for pair in range(POLICY.looks[0]):
         before, now = ([1e-4 * (1 + rng.gauss(0, 1e-3)) for _ in range(100)] for _ in range(2))
@@ -459,7 +412,7 @@ def test_no_launch_is_cut_short_whose_ratio_changes_as_it_goes_on(shift):
 
 @pytest.mark.parametrize(("entrants", "ratio"), [(sides_of(CASE), 0.5), (variants_of("x", "y"), 1.0)])
 def test_sides_are_compared_per_item_and_variants_per_call(entrants, ratio):
-    race = Race(entrants, ScriptedLauncher(Clock(), []), POLICY, RaceConfig(1, [0]), Clock(), random.Random(0))
+    race, _ = scripted_race(entrants)
     race.add(Launch(0, tuple(Run((1e-4,) * 4, 1, {"items": items}) for items in (10, 20)), 0.5))
     for effects, expected in ((race.effects(1), ratio), (race.effects(0, 1), 1 / ratio)):
         assert [math.exp(effect.value) for effect in effects] == [pytest.approx(expected)]
@@ -468,11 +421,12 @@ def test_sides_are_compared_per_item_and_variants_per_call(entrants, ratio):
 def test_sides_with_a_large_error_in_each_launch_make_equally_many_calls():
     """Every second call takes twice as long, so that rounds differ and launches hardly do."""
 
-    def prepare(launcher):
-        launcher.slow = dict.fromkeys((0, 1), SlowCalls(0.5, 3))
-        launcher.step = Prepared(0.02, {})
-
-    _, launcher = raced(sides_of(CASE), [steady(0.02), steady(0.02)], prepare=prepare)
+    _, launcher = raced(
+        sides_of(CASE),
+        [steady(0.02), steady(0.02)],
+        slow=dict.fromkeys((0, 1), SlowCalls(0.5, 3)),
+        step=Prepared(0.02, {}),
+    )
     assert [launch.equal for launch in launcher.launches][:3] == [False, False, True]
 
 
@@ -512,29 +466,22 @@ def test_a_single_case_is_measured_without_a_decision():
 
 
 def test_a_variant_that_cannot_run_leaves_the_others_racing():
-    def prepare(launcher):
-        launcher.broken[1] = BenchmarkSkipped("no GPU")
-
-    race, _ = raced(variants_of("cpu", "gpu", "xla"), [steady(1e-4)] * 3, prepare=prepare)
+    race, _ = raced(variants_of("cpu", "gpu", "xla"), [steady(1e-4)] * 3, broken={1: BenchmarkSkipped("no GPU")})
     assert set(race.failures) == {1}
     assert race.decisions[2].outcome is Outcome.UNCHANGED
 
 
 def test_when_the_reference_breaks_the_next_variant_is_the_reference():
-    def prepare(launcher):
-        launcher.broken[0] = BenchmarkError("boom")
-
-    race, _ = raced(variants_of("a", "b", "c"), [steady(1e-4), steady(1e-4), steady(2e-4)], prepare=prepare)
+    race, _ = raced(
+        variants_of("a", "b", "c"), [steady(1e-4), steady(1e-4), steady(2e-4)], broken={0: BenchmarkError("boom")}
+    )
     assert race.reference == 1
     assert race.decisions[2].comparison.ratio.center == pytest.approx(2, rel=0.02)
 
 
 def test_decisions_against_a_reference_that_breaks_later_are_made_again():
-    def prepare(launcher):
-        launcher.dies_at[0] = POLICY.looks[0]
-
     scripts = [steady(1e-4), steady(2e-4), steady(1e-4, 0.03)]
-    race, launcher = raced(variants_of("a", "b", "c"), scripts, prepare=prepare)
+    race, launcher = raced(variants_of("a", "b", "c"), scripts, dies_at={0: POLICY.looks[0]})
     assert sorted(launcher.active[POLICY.looks[0]]) == [0, 2]  # b is decided, and c is not
     assert (race.reference, set(race.decisions)) == (1, {2})
     assert race.decisions[2].comparison.ratio.center == pytest.approx(0.5, rel=0.05)
@@ -543,48 +490,34 @@ def test_decisions_against_a_reference_that_breaks_later_are_made_again():
 def test_what_was_proved_against_a_reference_that_breaks_later_does_not_count():
     """The variant "c" is unchanged beside "a", and twice as fast as "b"."""
 
-    def prepare(launcher):
-        launcher.dies_at[0] = POLICY.looks[0]
-
     scripts = [steady(1e-4), steady(2e-4), steady(1e-4), steady(1e-4, 0.03)]
-    race, _ = raced(variants_of("a", "b", "c", "d"), scripts, prepare=prepare)
+    race, _ = raced(variants_of("a", "b", "c", "d"), scripts, dies_at={0: POLICY.looks[0]})
     assert race.reference == 1
     assert race.decisions[2].outcome is Outcome.IMPROVED
     assert race.decisions[2].comparison.ratio.center == pytest.approx(0.5, rel=0.02)
 
 
 def test_the_last_variant_that_works_is_measured_alone():
-    def prepare(launcher):
-        launcher.broken[0] = BenchmarkSkipped("no")
-
     for policy in (POLICY, preset("quick")):
-        race, _ = raced(variants_of("a", "b"), [steady(1e-4)] * 2, policy=policy, prepare=prepare)
+        race, _ = raced(variants_of("a", "b"), [steady(1e-4)] * 2, policy=policy, broken={0: BenchmarkSkipped("no")})
         assert len(race.runs(1)) == policy.alone_launches
 
 
 def test_one_side_of_a_pair_is_not_raced():
-    def prepare(launcher):
-        launcher.broken[1] = BenchmarkError("boom")
-
-    race, launcher = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=prepare)
+    race, launcher = raced(sides_of(CASE), [steady(1e-4)] * 2, broken={1: BenchmarkError("boom")})
     assert race.launches == []
     assert len(launcher.pairs) == 1
 
 
 def test_an_entrant_that_dies_in_the_middle_ends_only_its_own_comparison():
-    def prepare(launcher):
-        launcher.dies_at[1] = 2
-
-    race, launcher = raced(variants_of("a", "b", "c"), [steady(1e-4)] * 3, prepare=prepare)
+    race, launcher = raced(variants_of("a", "b", "c"), [steady(1e-4)] * 3, dies_at={1: 2})
     assert set(race.failures) == {1}
     assert race.decisions[2].outcome is Outcome.UNCHANGED
     assert launcher.killed == len(launcher.pairs)  # every launch is ended
 
 
 def test_an_interrupted_race_keeps_its_launches():
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
-    race = Race(sides_of(CASE), launcher, POLICY, RaceConfig(1, range(4)), clock, random.Random(0))
+    race, _ = scripted_race(sides_of(CASE), [steady(1e-4)] * 2, POLICY)
 
     def interrupt(state):
         if len(state.launches) == 2:
@@ -598,8 +531,7 @@ def test_an_interrupted_race_keeps_its_launches():
 
 
 def test_progress_is_called_after_every_launch():
-    clock, heard = Clock(), []
-    launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
-    race = Race(sides_of(CASE), launcher, POLICY, RaceConfig(1, range(4)), clock, random.Random(0))
+    heard = []
+    race, _ = scripted_race(sides_of(CASE), [steady(1e-4)] * 2, POLICY)
     race.run(lambda state: heard.append(len(state.launches)))
     assert heard == list(range(1, len(race.launches) + 1))

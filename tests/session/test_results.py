@@ -1,14 +1,13 @@
 """Results of races of variants and of sides, of failures, and of contracts between the variants of a race."""
 
 import errno
-import random
 from dataclasses import replace
 from statistics import median
 from types import SimpleNamespace
 
 import pytest
 
-from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
+from tests.fakes.race import scripted_race, steady, variants_of
 from tests.fakes.report import judged, variant
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
 from tfbench.metrics.catalog import MODEL_METRICS
@@ -30,7 +29,6 @@ from tfbench.model import (
 )
 from tfbench.model.formats import plain
 from tfbench.policy import Policy, preset
-from tfbench.race.race import Race, RaceConfig
 from tfbench.session.request import CaseResult
 from tfbench.session.results import (
     _typical_facts,
@@ -75,19 +73,10 @@ def test_an_unchanged_time_says_which_calls_it_covers(probed, later):
 
 
 @pytest.mark.parametrize(
-    ("rounds", "iterations", "reported"),
-    [
-        (63, 1, set()),
-        (64, 1, {"p90"}),
-        (1000, 2, set()),
-    ],
-)
+    ("rounds", "iterations", "reported"), [(63, 1, {}), (64, 1, {"p90": 1.9e-3}), (1000, 1, {"p90": 1.9e-3}), (1000, 2, {})]
+)  # fmt: skip
 def test_a_percentile_needs_enough_rounds_of_single_iterations(rounds, iterations, reported):
-    assert set(percentiles(sample(rounds, iterations))) == reported
-
-
-def test_percentiles_are_taken_over_all_rounds():
-    assert percentiles(sample(1000)) == {"p90": pytest.approx(1.9e-3, rel=1e-2)}
+    assert percentiles(sample(rounds, iterations)) == pytest.approx(reported, rel=2e-2)
 
 
 def raced(*seconds, claims, cases=10, thresholds=(), traces=()):
@@ -95,7 +84,6 @@ def raced(*seconds, claims, cases=10, thresholds=(), traces=()):
 
     All variants have `thresholds`. Those numbered in `traces` trace a function in most calls.
     """
-    clock = Clock()
     entrants = variants_of(*map(str, range(len(seconds))))
     reported = tuple(
         Claim("faster_than" if factor else "as_fast", f"a={other}", (("a", other),), factor)
@@ -104,9 +92,7 @@ def raced(*seconds, claims, cases=10, thresholds=(), traces=()):
     entrants = [replace(entrant, case=replace(entrant.case, thresholds=thresholds)) for entrant in entrants]
     entrants[-1] = replace(entrants[-1], case=replace(entrants[-1].case, claims=reported))
     scripts = [value if callable(value) else steady(value) for value in seconds]
-    launcher = ScriptedLauncher(clock, scripts)
-    launcher.traces = traces
-    race = Race(entrants, launcher, preset("quick"), RaceConfig(cases, range(6)), clock, random.Random(1))
+    race, _ = scripted_race(entrants, scripts, preset("quick"), range(6), cases, traces=traces)
     race.run()
     return claimed(race, len(seconds) - 1)
 
@@ -127,11 +113,8 @@ def test_a_contract_can_name_a_variant_that_is_not_the_reference():
         "contract:faster_than a=1": Outcome.UNCHANGED,
         "contract:faster_than a=0": Outcome.REGRESSED,
     }
-
-
-def test_a_contract_with_a_variant_outside_the_race_is_inconclusive():
-    (row,) = raced(3e-3, 1e-3, claims={"9": 2.0})
-    assert row.outcome is Outcome.INCONCLUSIVE
+    (absent,) = raced(3e-3, 1e-3, claims={"9": 2.0})
+    assert absent.outcome is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -413,10 +396,8 @@ def test_a_race_without_a_decision_is_an_error(decision):
 
 
 def race_of(*seconds, cases=10):
-    clock = Clock()
-    scripts = [steady(value) for value in seconds]
-    race = Race(variants_of(*map(str, range(len(seconds)))), ScriptedLauncher(clock, scripts), preset("quick"),
-                RaceConfig(cases, range(6)), clock, random.Random(1))  # fmt: skip
+    variants = variants_of(*map(str, range(len(seconds))))
+    race, _ = scripted_race(variants, [steady(value) for value in seconds], preset("quick"), range(6), cases)
     race.run()
     return race
 

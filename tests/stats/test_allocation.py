@@ -52,22 +52,6 @@ def test_launches_that_agree_do_not_ask_for_endless_rounds():
     assert best_rounds_of(same, 0.006, 0.6, 0.0014) < 1000
 
 
-def hodges_lehmann(values):
-    first, second = np.triu_indices(len(values))
-    return np.median((values[first] + values[second]) / 2)
-
-
-@pytest.mark.parametrize("kind", ["quiet", "busy"])
-def test_no_other_estimator_scatters_much_less_than_the_median(kind):
-    """The median of a launch's rounds is kept, since the Hodges-Lehmann estimator gains less than it costs in outliers."""
-    gains = []
-    for ratios, *_ in recorded(kind):
-        some = ratios[:, :150]
-        gains.append(np.std([hodges_lehmann(one) for one in some]) / np.std(np.median(some, axis=1)))
-    assert len(gains) >= 15
-    assert np.exp(np.mean(np.log(gains))) > 0.9
-
-
 @pytest.mark.parametrize("kind", ["quiet", "busy"])
 def test_recorded_launches_get_more_evidence_per_second(kind):
     """Chosen from three launches of ten, against launches with 0.3 s of rounds. Prints the gain of each workload."""

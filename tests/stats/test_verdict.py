@@ -129,12 +129,6 @@ def test_a_probable_change_that_is_within_the_tolerance_is_raced_on():
     assert judged(0.015, policy=policy, cases=320).outcome is None
 
 
-def test_a_decision_carries_its_evidence():
-    comparison = judged(0.05).comparison
-    assert (comparison.launches, comparison.pairs, comparison.rounds) == (6, 6, 600)
-    assert comparison.ratio.confidence == 1 - case_alpha(POLICY, 30)
-
-
 def test_the_interval_of_a_look_has_the_level_of_that_look():
     evidence = effects(0.01, launches=9)
     found = compare(evidence, 900, POLICY, cases=30, shared_zygote=False).ratio
@@ -143,17 +137,7 @@ def test_the_interval_of_a_look_has_the_level_of_that_look():
     part = compare(evidence, 900, POLICY, cases=30, shared_zygote=False, share=0.25)
     plain = interval(evidence, look_alpha(POLICY, 30, 3, 0.25), POLICY, shared_zygote=False)
     assert part.ratio == replace(plain, confidence=1 - 0.25 * case_alpha(POLICY, 30))
-    assert (part.launches, part.pairs) == (9, 6)
-
-
-def test_a_large_change_is_reported_at_the_first_look():
-    found = judged(0.095, spread=0.006, launches=3)
-    assert found.outcome is Outcome.REGRESSED
-
-
-def test_more_cases_need_more_evidence():
-    few, many = (judged(0.05, cases=cases).comparison.ratio for cases in (30, 10_000))
-    assert many.low < few.low < few.high < many.high
+    assert (part.launches, part.pairs, part.rounds) == (9, 6, 900)
 
 
 RATIO = {"low": 0.984, "high": 1.024, "confidence": 0.96354}
