@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -213,7 +214,10 @@ def test_an_interruption_reaches_pytest_and_the_command_ends_after_it(tmp_path, 
     (tmp_path / "slow.py").write_text(INTERRUPTED)
     words = [sys.executable, "-c", STARTED]
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(words, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True) as process:
+    usual = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # the tests themselves may run in the background
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True, preexec_fn=usual
+    ) as process:
         wait_for(tmp_path / "began")
         process.send_signal(ending)
         assert "tfbench ci: interrupted" in process.communicate()[1]

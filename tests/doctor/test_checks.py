@@ -12,23 +12,10 @@ GIB = 1 << 30
 GPU = Identity(0, "GPU-1", "H200", "580.1", "13.0", persistence=True, compute_mode="default", clock_limit=1980.0)
 READING = GpuReading(sm_clock=1980.0, processes=frozenset(), computing=frozenset())
 FINE = Machine(
-    cpus=(0, 1),
-    worker=1,
-    online=2,
-    others=0.0,
-    share=0.99,
-    spin=Counters(0.5, 0.0, 0.0, 0),
-    load_average=0.1,
-    governor="performance",
-    turbo=False,
-    siblings=(1,),
-    limits=Limits(),
-    counters=Counters(1000.0, 0.0, 0.0, 0),
-    hypervisor="",
-    memory=20 * GIB,
-    clock_step=3e-8,
-    gpus=Gpus(((GPU, READING),)),
-)
+    cpus=(0, 1), worker=1, online=2, others=0.0, share=0.99, spin=Counters(0.5, 0.0, 0.0, 0), load_average=0.1,
+    governor="performance", turbo=False, siblings=(1,), limits=Limits(), counters=Counters(1000.0, 0.0, 0.0, 0),
+    hypervisor="", memory=20 * GIB, clock_step=3e-8, gpus=Gpus(((GPU, READING),)),
+)  # fmt: skip
 
 
 def gpus(reading=None, mps="", **changes):
@@ -76,6 +63,8 @@ FAULTS = [
     ("GPU", BAD, gpus({"reasons": 0x40}), "nvidia-smi -lgc"),
     ("GPU", WARN, gpus(persistence=False), "nvidia-smi -pm 1"),
     ("GPU", UNKNOWN, {"gpus": Gpus(error="NVML does not answer")}, ""),
+    ("GPU", State.OK, gpus({"reasons": 0x04}), ""),  # a cap of power by software
+    ("GPU", State.OK, {"gpus": None}, ""),
     ("GPU sharing", WARN, gpus({"processes": frozenset({7})}), "CUDA_VISIBLE_DEVICES"),
     ("GPU sharing", BAD, gpus({"computing": frozenset({7})}), "one job per runner"),
     ("GPU sharing", BAD, gpus(compute_mode="exclusive process"), "nvidia-smi -i 0 -c DEFAULT"),
@@ -93,10 +82,6 @@ def test_every_check_has_a_fault_in_this_file():
     assert {finding.name for finding in examine(FINE)} == {name for name, *_ in FAULTS}
 
 
-def test_a_software_power_cap_is_ok():
-    assert found("GPU", **gpus({"reasons": 0x04})).state is State.OK
-
-
 @pytest.mark.parametrize(
     ("shared", "words"),
     [
@@ -108,10 +93,6 @@ def test_sharing_a_gpu_is_ok_with_mps_and_without(shared, words):
     finding = found("GPU sharing", **shared)
     assert (finding.state, finding.fix) == (State.OK, "")
     assert words in finding.what
-
-
-def test_a_machine_without_a_gpu_is_ok():
-    assert found("GPU", gpus=None).state is State.OK
 
 
 def test_the_reason_names_the_hypervisor_that_hides_a_reading():

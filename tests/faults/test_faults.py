@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -19,8 +18,6 @@ from tests.e2e.project import LIMIT, wait_for
 from tests.faults.processes import Run, left
 from tfbench.storage.history import History
 
-FOLDER = Path(__file__).parent / "benchmarks"
-
 
 @dataclass(frozen=True)
 class Fault:
@@ -30,100 +27,89 @@ class Fault:
     """Reason code of the verdict."""
     text: str
     """Part of the reason."""
-    source: str = ""
-    """Text of the benchmark, ``""`` for a file in `FOLDER`."""
+    source: str
     outcome: str = "error"
 
 
-IN_A_BLOCK = """
-    def test_mine(bench):
-        def step():
-            if not gc.isenabled():  # only while blocks are timed
-                {}
-            return sum(range(500))
+def in_a_block(statement: str) -> str:
+    """A benchmark that does this while blocks are timed."""
+    return f"""
+        def test_mine(bench):
+            def step():
+                if not gc.isenabled():
+                    {statement}
+                return sum(range(500))
 
-        bench(step)
-"""
+            bench(step)
+        """
+
 
 FAULTS = {
-    # The files of the folder
-    "killed": Fault("died", "SIGKILL"),
-    "crashes": Fault("died", "SIGSEGV"),
-    "stops": Fault("hung", "did not answer"),
-    "out_of_memory": Fault("broken", "MemoryError"),
-    "hangs": Fault("hung", "did not answer within 4 s, and was killed"),
-    "raises_late": Fault("broken", "while it was timed: AssertionError: a late failure"),
-    "exits": Fault("broken", "while it was timed: SystemExit"),
-    "floods": Fault("broken", "printed more than 8 MiB"),
-    "clock_stands": Fault("broken", "clock stood still"),
-    "cuts": Fault("died", "exit code 0"),
     # Processes
+    "killed": Fault("died", "SIGKILL", "def test_mine(bench): os.kill(os.getpid(), signal.SIGKILL)"),
+    "crashes": Fault("died", "SIGSEGV", "def test_mine(bench): bench(lambda: os.kill(os.getpid(), signal.SIGSEGV))"),
+    "stops": Fault("hung", "did not answer", in_a_block("os.kill(os.getpid(), signal.SIGSTOP)")),
+    "out_of_memory": Fault("broken", "MemoryError", """
+        def test_mine(bench):
+            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+            bench(bytearray, 8 << 30)
+        """),
+    "hangs": Fault("hung", "did not answer within 4 s, and was killed", "def test_mine(bench): time.sleep(1000); bench(sum, [1])"),
     "hangs_in_its_first_call": Fault("hung", "did not answer", "def test_mine(bench): bench(time.sleep, 1000)"),
-    "hangs_in_a_block": Fault("hung", "while it was timed", IN_A_BLOCK.format("time.sleep(1000)")),
-    "hangs_at_its_exit": Fault(
-        "hung", "after it had been timed", "def test_mine(bench): bench(sum, [1]); time.sleep(1000)"
-    ),
-    "exits_at_once": Fault("died", "exit code 7", IN_A_BLOCK.format("os._exit(7)")),
-    "is_interrupted": Fault(
-        "broken", "while it was timed: KeyboardInterrupt", IN_A_BLOCK.format("raise KeyboardInterrupt")
-    ),
-    "leaves_pytest": Fault("broken", "while it was timed: Exit: enough", IN_A_BLOCK.format("pytest.exit('enough')")),
-    "kills_its_zygote": Fault(
-        "died", "ended with its zygote", "def test_mine(bench): os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"
-    ),
-    "stops_its_zygote": Fault(
-        "no-baseline",
-        "",
-        "def test_mine(bench): time.sleep(0.1); os.kill(os.getppid(), signal.SIGSTOP); bench(sum, [1])",
-        "new",
-    ),
+    "hangs_in_a_block": Fault("hung", "while it was timed", in_a_block("time.sleep(1000)")),
+    "hangs_at_its_exit": Fault("hung", "after it had been timed", "def test_mine(bench): bench(sum, [1]); time.sleep(1000)"),
+    "raises_late": Fault("broken", "while it was timed: AssertionError: a late failure", """
+        def test_mine(bench):
+            left = random.randrange(1, 500)
+
+            def step():
+                nonlocal left
+                left -= not gc.isenabled()
+                assert left, "a late failure"
+                return sum(range(500))
+
+            bench(step)
+        """),
+    "exits": Fault("broken", "while it was timed: SystemExit", in_a_block("sys.exit(0)")),
+    "exits_at_once": Fault("died", "exit code 7", in_a_block("os._exit(7)")),
+    "is_interrupted": Fault("broken", "while it was timed: KeyboardInterrupt", in_a_block("raise KeyboardInterrupt")),
+    "leaves_pytest": Fault("broken", "while it was timed: Exit: enough", in_a_block("pytest.exit('enough')")),
+    "kills_its_zygote": Fault("died", "ended with its zygote", "def test_mine(bench): os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"),
+    "stops_its_zygote": Fault("no-baseline", "", "def test_mine(bench): time.sleep(0.1); os.kill(os.getppid(), signal.SIGSTOP); bench(sum, [1])", "new"),
     "kills_its_group": Fault("died", "SIGKILL", "def test_mine(bench): os.killpg(0, signal.SIGKILL)"),
-    "changes_processors": Fault(
-        "broken", "was moved from the processors", IN_A_BLOCK.format("os.sched_setaffinity(0, range(os.cpu_count()))")
-    ),
+    "changes_processors": Fault("broken", "was moved from the processors", in_a_block("os.sched_setaffinity(0, range(os.cpu_count()))")),
     # Messages
-    "sends_twice": Fault(
-        "broken",
-        "sent no valid message",
-        """
+    "floods": Fault("broken", "printed more than 8 MiB", """
+        def test_mine(bench):
+            while True:
+                os.write(2, b"once more\\n" * 1000)
+        """),
+    "cuts": Fault("died", "exit code 0", """
+        def test_mine(bench):
+            os.write(bench.channel.fileno(), b'{"kind":"Prep')
+            os._exit(0)
+        """),
+    "sends_twice": Fault("broken", "sent no valid message", """
         def test_mine(bench):
             send = bench.channel.send
             bench.channel.send = lambda message: (send(message), send(message))
             bench(sum, [1])
-        """,
-    ),
-    "sends_nonsense": Fault(
-        "broken", "sent no valid message", "def test_mine(bench): os.write(bench.channel.fileno(), b'x\\n')"
-    ),
+        """),
+    "sends_nonsense": Fault("broken", "sent no valid message", "def test_mine(bench): os.write(bench.channel.fileno(), b'x\\n')"),
     # Clocks and tracing
-    "clock_goes_back": Fault(
-        "broken",
-        "clock stood still or went back",
-        "def test_mine(bench): bench.clock = lambda: -time.perf_counter_ns(); bench(sum, [1])",
-    ),
-    "clock_stands_late": Fault(
-        "broken",
-        "clock stood still",
-        """
+    "clock_stands": Fault("broken", "clock stood still", "def test_mine(bench): bench.clock = lambda: 7; bench(sum, range(500))"),
+    "clock_goes_back": Fault("broken", "clock stood still or went back",
+                             "def test_mine(bench): bench.clock = lambda: -time.perf_counter_ns(); bench(sum, [1])"),
+    "clock_stands_late": Fault("broken", "clock stood still", """
         def test_mine(bench):
             bench.clock = lambda: time.perf_counter_ns() if gc.isenabled() else 7
             bench(sum, [1])
-        """,
-    ),
-    "is_traced": Fault(
-        "broken", "a trace function", "def test_mine(bench): sys.settrace(lambda *a: None); bench(sum, [1])"
-    ),
+        """),
+    "is_traced": Fault("broken", "a trace function", "def test_mine(bench): sys.settrace(lambda *a: None); bench(sum, [1])"),
     # Files and processes that a benchmark leaves
-    "writes_a_huge_file": Fault(
-        "died", "SIGXFSZ", "def test_mine(bench): os.truncate(tempfile.mkstemp()[1], 1 << 40); bench(sum, [1])"
-    ),
-    "leaves_files": Fault(
-        "died", "SIGABRT", "def test_mine(bench): tempfile.mkstemp(); tempfile.mkdtemp(); os.abort()"
-    ),
-    "leaves_a_half_made_set_up": Fault(
-        "died",
-        "SIGKILL",
-        """
+    "writes_a_huge_file": Fault("died", "SIGXFSZ", "def test_mine(bench): os.truncate(tempfile.mkstemp()[1], 1 << 40); bench(sum, [1])"),
+    "leaves_files": Fault("died", "SIGABRT", "def test_mine(bench): tempfile.mkstemp(); tempfile.mkdtemp(); os.abort()"),
+    "leaves_a_half_made_set_up": Fault("died", "SIGKILL", """
         def build(folder):
             (folder / "half").write_text("half")
             os.kill(os.getppid(), signal.SIGKILL)
@@ -131,15 +117,9 @@ FAULTS = {
 
         def test_mine(bench, shared):
             shared(build)
-        """,
-    ),
-    "leaves_a_program": Fault(
-        "no-baseline", "", "def test_mine(bench): subprocess.Popen(['sleep', '1000']); bench(sum, [1])", "new"
-    ),
-    "leaves_a_daemon": Fault(
-        "broken",
-        "after it had been timed: AssertionError: a daemon",
-        """
+        """),
+    "leaves_a_program": Fault("no-baseline", "", "def test_mine(bench): subprocess.Popen(['sleep', '1000']); bench(sum, [1])", "new"),
+    "leaves_a_daemon": Fault("broken", "after it had been timed: AssertionError: a daemon", """
         DAEMON = pathlib.Path("daemon.pid")
 
         def test_mine(bench):
@@ -150,10 +130,10 @@ FAULTS = {
             subprocess.run(f"exec setsid -f {sys.executable} -c \\"{script}\\"", shell=True, check=True)
             while not DAEMON.exists():
                 time.sleep(0.01)
-        """,
-    ),
-}
-IMPORTS = "import gc, os, pathlib, signal, subprocess, sys, tempfile, time\n\nimport pytest\n\n"
+        """),
+}  # fmt: skip
+FINE = "def test_fine(bench):\n    bench(sum, range(500))\n"
+IMPORTS = "import gc, os, pathlib, random, resource, signal, subprocess, sys, tempfile, time\n\nimport pytest\n\n"
 
 
 @pytest.fixture
@@ -175,22 +155,13 @@ def broken(tmp_path_factory):
     projects = []
     for first in range(RUNS):
         project = Run(tmp_path_factory.mktemp("faults"))
-        shutil.copy(FOLDER / "test_fine.py", project.root / "benchmarks")
+        project.write(FINE, "benchmarks/test_fine.py")
         for name in list(FAULTS)[first::RUNS]:
-            if source := FAULTS[name].source:
-                text = textwrap.dedent(source).replace("test_mine", f"test_{name}")
-                project.write(IMPORTS + text + "\n", f"benchmarks/test_{name}.py")
-            else:
-                shutil.copy(FOLDER / f"test_{name}.py", project.root / "benchmarks")
+            text = textwrap.dedent(FAULTS[name].source).replace("test_mine", f"test_{name}")
+            project.write(IMPORTS + text + "\n", f"benchmarks/test_{name}.py")
         projects.append(project)
     processes = [project.start() for project in projects]
     return [(project, project.ended(process)) for project, process in zip(projects, processes, strict=True)]
-
-
-def test_the_folder_has_ten_broken_benchmarks_and_a_good_one():
-    names = {path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py")}
-    assert names == {name for name, fault in FAULTS.items() if not fault.source} | {"fine"}
-    assert len(names) == 11
 
 
 @pytest.mark.chaos
@@ -313,7 +284,7 @@ FILLS = """
 
 @pytest.mark.chaos
 def test_a_full_disk_is_the_error_of_the_benchmark_that_filled_it(run):
-    shutil.copy(FOLDER / "test_fine.py", run.root / "benchmarks/test_zz.py")
+    run.write(FINE, "benchmarks/test_zz.py")
     run.write(FILLS, "benchmarks/test_fills.py")
     with mounted(run.temporary, "size=4m"):
         done = run.run()
@@ -327,7 +298,7 @@ def test_a_read_only_project_is_measured(run):
     project = run.root / "read-only"
     with mounted(project, "size=1m"):
         (project / "benchmarks").mkdir()
-        shutil.copy(FOLDER / "test_fine.py", project / "benchmarks")
+        (project / "benchmarks/test_fine.py").write_text(FINE)
         subprocess.run(["mount", "-o", "remount,ro", project], check=True)
         report = run.root / "report.json"
         command = run.command(
@@ -399,7 +370,7 @@ def test_an_environment_that_does_not_start_is_reported_fast_and_the_others_go_o
 @pytest.mark.chaos
 def test_coverage_of_the_run_measures_no_worker(run):
     pytest.importorskip("coverage")
-    shutil.copy(FOLDER / "test_fine.py", run.root / "benchmarks")
+    run.write(FINE)
     (run.root / "settings").write_text("[run]\npatch = subprocess\nparallel = true\n")
     command = [sys.executable, "-m", "coverage", "run", "--rcfile=settings", *run.command()[1:], "--benchmark"]
     done = subprocess.run(

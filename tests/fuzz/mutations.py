@@ -13,18 +13,8 @@ from collections.abc import Callable
 
 EVIL = "\x1b]0;x\x07\x1b[2J \u202e\u2066 \r\n::error::x ##[x] [/x] $(id) `id` ; \x00 \u2028 @all"
 NAMES = [
-    "-p",
-    "@x",
-    "/etc/passwd",
-    "../x::y",
-    "a" * 300,
-    "",
-    "\ud800",
-    "x\n--rootdir=/",
-    "b/x.py::y[z]",
-    "NaN",
-    "__class__",
-]
+    "-p", "@x", "/etc/passwd", "../x::y", "a" * 300, "", "\ud800", "x\n--rootdir=/", "b/x.py::y[z]", "NaN", "__class__",
+]  # fmt: skip
 NUMBERS = [
     0, -1, 1, 2**31, 2**53 + 1, 10**17, -(10**17), 0.5, -0.0, 1e-320, 1e-16, 1e-9, 1e9, 1e17, 1e300, -1e300, True, False,
 ]  # fmt: skip

@@ -66,15 +66,9 @@ SIDE = {
 }  # fmt: skip
 SIDES = {"baseline": SIDE, "contender": {**SIDE, "spec": "working tree", "python": "3.11.2"}}
 PROFILE = {
-    "schema": "tfbench-profile/1",
-    "case": CASE.name,
-    "side": "baseline",
-    "folder": "f",
-    "why": ["slow"],
-    "step": 2e-3,
-    "time": {"host compute": 1e-3},
-    "parts": [{"kind": "MatMul", "category": "host compute", "seconds": 1e-3, "calls": 2.0}],
-}
+    "schema": "tfbench-profile/1", "case": CASE.name, "side": "baseline", "folder": "f", "why": ["slow"], "step": 2e-3,
+    "time": {"host compute": 1e-3}, "parts": [{"kind": "MatMul", "category": "host compute", "seconds": 1e-3, "calls": 2.0}],
+}  # fmt: skip
 
 
 def report_text() -> str:
@@ -265,19 +259,9 @@ def jobs(scratch: Path) -> list[str]:
 
 def trials(scratch: Path) -> list[str]:
     journal = Journal(scratch / "j.jsonl")
+    ratios = (Ratio(1.1, 1.0, 1.2, 0.94),)
     one = CalibrationTrial(
-        "race",
-        "quick",
-        "matmul",
-        0.05,
-        "regressed",
-        1.5,
-        3,
-        1,
-        (0.1, 0.2),
-        (0, 1),
-        (0.01, 0.02),
-        (Ratio(1.1, 1.0, 1.2, 0.94),),
+        "race", "quick", "matmul", 0.05, "regressed", 1.5, 3, 1, (0.1, 0.2), (0, 1), (0.01, 0.02), ratios
     )
     for slowdown in (0.05, 0.0):
         journal.append(structs.replace(one, slowdown=slowdown))
@@ -331,43 +315,20 @@ READERS = (
     Reader("report's text", "report.json", lambda _: [report_text()], TEXT_FILE, use_report),
     Reader("report in gate", "report.json", lambda _: [report_text(), shard_text()], JSON_FILE, use_gate),
     Reader("shard", "shard.json", lambda _: [shard_text()], JSON_FILE, use_shard),
-    Reader(
-        "artifact",
-        "report.zip",
-        lambda _: [{"report.json": report_text(), ACCEPTED: as_json([])}],
-        archive_of,
-        use_artifact,
-        named=False,
-    ),
+    Reader("artifact", "report.zip", lambda _: [{"report.json": report_text(), ACCEPTED: as_json([])}], archive_of, use_artifact, named=False),
     Reader("artifact's file", "report.json", lambda _: [report_text()], JSON_FILE, use_artifact),
     Reader("baseline", "first.json", baselines, JSON_FILE, use_baseline),
     Reader("baseline compared", "first.json", baselines, JSON_FILE, use_inputs),
     Reader("history", "session.jsonl", histories, encoded(mutated_lines), use_history),
-    Reader(
-        "pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_inputs
-    ),
+    Reader("pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_inputs),
     Reader("asv", "asv.json", lambda _: [ASV.read_text()], JSON_FILE, use_inputs),
     Reader("report shown", "v.json", lambda _: [report_text()], JSON_FILE, use_inputs),
-    Reader(
-        "versions compared",
-        "v.json",
-        lambda _: [trimmed(DOCS / "versions-interleaved.json")],
-        JSON_FILE,
-        read,
-        refuses=(ReportError,),
-    ),
+    Reader("versions compared", "v.json", lambda _: [trimmed(DOCS / "versions-interleaved.json")], JSON_FILE, read, refuses=(ReportError,)),
     Reader("job", "job.json", jobs, JSON_FILE, load_job),
     Reader("acceptance", "accepted.toml", lambda _: [ACCEPT], encoded(mutated_toml), use_accepted),
     Reader("calibration", "trials.jsonl", trials, encoded(mutated_lines), use_calibration),
     Reader("entry of a run", "entry.json", lambda _: [line(ENTRY)], JSON_FILE, use_entry),
     Reader("xplane", "host.xplane.pb", profiles, lambda one, rng: mutated_bytes(bytes(one), rng), use_profile),
     Reader("folder of profiles", folders.ABOUT, lambda _: [json.dumps(KEPT)], JSON_FILE, use_kept),
-    Reader(
-        "policy",
-        "policy",
-        lambda _: [""],
-        lambda _, rng: policies(rng).encode("utf-8", "replace"),
-        use_policy,
-        named=False,
-    ),
-)
+    Reader("policy", "policy", lambda _: [""], lambda _, rng: policies(rng).encode("utf-8", "replace"), use_policy, named=False),
+)  # fmt: skip

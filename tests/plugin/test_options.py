@@ -194,7 +194,10 @@ def test_a_run_without_benchmarks_sees_one_option(folder):
     assert "--tfbench-against=SPEC" in output
 
 
-@pytest.mark.parametrize("given", ["--against=self", "--tfbench-against=self", "--resume"])
+@pytest.mark.parametrize(
+    "given",
+    ["--against=self", "--tfbench-against=self", "--resume", "--history", "--save-baseline=x", "--report-json=r"],
+)
 def test_an_option_without_benchmark_is_refused(folder, given):
     owner(folder, "--other", "other.py")
     code, output = run_pytest(folder, given)

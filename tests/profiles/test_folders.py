@@ -17,14 +17,9 @@ from tfbench.session.profiling import device_facts
 
 H200 = Path(__file__).parent / "data" / "h200-float16-product.xplane.pb.gz"
 GPU = {
-    "device_vendor": "Nvidia",
-    "compute_cap_major": 8,
-    "compute_cap_minor": 0,
-    "clock_rate": 1_410_000,
-    "core_count": 108,
-    "memory_bandwidth": 1_555_000_000_000,
-    "memory_size": 42_505_273_344,
-}
+    "device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0, "clock_rate": 1_410_000, "core_count": 108,
+    "memory_bandwidth": 1_555_000_000_000, "memory_size": 42_505_273_344,
+}  # fmt: skip
 HALF = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"
 
 
@@ -56,28 +51,19 @@ def training(kernel=HALF, steps=5):
             correlation_id=2 * number + 2, tf_op="model/dense/Relu:Relu", kernel_details=details,
         )  # fmt: skip
         built.event(device, copies, "MemcpyH2D", at + 610, 60, memcpy_details="kind:pageable size:4096 dest:0 async:1")
-        built.event(
-            host,
-            python,
-            "MemoryDeallocation",
-            at + 890,
-            0,
-            bytes_allocated=4 << 20,
-            address=7,
-            step_id=number,
-            **memory,
-        )
+        freed = {**memory, "bytes_allocated": 4 << 20, "address": 7, "step_id": number}
+        built.event(host, python, "MemoryDeallocation", at + 890, 0, **freed)
     return built
 
 
-TOOLS = (
+TOOLS = [
     "overview_page",
     "input_pipeline_analyzer",
     "framework_op_stats",
     "memory_profile",
     "trace_viewer",
     "pod_viewer",
-)
+]
 PROGRAM = """
 import json, sys
 from xprof.convert import raw_to_tool_data

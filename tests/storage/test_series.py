@@ -1,13 +1,12 @@
 """Runs become series: ratios to an anchor, and floors of a machine. Reading a history leaves nothing behind."""
 
-import math
 import multiprocessing
 from dataclasses import replace
 
 from tests.storage.test_baselines import CONTEXT
 from tests.storage.test_history import ACCEPTED, CASE, FULL, LATER, RECORD
 from tfbench.cli import main
-from tfbench.model import FLOOR, RATIO, Ratio, SeriesPoint, SeriesRun
+from tfbench.model import FLOOR, RATIO, SeriesPoint, SeriesRun
 from tfbench.report.trends import Trends
 from tfbench.storage.history import Anchor, History, series_of
 
@@ -49,20 +48,6 @@ def test_another_anchor_or_machine_starts_another_series_and_the_newest_is_first
     found = series(tmp_path)
     assert [one.metric for one in found] == [RATIO, RATIO, FLOOR, FLOOR]
     assert found[0].points[0].run.session == LATER.context.session
-
-
-def test_ratios_on_two_machines_are_one_series(tmp_path):
-    history = History(tmp_path)
-    history.record(FULL)
-    environment = replace(LATER.context.environment, machine={"processor": "other"})
-    history.record(replace(FULL, context=replace(LATER.context, environment=environment)))
-    assert len(points(tmp_path)[CASE, RATIO, "git:v1.0"]) == 2
-
-
-def test_unbounded_intervals_come_back(tmp_path):
-    History(tmp_path).record(replace(FULL, ratios={CASE: Ratio(1.0, 0.0, math.inf, 0.9)}))
-    (point,) = points(tmp_path)[CASE, RATIO, "git:v1.0"]
-    assert (point.low, point.high) == (0.0, math.inf)
 
 
 def test_an_accepted_change_that_is_there_twice_counts_once(tmp_path):

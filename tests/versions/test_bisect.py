@@ -1,6 +1,7 @@
 """Bisections of scripted sides on a fake clock."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,15 @@ def test_neighbouring_releases_have_none_in_between_to_race():
     seconds = {"2.20": 1.1, "2.21": 1.1}
     (result,) = Scripted(lambda case, label: 1e-4 * seconds.get(label, 1)).run(CASE)
     assert bisect.hints(result, SEVEN) == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "slowdown", "changes"),
+    [
+        ("time", None, {}),
+        ("time", 0.1, {"minimum_effect": 0.1, "tolerance": 0.2}),
+        ("first_call", 0.25, {"first_call_effect": 0.25, "first_call_tolerance": 0.5}),
+    ],
+)
+def test_the_smallest_slowdown_of_a_metric_is_its_alone(metric, slowdown, changes):
+    assert bisect.policy_of(POLICY, metric, slowdown) == replace(POLICY, **changes)

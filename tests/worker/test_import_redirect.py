@@ -156,19 +156,6 @@ def install(tmp_path_factory):
     return install
 
 
-def check_hidden(tree, file, hidden, record, package):
-    """Check that a file of the tree hides this module of an installed package; return what was hidden before."""
-    path, site = Path(tree, file), str(record.parent)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    before = hidden_modules()
-    sys.path[:0] = [tree]
-    sys.path.append(site)
-    assert hidden_modules() == before | ({hidden: site} if hidden else {})
-    assert hidden_packages([package], hidden_modules()) == [hidden] * bool(hidden)
-    return before
-
-
 @pytest.mark.parametrize(
     ("installed", "file", "hidden"),
     [

@@ -85,12 +85,9 @@ def test_the_baseline_may_be_another_side(calibrate, tmp_path, capsys):
     assert (tmp_path / ".tfbench/calibration/quick-against-env-SLOW=1.jsonl").exists()
 
 
-def test_without_a_budget_the_baseline_is_not_created(calibrate, capsys):
+def test_a_baseline_that_does_not_exist_is_refused_once_it_is_needed(calibrate, capsys):
     assert calibrate("--budget", "0", "--against", "git:nowhere")[0] == 0
     assert "no verdict yet" in capsys.readouterr().out
-
-
-def test_a_baseline_that_does_not_exist_is_refused(calibrate, capsys):
     assert calibrate("--against", "git:nowhere")[0] != 0
     assert "nowhere" in capsys.readouterr().err
 
@@ -109,19 +106,24 @@ def test_a_file_that_is_not_a_journal_is_refused_and_unchanged(tmp_path):
     assert path.read_text() == "{}\n"
 
 
-def test_a_selection_without_a_case_is_an_error(calibrate, capsys):
-    assert calibrate("--journal", "j.jsonl", "-k", "nothing")[0] == 2
-    assert "no benchmark is selected; see -k and --device" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("-k", "nothing"), "no benchmark is selected; see -k and --device"),
+        (("--repeats", "-1"), ""),
+        (("--slowdowns", "none", "--repeats", "0"), ""),
+        (("--device", "gpu"), "no GPU here"),
+    ],
+)
+def test_what_leaves_nothing_to_race_is_an_error(calibrate, capsys, monkeypatch, options, error):
+    monkeypatch.setattr(calibration, "has_driver", lambda: False)
+    assert calibrate("--journal", "j.jsonl", *options)[0] == 2
+    assert error in capsys.readouterr().err
 
 
-def test_unchanged_code_alone_is_raced_on_request(calibrate):
+def test_unchanged_code_alone_is_raced_on_request_and_its_coverage_is_printed_also_from_saved_trials(calibrate, capsys):
     _, trials = calibrate("--journal", "j.jsonl", "--slowdowns", "none", "--repeats", "1")
     assert {trial.slowdown for trial in trials} == {0.0}
-    assert calibrate("--slowdowns", "none", "--repeats", "0")[0] == 2
-
-
-def test_coverage_of_unchanged_code_is_printed_also_from_saved_trials(calibrate, capsys):
-    calibrate("--journal", "j.jsonl", "--slowdowns", "none", "--repeats", "1")
     capsys.readouterr()
     assert calibrate("--journal", "j.jsonl", "--budget", "0")[0] == 0
     shown = capsys.readouterr().out
@@ -137,10 +139,6 @@ def test_a_folder_of_benchmarks_is_raced(calibrate, tmp_path):
     assert {trial.workload for trial in Journal(tmp_path / "own.jsonl").read()} == {"mine/test_own.py::test_mine"}
 
 
-def test_a_negative_number_is_a_usage_error(calibrate):
-    assert calibrate("--repeats", "-1")[0] == 2
-
-
 def test_a_gpu_of_another_run_ends_the_command(calibrate, capsys, monkeypatch):
     def taken(kind, names, policy):
         raise GpuError(f"{kind} {names} is locked")
@@ -149,9 +147,3 @@ def test_a_gpu_of_another_run_ends_the_command(calibrate, capsys, monkeypatch):
     monkeypatch.setattr(calibration, "has_driver", lambda: True)
     assert calibrate("--device", "gpu:1")[0] == 5
     assert "gpu ('1',) is locked" in capsys.readouterr().err
-
-
-def test_a_gpu_that_is_not_there_ends_the_command(calibrate, capsys, monkeypatch):
-    monkeypatch.setattr(calibration, "has_driver", lambda: False)
-    assert calibrate("--device", "gpu")[0] == 2
-    assert "no GPU here" in capsys.readouterr().err

@@ -38,6 +38,7 @@ def test_clusters_of_one_trial_have_the_exact_interval(hits):
 def test_without_hits_a_cluster_counts_as_one_trial():
     assert clustered_rate([0] * 10, [5] * 10).high == pytest.approx(rate(0, 10).high)
     assert clustered_rate([5] * 10, [5] * 10).low == pytest.approx(rate(10, 10).low)
+    assert clustered_rate([], []).interval == (0.0, 1.0)
 
 
 def test_clusters_whose_trials_agree_tell_no_more_than_one_trial_each():
@@ -64,11 +65,6 @@ def test_trials_of_a_workload_in_one_run_are_a_cluster():
     assert tally("w", same_run).false_alarms.high > tally("w", other_runs).false_alarms.high
 
 
-def test_no_trials_give_the_widest_interval():
-    assert clustered_rate([], []).interval == (0.0, 1.0)
-    assert tally("w", []).seconds is None
-
-
 def test_a_row_counts_outcomes_by_slowdown():
     trials = [trial(), trial("inconclusive"), trial("regressed", seconds=4.0)]
     trials += [trial("regressed", 0.05)] * 19 + [trial("inconclusive", 0.05)] + [trial("unchanged", 0.02)]
@@ -78,6 +74,8 @@ def test_a_row_counts_outcomes_by_slowdown():
     assert row.detected[0.05].value == 0.95
     assert row.smallest_found == 0.05
     assert row.seconds == 2.0
+    missed = [trial("regressed", 0.02), trial("unchanged", 0.10)]  # the larger one, so the smaller is not found either
+    assert tally("w", missed).smallest_found is tally("w", []).seconds is None
 
 
 def test_coverage_is_the_share_of_unchanged_code_whose_intervals_hold_one():
@@ -87,11 +85,8 @@ def test_coverage_is_the_share_of_unchanged_code_whose_intervals_hold_one():
     row = tally("w", [holding, holding, missing, trial(), slowed])
     assert (row.coverage.hits, row.coverage.trials) == (2, 3)
     assert row.nominal_coverage == pytest.approx((0.94 + 0.94 + 0.99) / 3)
-
-
-def test_without_intervals_there_is_no_coverage():
-    row = tally("w", [trial(), trial()])
-    assert (row.coverage, row.nominal_coverage) == (None, None)
+    without = tally("w", [trial(), trial()])
+    assert (without.coverage, without.nominal_coverage) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +100,6 @@ def test_without_intervals_there_is_no_coverage():
 )
 def test_intervals_of_all_races_have_to_hold_the_true_ratio(slowdown, intervals, holds):
     assert trial("inconclusive", slowdown, intervals=intervals).holds_truth is holds
-
-
-def test_a_missed_larger_slowdown_makes_the_smaller_ones_undetectable():
-    row = tally("w", [trial("regressed", 0.02), trial("unchanged", 0.10)])
-    assert row.smallest_found is None
 
 
 def test_each_workload_has_a_row():
