@@ -124,9 +124,10 @@ class Project:
         subprocess.run(["git", *identity, *arguments], cwd=self.root, check=True, capture_output=True)
 
     def commit(self, subject: str) -> None:
-        """Commit all files, in a repository that is made for the first commit."""
+        """Commit all files but those of runs, in a repository that is made for the first commit."""
         if not (self.root / ".git").exists():
             self.git("init", "-q", "-b", "main")
+            (self.root / ".git/info/exclude").write_text(".tfbench\n.cache\n__pycache__\n*.json\n")
         self.git("add", "-A")
         self.git("commit", "-qm", subject)
 
@@ -134,14 +135,10 @@ class Project:
         """Start a run and send it Ctrl-C as soon as the file ``after`` exists."""
         process = subprocess.Popen(
             self.command("--benchmark", f"--report-json={self.report}", *options),
-            cwd=self.folder,
-            env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            cwd=self.folder, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             # A shell makes background processes ignore Ctrl-C, and children inherit that.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-        )
+        )  # fmt: skip
         wait_for(self.root / after)
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=LIMIT)

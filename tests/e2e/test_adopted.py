@@ -15,32 +15,15 @@ import pytest
 
 def fine():
     return sum(range(300))
-
-async def waits():
-    return 1
-
 """
 BROKEN = {
-    "calls_twice": ("benchmark(fine); benchmark(fine)", "benchmark was called twice"),
     "never_calls": ("fine()", "never called benchmark(function, ...)"),
     "in_a_thread": ("t = threading.Thread(target=benchmark, args=(fine,)); t.start(); t.join()", "in the thread"),
-    "coroutine": ("benchmark(waits)", "returned a coroutine"),
-    "lazy": (
-        "benchmark(lambda: [map(abs, [1])])",
-        "the step's result[0] is a map, whose work was not done: consume it",
-    ),
-    "odd_setup": ("benchmark.pedantic(fine, setup=lambda: 7)", "setup returned 7; it must return (args, kwargs)"),
     "asserts": ("assert benchmark(fine) == 1", "after it had been timed: assert"),
-    "counts_calls": (
-        "calls = []; benchmark(lambda: calls.append(1)); assert calls == [1]",
-        "so a test must not count its calls",
-    ),
-    "asserts_stats": (
-        "benchmark(fine); assert benchmark.stats['mean'] < 1e-12",
-        "holds the times of this launch alone",
-    ),
-}
-"""Name -> body of a wrong test, and text of its reason."""
+    "counts_calls": ("calls = []; benchmark(lambda: calls.append(1)); assert calls == [1]", "a test must not count its calls"),
+    "asserts_stats": ("benchmark(fine); assert benchmark.stats['mean'] < 1e-12", "holds the times of this launch alone"),
+}  # fmt: skip
+"""Name -> body of a wrong test, and text of its reason. Unit tests have the other ones."""
 CLASSES = """
 class TestConstructor:
     def __init__(self):
@@ -180,10 +163,10 @@ def foreign(tmp_path):
 
 
 @pytest.mark.tensorflow
-def test_a_folder_of_twenty_plain_tests_is_raced_as_it_is(foreign):
+def test_a_folder_of_plain_tests_is_raced_as_it_is(foreign):
     slower = foreign.run("--against", "self", "--inject-slowdown", "0.10", "--policy", "quick")
     found = list(slower.outcomes().values())
-    assert (len(found), slower.code, slower.report["complete"]) == (20, 1, True), slower.output
-    assert found.count("regressed") >= 18, slower.output  # the rest undecided, where other processes are busy
+    assert (len(found), slower.code, slower.report["complete"]) == (12, 1, True), slower.output
+    assert found.count("regressed") > 10, slower.output  # the rest undecided, where other processes are busy
     assert set(found) <= {"regressed", "inconclusive"}, slower.output
     assert slower.output.count("benchmark.stats holds the times of this launch") == 1

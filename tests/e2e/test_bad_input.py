@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tests.e2e.project import Project
+from tfbench.gpus.selection import has_driver
 
 FINE = """
     def test_fine(bench):
@@ -45,6 +46,11 @@ BROKEN = {
         "absl.flags.DEFINE_integer('mine', 3, ''); raise ValueError(absl.flags.FLAGS.mine)",
         "ValueError: 3",
     ),
+    "hangs": ("print('waiting', flush=True); __import__('time').sleep(1000)", "did not answer within 1.5 s"),
+    "returns_nothing_once": ("bench.once(lambda: None)", "the step returned None"),
+    "calls_again_after_once": ("bench.once(len, 'a'); bench(len, 'a')", "bench was called twice"),
+    "raises_once": ("bench.once(int, 'a')", "invalid literal"),
+    "no_function_once": ("bench.once(3)", "the first argument must be a function"),
     "stops_the_clock": ("bench.clock = lambda: 7; bench(sum, [1])", "clock stood still"),
 }
 """Name -> body of a broken benchmark, and text of its reason."""
@@ -87,22 +93,14 @@ def test_a_broken_benchmark_has_its_fault_as_reason(broken, name):
     assert BROKEN[name][1] in broken.reason(f"test_{name}")
 
 
-def test_the_rest_of_the_suite_goes_on(broken):
+def test_the_rest_of_the_suite_goes_on_and_errors_show_the_output_of_the_benchmark_and_no_code_of_tfbench(broken):
     assert broken.code == 1
     assert broken.outcomes()["test_fine"] == "new"
     assert f"{len(BROKEN)} failed, 1 passed" in broken.output
-
-
-def test_the_last_output_and_the_line_of_a_broken_benchmark_are_shown(broken):
-    assert "last words" in broken.output
-    assert "test_raises.py:15: ValueError" in broken.output
-    assert "wrong result" in broken.output
-
-
-def test_an_error_shows_the_output_of_the_benchmark_and_no_code_of_tfbench(broken):
-    assert "own words" in broken.output
-    assert "worker/bench.py" not in broken.output
-    assert "if self.called:" not in broken.output
+    for shown in ("last words", "test_raises.py:15: ValueError", "wrong result", "own words", "waiting"):
+        assert shown in broken.output
+    for hidden in ("worker/bench.py", "if self.called:"):
+        assert hidden not in broken.output
     assert broken.reason("test_no_function").startswith("bench(3): the first argument must be a function")
 
 
@@ -142,24 +140,6 @@ def test_a_plugin_of_the_repository_that_workers_do_not_load_is_refused(project)
     assert text in " ".join(done.output.split())
     project.write('pytest_plugins = ["ours"]\n', "conftest.py")
     assert project.run("-p", "ours").sound
-
-
-def test_a_worker_that_hangs_is_killed(project, monkeypatch):
-    project.write(
-        """
-        import time
-
-        def test_mine(bench):
-            print("waiting", flush=True)
-            time.sleep(1000)
-        """
-    )
-    project.write(FINE, "benchmarks/test_fine.py")
-    project.write(IMPATIENT, "conftest.py")
-    done = project.run()
-    assert done.outcomes() == {"test_fine": "new", "test_mine": "error"}, done.output
-    assert "did not answer within 1.5 s" in done.reason("test_mine")
-    assert "waiting" in done.output
 
 
 def test_a_case_that_breaks_on_one_side_is_an_error_unless_it_works_here(project):
@@ -208,6 +188,7 @@ OPTIONS = [
     (["--policy", "lax"], "no policy named 'lax'; the policies are quick, standard, strict"),
     (["--device", "tpu"], "choose from cpu, gpu, all"),
     (["--replay", "some"], "choose from all"),
+    (["--scale", "huge"], "--scale 'huge': choose from small, medium, large"),
     (["--against", "selfish"], "not understood"),
     (["--against", "self", "--baseline", "x"], "give only one of them"),
     (["--inject-slowdown", "0.1"], "add --against self"),
@@ -215,6 +196,8 @@ OPTIONS = [
     (["--cpus", "banana"], "write processors as in 0,2-3"),
     (["--against", "git:HEAD"], "not in a git checkout"),
     (["--against", "python:/nowhere"], "no interpreter"),
+    (["--report-json", "r", "--report-markdown", "./r"], "both write ./r; name two files"),
+    *([] if has_driver() else [(["--device", "gpu:0"], "there is no NVIDIA driver here")]),
 ]
 
 
@@ -247,15 +230,6 @@ def test_a_corrupt_baseline_is_named_and_left_unchanged(project):
     assert saved.code == 1
     assert "first.json is not a baseline" in saved.output
     assert path.read_text() == '{"half": '
-
-
-def test_a_module_that_cannot_be_imported_is_an_error_of_its_own(project):
-    project.write("import no_such_module\n", "benchmarks/test_broken.py")
-    project.write(FINE)
-    done = project.run("--continue-on-collection-errors")
-    assert done.code == 1
-    assert done.outcomes() == {"test_fine": "new", "benchmarks/test_broken.py": "error"}
-    assert "no_such_module" in done.output
 
 
 def test_a_module_in_the_root_is_importable_after_the_fix_of_its_error(project):

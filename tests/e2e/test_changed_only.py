@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.e2e.test_other_metrics import QUICKLY
+
 MODELS = "TIMES = {times}\n"
 MINE = """
     import tensorflow as tf
@@ -44,6 +46,7 @@ LATE = """
 @pytest.mark.smoke
 @pytest.mark.tensorflow
 def test_only_the_cases_that_read_a_changed_file_and_a_sample_are_raced(project):
+    project.write(QUICKLY, "conftest.py")
     project.write(MINE, "benchmarks/test_used.py")
     project.write(OTHERS, "benchmarks/test_others.py")
     project.write(LATE, "benchmarks/test_late.py")

@@ -25,20 +25,6 @@ BENCHMARKS = """
     def test_step(bench):
         bench(taking(bench, 1e-5))
 """
-FAULTS = """
-    def test_nothing(bench):
-        bench.once(lambda: None)
-
-    def test_twice(bench):
-        bench.once(len, "a")
-        bench(len, "a")
-
-    def test_raising(bench):
-        bench.once(int, "a")
-
-    def test_no_function(bench):
-        bench.once(3)
-"""
 
 
 @pytest.mark.slow
@@ -63,28 +49,6 @@ def test_variants_race_and_a_baseline_keeps_the_samples(project):
     assert done.code == 0, done.output
     again = project.run("-k", "test_build", "--baseline", "first", "--replay", "never")
     assert set(again.outcomes().values()) <= {"unchanged", "inconclusive"}, again.output
-
-
-@pytest.mark.parametrize(
-    ("case", "text"),
-    [
-        ("test_nothing", "the step returned None"),
-        ("test_twice", "bench was called twice"),
-        ("test_raising", "invalid literal"),
-        ("test_no_function", "the first argument must be a function"),
-    ],
-)
-def test_a_wrong_step_is_an_error(faulty, case, text):
-    assert text in faulty.reason(case)
-
-
-@pytest.fixture(scope="module")
-def faulty(tmp_path_factory):
-    from tests.e2e.project import Project
-
-    project = Project(tmp_path_factory.mktemp("faulty"))
-    project.write(FAULTS)
-    return project.run("--against", "self")
 
 
 def test_a_side_that_measures_the_step_repeatedly_cannot_be_compared(project):

@@ -65,23 +65,3 @@ def test_finished_cases_are_used_again(project, ending):
     assert not (project.root / ".tfbench/journal.jsonl").exists()
     again = project.run("--against", "self", "--resume", "--save-baseline", "x")
     assert "there is no interrupted run" in again.output
-
-
-def test_changed_code_is_measured_again(project):
-    before = interrupted(project, signal.SIGKILL)
-    project.write("# changed\n" + CODE)
-    done = project.run("--against", "self", "--resume", "-k", "first")
-    assert launches(project) > before
-    assert "the code and the cases of the suite changed since that run" in done.output
-
-
-@pytest.mark.parametrize("what", ["the file data.txt", "the environment variable SIZE"])
-def test_changed_data_is_measured_again(project, monkeypatch, what):
-    before = interrupted(project, signal.SIGKILL)
-    if "file" in what:
-        project.write("2", "data.txt")
-    else:
-        monkeypatch.setenv("SIZE", "2")
-    done = project.run("--against", "self", "--resume")
-    assert launches(project) > before
-    assert f"--resume: {what} changed since that run" in done.output

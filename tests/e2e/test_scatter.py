@@ -1,139 +1,80 @@
-"""Thirty random projects that draw numbers where projects do: equal sides never regress, and wrong results are found."""
-
-import random
-import textwrap
+"""Benchmarks that draw numbers where projects do: equal sides never regress, and wrong results are found."""
 
 import pytest
 
 from tests.e2e.test_other_metrics import QUICKLY
 
 HELPERS = """
-    import itertools, os, random, threading, time, uuid
+import os, threading, time
 
-    import numpy as np
+import numpy as np
 
-    GENERATOR = np.random.default_rng()
+GENERATOR = np.random.default_rng()
 
-    def order_of_threads():
-        done = []
-        threads = [threading.Thread(target=done.append, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return done[0]
 
-    DRAWS = {
-        "generator": lambda: GENERATOR.normal(),
-        "fresh": lambda: np.random.default_rng().random(3),
-        "python": lambda: random.random(),
-        "numpy": lambda: np.random.rand(2),
-        "urandom": lambda: int.from_bytes(os.urandom(4), "big"),
-        "uuid": lambda: uuid.uuid4().int % 1000,
-        "time": time.time,
-        "pid": os.getpid,
-        "hash": lambda: hash("word") % 100,
-        "set": lambda: np.array([len(word) for word in {"a", "bb", "ccc", "dddd"}]),
-        "two": lambda: float(list({"x", "y"})[0] == "x"),
-        "coin": lambda: os.urandom(1)[0] % 2,
-        "threads": order_of_threads,
-        "length": lambda: np.ones(1 + os.urandom(1)[0] % 3),
-        "eager": lambda: __import__("tensorflow").random.uniform((3,)),
-    }
+def order_of_threads():
+    done = []
+    threads = [threading.Thread(target=done.append, args=(number,)) for number in range(4)]
+    [thread.start() for thread in threads], [thread.join() for thread in threads]
+    return done[0]
+
+
+DRAWS = {
+    "generator": lambda: GENERATOR.normal(size=2), "time": time.time, "pid": os.getpid, "hash": lambda: hash("word") % 100,
+    "set": lambda: np.array([len(word) for word in {"a", "bb", "ccc", "dddd"}]), "coin": lambda: os.urandom(1)[0] % 2,
+    "threads": order_of_threads, "length": lambda: np.ones(1 + os.urandom(1)[0] % 3),
+}
+AT_IMPORT = {name: draw() for name, draw in DRAWS.items()}
 """
-KINDS = (
-    "generator",
-    "fresh",
-    "python",
-    "numpy",
-    "urandom",
-    "uuid",
-    "time",
-    "pid",
-    "hash",
-    "set",
-    "two",
-    "coin",
-    "threads",
-    "length",
-)
-PLACES = ("import", "collection", "parameter", "session", "module", "class", "function", "body", "step")
-BENCHMARK = """
-    import os
-    import numpy as np
-    import pytest
-    import helpers_{number} as helpers
+BENCHMARKS = """
+import os
 
-    AT_COLLECTION = helpers.DRAWS["{collection}"]()
+import numpy as np
+import pytest
+from helpers import AT_IMPORT, DRAWS
 
-    {fixtures}
+AT_COLLECTION = {name: draw() for name, draw in DRAWS.items()}
 
-    class Test{number}:
-        @pytest.mark.parametrize("given", [helpers.DRAWS["{parameter}"]()], ids=["given"])
-        def test_{number}(self, bench, given, of_session, of_module, of_class, of_function):
-            places = {{
-                "import": helpers.AT_IMPORT, "collection": AT_COLLECTION, "parameter": given, "session": of_session,
-                "module": of_module, "class": of_class, "function": of_function, "body": helpers.DRAWS["{body}"](),
-            }}
-            wrong = {number} % 3 == 0 and os.environ.get("FAULT") == "1"
+PLACES = ["import", "collection", "module", "function", "body", "step"]
 
-            def step():
-                drawn = places["{place}"] if "{place}" in places else helpers.DRAWS["{step}"]()
-                exact = np.arange(8.0) * (1.5 if wrong else 1.0)
-                return {result}
+@pytest.fixture(scope="module")
+def of_module():
+    return {name: draw() for name, draw in DRAWS.items()}
 
-            bench(step)
+@pytest.fixture
+def of_function():
+    return {name: draw() for name, draw in DRAWS.items()}
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("name, place", [(name, PLACES[number % 6]) for number, name in enumerate(DRAWS)])
+def test_x(bench, of_module, of_function, name, place, wrong):
+    places = {"import": AT_IMPORT, "collection": AT_COLLECTION, "module": of_module, "function": of_function}
+    drawn = places.get(place, {name: DRAWS[name]()})[name]
+    factor = 1.5 if wrong and os.environ.get("FAULT") == "1" else 1.0
+
+    def step():
+        given = DRAWS[name]() if place == "step" else drawn
+        if place in ("module", "step"):
+            return np.concatenate([np.arange(8.0) * factor, np.ravel(given)])
+        return {"exact": np.arange(8.0) * factor, "drawn": np.asarray(given)}
+
+    bench(step)
 """
-FIXTURE = """
-@pytest.fixture(scope="{scope}")
-def of_{scope}():
-    return helpers.DRAWS["{kind}"]()
-"""
-
-
-def generate(project, count):
-    """Write so many projects of one file each, with a module of its own; returns test -> place, and whether its result is one array."""
-    made = {}
-    for number in range(count):
-        rng = random.Random(number)
-        place, joined = PLACES[number % len(PLACES)], rng.random() < 0.3
-        kinds = {
-            name: rng.choice((*KINDS, "eager") if name in ("function", "body", "step") else KINDS) for name in PLACES
-        }
-        fixtures = "".join(
-            FIXTURE.format(scope=scope, kind=kinds[scope]) for scope in ("session", "module", "class", "function")
-        )
-        result = (
-            "np.concatenate([exact, np.ravel(drawn)])" if joined else '{"exact": exact, "drawn": np.asarray(drawn)}'
-        )
-        text = textwrap.dedent(BENCHMARK).format(number=number, fixtures=fixtures, place=place, result=result, **kinds)
-        project.write(
-            textwrap.dedent(HELPERS) + f"\nAT_IMPORT = DRAWS['{kinds['import']}']()\n", f"helpers_{number}.py"
-        )
-        project.write(text, f"benchmarks/test_{number}.py")
-        made[f"test_{number}"] = (place, kinds[place], joined)
-    return made
 
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_projects_that_draw_do_not_regress_against_themselves_and_their_wrong_results_are_found(project, monkeypatch):
     project.write(QUICKLY, "conftest.py")
-    made = generate(project, 30)
+    project.write(HELPERS, "helpers.py")
+    project.write(BENCHMARKS)
     same = project.run("--against", "self")
     assert same.sound, same.output
-    rows = {test: same.metrics(f"{test}[given]") for test in made}
-    assert {outcome for one in rows.values() for outcome in one.values()} <= {"unchanged", "inconclusive"}, rows
+    outcomes = {case: same.metrics(case)["parity"] for case in same.outcomes()}
+    assert set(outcomes.values()) == {"unchanged", "inconclusive"}, outcomes
     monkeypatch.setenv("FAULT", "1")
     other = project.run("--against", "env:FAULT=0")
-    for test, (place, kind, joined) in made.items():
-        parity = other.metrics(f"{test}[given]")["parity"]
-        wrong = int(test.removeprefix("test_")) % 3 == 0
-        expected = (
-            {"regressed"}
-            if wrong and not joined
-            else {"regressed", "inconclusive"}
-            if wrong
-            else {"unchanged", "inconclusive"}
-        )
-        assert parity in expected, (test, place, kind, joined, other.output)
+    for case in outcomes:
+        exact = {"regressed"} if "True" in case else {"unchanged", "inconclusive"}
+        joined = {"inconclusive"} if "True" in case and ("module" in case or "step" in case) else set()
+        assert other.metrics(case)["parity"] in exact | joined, (case, other.output)

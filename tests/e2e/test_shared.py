@@ -17,7 +17,6 @@ def test_each_side_has_a_set_up_that_its_own_code_has_built(project):
     project.write(MINE)
     project.write("SIZE = 1\n", "models.py")
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
-    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.commit("before")
     project.write("SIZE = 2\n", "models.py")
     done = project.run("--against", "git:HEAD")

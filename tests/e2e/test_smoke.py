@@ -29,7 +29,6 @@ XLA = "test_square[compiler=xla]"
 def project(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("smoke"))
     project.write(BENCHMARK)
-    project.write(".tfbench\n__pycache__\n*.json\n.cache\n", ".gitignore")
     project.commit("first")
     return project
 
@@ -55,18 +54,6 @@ def test_variants_race_and_are_new_without_a_baseline(saved):
     reference, other = saved.report["variant_results"]
     assert ("ratio" in reference, other["reference"]) == (False, reference["case"])
     assert 0.1 < other["ratio"]["center"] < 10
-
-
-def test_the_report_describes_the_machine_and_its_packages(saved):
-    side = saved.report["sides"]["contender"]
-    assert side["packages"]["tensorflow"].startswith("2.")
-    assert 0.5 < side["import_seconds"] < 60
-
-
-def test_probes_see_the_graph_and_what_xla_compiles(saved):
-    facts = {row["case"].rpartition("::")[2]: row["facts"] for row in saved.report["variant_results"]}
-    assert facts[PLAIN]["flops"] == facts[XLA]["flops"] == 2 * 96**3
-    assert facts[XLA]["first_call"] > 0
 
 
 def test_a_baseline_and_the_file_of_pytest_benchmark_are_saved(project, saved):

@@ -6,6 +6,7 @@ import pytest
 
 BENCHMARK = """
     import os
+    import sys
 
     import pytest
     from tests.fakes.steps import taking
@@ -23,6 +24,13 @@ BENCHMARK = """
         if "SLOWER" in os.environ:
             pytest.skip("not before 9.9")
         bench(taking(bench, 1e-5))
+
+
+    def test_crash(bench):
+        if "SLOWER" in os.environ:
+            print("about to go", file=sys.stderr, flush=True)
+            os.abort()
+        bench(sum, range(1000))
 """
 
 
@@ -48,35 +56,17 @@ def test_several_sides_race_each_case_in_the_same_rounds(project):
     assert done.stdout.index("test_work") < done.stdout.index("test_same")  # what got worse stands first
     assert "env:SLOWER=2 against env:OTHER=1" in done.stdout
     assert "self against env:OTHER=1" in done.stdout
-    assert "3 cases on 3 sides" in done.stdout
+    assert "4 cases on 3 sides" in done.stdout
+    broke = cases["test_crash"]["env:SLOWER=2"]["why"]
+    assert broke.startswith("broke: ")
+    assert "SIGABRT" in broke
+    assert cases["test_crash"]["self"]["outcome"] != "regressed"
+    assert "  broke: " in done.stdout
     page = (project.root / "v.md").read_text()
     assert "| case | env:OTHER=1 | env:SLOWER=2 | self |" in page
     assert "skipped: not before 9.9" in page
-
-
-@pytest.mark.slow
-def test_a_case_that_crashes_on_one_side_is_reported_with_its_last_output(project):
-    project.write(
-        """
-        import os
-        import sys
-
-        def test_crash(bench):
-            if "SLOWER" in os.environ:
-                print("about to go", file=sys.stderr, flush=True)
-                os.abort()
-            bench(sum, range(1000))
-        """
-    )
-    done = project.tfbench("versions", "env:OTHER=1", "env:SLOWER=1", "self", "--report-json", "v.json")
-    assert done.returncode == 0, done.stderr
-    (case,) = json.loads((project.root / "v.json").read_text())["cases"]
-    broke = case["sides"]["env:SLOWER=1"]["why"]
-    assert broke.startswith("broke: ")
-    assert "SIGABRT" in broke
-    assert case["sides"]["self"]["outcome"] != "regressed"
-    assert "  broke: " in done.stdout
-    alone = project.tfbench("versions", "env:OTHER=1", "env:SLOWER=1", "--fail-on-regression")
+    words = ("env:OTHER=1", "env:SLOWER=1", "--fail-on-regression", "-k", "crash")
+    alone = project.tfbench("versions", *words)
     assert alone.returncode == 5, alone
     assert "no other side can run it" in alone.stdout
 

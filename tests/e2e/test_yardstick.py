@@ -25,7 +25,6 @@ BENCHMARKS = """
 @pytest.fixture
 def project(project):
     project.write(INI, "pytest.ini")
-    project.write(".tfbench\n__pycache__\n*.json\n", ".gitignore")
     project.write(FAST, "work.py")
     project.write(BENCHMARKS.format(size=2, name="seconds"))
     project.commit("base")
@@ -148,38 +147,7 @@ SET_UPS = {
     "pytest_generate_tests": {
         "benchmarks/conftest.py": "def pytest_generate_tests(metafunc):\n    metafunc.parametrize('n', [{n}], ids=['n'])\n",
     },
-    "setup_module": {
-        "benchmarks/test_mine.py": PLAIN + "def setup_module(module):\n    module.N = {n}\n\ndef test_x(bench):\n    bench(taking(bench, N * SECONDS))\n",
-    },
-    "setup_function": {
-        "benchmarks/test_mine.py": PLAIN + "def setup_function(function):\n    function.n = {n}\n\ndef test_x(bench):\n    bench(taking(bench, test_x.n * SECONDS))\n",
-    },
-    "setUpModule": {
-        "benchmarks/test_mine.py": PLAIN + "def setUpModule():\n    global N\n    N = {n}\n\ndef test_x(bench):\n    bench(taking(bench, N * SECONDS))\n",
-    },
     "pytest_configure": {"benchmarks/conftest.py": "import settings\n\ndef pytest_configure():\n    settings.N = {n}\n"},
-    "pytest_sessionstart": {"benchmarks/conftest.py": "import settings\n\ndef pytest_sessionstart():\n    settings.N = {n}\n"},
-    "pytest_collection_modifyitems": {
-        "benchmarks/conftest.py": "import settings\n\ndef pytest_collection_modifyitems(items):\n    settings.N = {n}\n",
-    },
-    "the default of an option": {
-        "conftest.py": "import pytest\n\ndef pytest_addoption(parser):\n    parser.addoption('--size', type=int, default={n})\n\n"
-        "@pytest.fixture\ndef n(request):\n    return request.config.getoption('--size')\n",
-    },
-    "getfixturevalue": {
-        "benchmarks/test_mine.py": PLAIN + "import pytest\n\n@pytest.fixture\ndef size():\n    return {n}\n\n"
-        "def test_x(bench, request):\n    bench(taking(bench, request.getfixturevalue('size') * SECONDS))\n",
-    },
-    "a fixture that a factory makes": {
-        "benchmarks/conftest.py": "import pytest\n\ndef made(n):\n    @pytest.fixture\n    def fixture():\n        return n\n    return fixture\n\nn = made({n})\n",
-    },
-    "a benchmark that a factory makes": {
-        "benchmarks/test_mine.py": PLAIN + "def made(n):\n    def test_x(bench):\n        bench(taking(bench, n * SECONDS))\n    return test_x\n\ntest_x = made({n})\n",
-    },
-    "a decorator without wraps": {
-        "benchmarks/test_mine.py": PLAIN + "def sized(n):\n    def decorate(function):\n        def test(bench):\n            function(bench, n)\n"
-        "        return test\n    return decorate\n\n@sized({n})\ndef test_x(bench, n):\n    bench(taking(bench, n * SECONDS))\n",
-    },
     "__init__.py of the folder": {
         "benchmarks/__init__.py": "N = {n}\n",
         "benchmarks/test_mine.py": PLAIN + "from benchmarks import N\n\ndef test_x(bench):\n    bench(taking(bench, N * SECONDS))\n",
@@ -258,7 +226,6 @@ def test_an_expression_does_not_match_the_folder_that_a_suite_lies_in(project, i
     project.root = project.folder = place
     project.report = place / "report.json"
     test = "def test_{}(bench):\n    bench(sum, [1] * 1000)\n"
-    project.write(".tfbench\n__pycache__\n*.json\n", ".gitignore")
     for name in ("speed", "other"):
         project.write(test.format(name), f"test_{name}.py")
     if ini:

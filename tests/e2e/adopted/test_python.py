@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 
 import pytest
 
@@ -21,25 +20,6 @@ def test_dumps(benchmark):
     assert json.loads(text) == RECORD
 
 
-def test_function_without_result(benchmark):
-    numbers = list(range(5000))
-    benchmark(numbers.reverse)
-
-
-def test_decorated(benchmark):
-    @benchmark
-    def result():
-        return fibonacci(300)
-
-    assert result == fibonacci(300)
-
-
-@pytest.mark.benchmark(group="search", min_rounds=3, disable_gc=True, warmup=False)
-def test_search(benchmark):
-    pattern, text = re.compile(r"(\w+)@(\w+)\.org"), "word " * 400 + "someone@example.org"
-    assert benchmark(pattern.search, text) is not None
-
-
 @pytest.fixture(scope="module", params=["list", "tuple"])
 def container(request):
     return {"list": list, "tuple": tuple}[request.param]
@@ -56,10 +36,7 @@ def test_join(benchmark, words, separator):
     assert benchmark(lambda: separator.join(parts).split(separator)) == parts
 
 
-def test_pedantic(benchmark):
-    assert benchmark.pedantic(fibonacci, args=(250,), rounds=20, iterations=5, warmup_rounds=2) == fibonacci(250)
-
-
+@pytest.mark.benchmark(group="pedantic", min_rounds=3, disable_gc=True, warmup=False)
 def test_pedantic_setup_returns_arguments(benchmark):
     generator = random.Random(1)
 
@@ -67,18 +44,6 @@ def test_pedantic_setup_returns_arguments(benchmark):
         return ([generator.random() for _ in range(2000)],), {"reverse": True}
 
     benchmark.pedantic(list.sort, setup=setup, rounds=20)
-
-
-def test_pedantic_setup_and_teardown(benchmark):
-    queue, freed = [], []
-
-    def drain():
-        total = 0
-        while queue:
-            total += queue.pop()
-        return total
-
-    assert benchmark.pedantic(drain, setup=lambda: queue.extend(range(3000)), teardown=freed.clear) == sum(range(3000))
 
 
 def test_reads_stats(benchmark):
