@@ -25,7 +25,7 @@ from tfbench.session.strategies import (
     recreate_side,
     source_of,
 )
-from tfbench.sides.counterparts import Benchmark, Listing, Selection
+from tfbench.sides.counterparts import Listing, Selection
 from tfbench.sides.source_tree import Snapshot
 from tfbench.sides.spec import Side
 from tfbench.sides.yardstick import JudgedTree
@@ -158,19 +158,19 @@ OTHER_TREE = replace(RIVAL, tree_redirect=("/", "/other"))
 @pytest.mark.parametrize(
     ("source", "there", "said"),
     [
-        (RIVAL, {}, ""),  # the same tree, so it is deselected on both sides
-        (OTHER_TREE, {CODED.name: Benchmark("1", selected=False)}, ""),
+        (RIVAL, Listing(), ""),  # the same tree, so it is deselected on both sides
+        (OTHER_TREE, Listing({CODED.name: CODED}, deselected=frozenset({CODED.name})), ""),
         (
             OTHER_TREE,
-            {CODED.name: Benchmark("1")},
+            Listing({CODED.name: CODED}),
             "its code runs it under the same options, and it is deselected here",
         ),
-        (OTHER_TREE, {}, "its code runs it under the same options"),
-        (Reason("no-source", "its tree is gone"), {}, "whether its code runs it is unknown: its tree is gone"),
+        (OTHER_TREE, Listing(), "its code runs it under the same options"),
+        (Reason("no-source", "its tree is gone"), Listing(), "whether its code runs it is unknown: its tree is gone"),
     ],
 )
 def test_a_saved_case_that_is_deselected_here_alone_is_missing(monkeypatch, source, there, said):
-    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: Listing(there))
+    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: there)
     strategy = saved_baseline(Races(), source=source, collected=frozenset([CODED.name]))
     strategy.conclude()
     rows = strategy.missing()
@@ -183,9 +183,8 @@ def test_the_tree_of_a_baseline_is_not_collected_without_a_doubt():
 
 
 def test_a_live_side_is_collected_even_if_nothing_races(monkeypatch):
-    gone, kept = Benchmark("1"), Benchmark("2")
-    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: Listing({"a.py::gone": gone, "a.py::slow": gone,
-                                                                          OTHER.name: kept}))  # fmt: skip
+    there = {name: replace(Case.named(name), source="1") for name in ("a.py::gone", "a.py::slow")} | {OTHER.name: OTHER}
+    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: Listing(there))
     starter = Starter()
     starter.launcher = SimpleNamespace(stopwatch=Stopwatch(), environment=lambda side: {})
     asked = request(suite_cases=(OTHER,), known={OTHER.name}, collected=frozenset([OTHER.name, "a.py::slow"]))
@@ -222,7 +221,7 @@ BROKEN = CaseResult(CODED, Verdict.of(CODED, Outcome.ERROR, Reason("broken", "th
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_case_that_breaks_on_the_other_side_alone_is_new_if_that_side_does_not_have_it(monkeypatch, tmp_path, known):
-    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: Benchmark("1")} if known else {}))
+    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: CODED} if known else {}))
     strategy.race(CODED, [CODED])
     assert strategy.races.run == [("sides", CODED.name)]
     assert (strategy.races.repair(BROKEN) is None) == known
@@ -230,7 +229,7 @@ def test_a_case_that_breaks_on_the_other_side_alone_is_new_if_that_side_does_not
 
 
 def test_a_mark_that_only_the_change_has_counts_on_both_sides_and_is_named(monkeypatch, tmp_path):
-    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: Benchmark("1", cpus=0, env=("A=1",))}))
+    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: replace(CODED, cpus=0, env=(("A", "1"),))}))
     strategy.race(CODED, [CODED])
     assert strategy.races.run == [("sides", CODED.name, "other-mark", "other-mark")]
     assert (strategy.races.there.cpus, strategy.races.there.env) == (CODED.cpus, CODED.env)
@@ -302,7 +301,7 @@ def test_a_case_that_is_skipped_here_alone_is_incomparable():
     ("here", "there", "said"), [((), (), 0), (("--y",), ("--x",), 1), (("--y",), ("--y",), 0), (("--y",), (), 0)]
 )
 def test_a_change_that_alters_its_own_gate_is_named(monkeypatch, tmp_path, here, there, said):
-    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: Benchmark("1")}, gate=there))
+    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: CODED}, gate=there))
     strategy.request.gate = here
     strategy.race(CODED, [CODED])
     assert sum("this change alters its own gate" in note for note in strategy.notes) == said

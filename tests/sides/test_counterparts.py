@@ -9,14 +9,7 @@ import pytest
 from tfbench.errors import SideError
 from tfbench.fs import scratch_dir
 from tfbench.model import Case
-from tfbench.sides.counterparts import (
-    Benchmark,
-    Counterparts,
-    Listing,
-    Selection,
-    benchmarks_of,
-    collect,
-)
+from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of, collect
 from tfbench.sides.spec import Side
 
 
@@ -24,11 +17,12 @@ def case(name, source):
     return Case(name, "w", name.partition("[")[0], source=source)
 
 
+def listing(sources, **more):
+    return Listing({name: case(name, source) for name, source in sources.items()}, **more)
+
+
 def counterparts(before, *now):
-    return Counterparts(
-        Listing({name: Benchmark(source) for name, source in before.items()}),
-        [case(name, source) for name, source in now],
-    )
+    return Counterparts(listing(before), [case(name, source) for name, source in now])
 
 
 def names(cases):
@@ -60,27 +54,28 @@ def test_each_case_that_is_gone_needs_a_new_one_of_its_own_to_be_renamed():
 
 
 def test_a_tree_runs_what_it_selects_and_does_not_skip():
-    given = {"a.py::x": Benchmark("1"), "a.py::skipped": Benchmark("2", skipped=True),
-             "a.py::slow": Benchmark("3", selected=False)}  # fmt: skip
-    found = Counterparts(Listing(given), [])
+    given = {"a.py::x": "1", "a.py::skipped": "2", "a.py::slow": "3"}
+    kinds = {"skipped": frozenset({"a.py::skipped"}), "deselected": frozenset({"a.py::slow"})}
+    found = Counterparts(listing(given, **kinds), [])
     assert [one.name for one in found.gone(())] == ["a.py::x"]
     assert [found.runs(case(name, "")) for name in given] == [True, False, False]
 
 
 def test_a_case_that_is_deselected_here_is_not_renamed():
-    before = {"a.py::x": Benchmark("1")}
+    before = listing({"a.py::x": "1"})
     now = [case("a.py::y", "1")]
-    assert Counterparts(Listing(before), now).gone({"a.py::y"}) == []
-    found = Counterparts(Listing(before), now, {"a.py::x", "a.py::y"})
+    assert Counterparts(before, now).gone({"a.py::y"}) == []
+    found = Counterparts(before, now, {"a.py::x", "a.py::y"})
     assert [one.name for one in found.gone({"a.py::y"})] == ["a.py::x"]
 
 
 def test_a_counterpart_has_the_thresholds_of_its_own_tree():
     own = (("minimum_effect", 0.05), ("tolerance", 0.1))
-    found = Counterparts(Listing({"a.py::x": Benchmark("1", thresholds=own), "a.py::y": Benchmark("2")}), [])
+    there = replace(case("a.py::x", "1"), thresholds=own)
+    found = Counterparts(Listing({"a.py::x": there, "a.py::y": case("a.py::y", "2")}), [])
     assert found.of(case("a.py::x", "1")).thresholds == own
     assert found.of(replace(case("a.py::y", "2"), thresholds=own)).thresholds == ()
-    renamed = Counterparts(Listing({"a.py::x": Benchmark("1", thresholds=own)}), [case("a.py::y", "1")])
+    renamed = Counterparts(Listing({"a.py::x": there}), [case("a.py::y", "1")])
     assert renamed.of(case("a.py::y", "1")).thresholds == own
 
 
@@ -99,7 +94,7 @@ def test_a_selection_has_the_cases_below_its_paths():
 
 
 def test_a_tree_may_have_the_cases_of_a_file_that_cannot_be_imported_there():
-    found = Counterparts(Listing({"b.py::z": Benchmark("3")}, ("a.py", "folder")), [case("a.py::x", "1")])
+    found = Counterparts(listing({"b.py::z": "3"}, broken=("a.py", "folder")), [case("a.py::x", "1")])
     assert [found.has(case(name, "1")) for name in ("a.py::x", "folder/c.py::x", "c.py::x")] == [True, True, False]
     assert found.runs(case("a.py::x", "1"))
     assert names(found.gone([])) == ["b.py::z"]
@@ -136,9 +131,9 @@ def test_the_folder_of_a_collection_is_removed_with_those_of_killed_processes(tm
 def test_a_case_whose_function_is_still_in_its_file_is_not_renamed(tmp_path):
     """The change leaves its file out of `tfbench_paths`, and adds a benchmark of the same text."""
     (tmp_path / "test_old.py").write_text("def test_slow(bench):\n    bench(step)\n")
-    listing = Listing({"test_old.py::test_slow": Benchmark("text")})
+    before = listing({"test_old.py::test_slow": "text"})
     now = [replace(Case.named("test_new.py::test_fast"), source="text")]
-    left_out = Counterparts(listing, now, root=tmp_path).gone(())
+    left_out = Counterparts(before, now, root=tmp_path).gone(())
     assert [case.name for case in left_out] == ["test_old.py::test_slow"]
     (tmp_path / "test_old.py").unlink()
-    assert Counterparts(listing, now, root=tmp_path).gone(()) == []
+    assert Counterparts(before, now, root=tmp_path).gone(()) == []

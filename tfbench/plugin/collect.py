@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from tfbench.plugin.runner import Runner
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
-from tfbench.sides.counterparts import Benchmark, Listing, Selection
+from tfbench.sides.counterparts import Listing, Selection
 from tfbench.sides.yardstick import ini_file
 from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.suite import tensorflow_stub
@@ -234,19 +234,11 @@ def _collect_elsewhere(text: str) -> int:
     policy = collected.policy  # another one than the run's, if only the other tree's configuration names one
     usual = () if policy.name == order["policy"] else tuple((name, getattr(policy, name)) for name in THRESHOLDS)
     cases = {
-        name: Benchmark(
-            case.source,
-            name in collected.skipped,
-            name in collected.cases,
-            case.thresholds or usual,
-            case.statistic or policy.statistic,
-            case.cpus,
-            tuple(f"{name}={value}" for name, value in case.env),
-            case.ungated,
-        )
+        name: replace(case, thresholds=case.thresholds or usual, statistic=case.statistic or policy.statistic)
         for name, case in {**collected.deselected, **collected.cases}.items()
     }
-    listing = Listing(cases, tuple(sorted(collected.broken)), collected.seen, tuple(collected.gate))
+    deselected, broken = frozenset(collected.deselected), tuple(sorted(collected.broken))
+    listing = Listing(cases, collected.skipped, deselected, broken, collected.seen, tuple(collected.gate))
     write_whole(Path(order["answer"]), line(listing))
     return 0
 

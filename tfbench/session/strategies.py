@@ -26,7 +26,7 @@ from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, RunProgress, RunRequest, missing
 from tfbench.session.results import NO_BASELINE, BaselineValues, MetricChecker, untimed
 from tfbench.session.resume import ChangedOnly
-from tfbench.sides.counterparts import Benchmark, Counterparts, Listing, Selection, benchmarks_of
+from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of
 from tfbench.sides.environments import Environments, installed, minor, other_requirements
 from tfbench.sides.source_tree import Snapshot, is_pinned, snapshot
 from tfbench.sides.spec import UNPINNED, Side, as_committed, of_tree, parse, parts_of
@@ -413,7 +413,7 @@ class Strategy(ABC):
         )
         return replace(result, verdict=first, metrics=tuple(others))
 
-    def _marked(self, case: Case) -> Case | Benchmark | None:
+    def _marked(self, case: Case) -> Case | None:
         """Return the case with its marks on the other side, ``None`` where that has none of its own."""
         return None
 
@@ -476,17 +476,16 @@ class LiveSideStrategy(Strategy):
             case, self.baseline, there, *self._marks(case), repair=partial(self._repaired, case, there)
         )
 
-    def _marked(self, case: Case) -> Case | Benchmark | None:
+    def _marked(self, case: Case) -> Case | None:
         return self.counterparts.known(case) if self.counterparts else None
 
     def _marks(self, case: Case) -> Iterator[Reason]:
         """Yield a note on each mark of the case that counts on both sides, although the other side's own differs."""
-        there = self._marked(case)
-        if isinstance(there, Benchmark) and there.cpus != case.cpus:
+        there = self._marked(case) or case
+        if there.cpus != case.cpus:
             yield because(Note.OTHER_MARK, mark="cpus", before=there.cpus or "all", now=case.cpus or "all")
-        settings = tuple(f"{name}={value}" for name, value in case.env)
-        if isinstance(there, Benchmark) and there.env != settings:
-            before, now = (" ".join(values) or "none" for values in (there.env, settings))
+        if there.env != case.env:
+            before, now = (" ".join(map("=".join, one.env)) or "none" for one in (there, case))
             yield because(Note.OTHER_MARK, mark="variables", before=before, now=now)
 
     def _repaired(self, case: Case, there: Case, broken: CaseResult) -> RaceResults | None:
@@ -658,10 +657,10 @@ class SavedBaselineStrategy(Strategy):
         elif not side.tree_redirect:
             self._selected = lambda name: False  # the same code is deselected on both sides
         else:
-            there = benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds).cases
-            self._selected = lambda name: name not in there or there[name].selected
+            there = benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds)
+            self._selected = lambda name: name not in there.deselected
 
-    def _marked(self, case: Case) -> Case | Benchmark | None:
+    def _marked(self, case: Case) -> Case | None:
         sample = self.saved.samples.get(case.name)
         return sample.case if sample else None
 

@@ -75,36 +75,6 @@ def collect(
 
 
 @dataclass(frozen=True)
-class Benchmark:
-    """A case of another source tree."""
-
-    source: str
-    """Digest of its function's code."""
-    skipped: bool = False
-    """Whether a mark of pytest skips it there."""
-    selected: bool = True
-    """Whether the run's options select it there, by its marks and the tree's own conftest.py and configuration."""
-    thresholds: tuple[tuple[str, float], ...] = ()
-    """Its own thresholds there."""
-    statistic: str = ""
-    """Its own statistic there."""
-    cpus: int = 1
-    """Processors that its mark asks for there, see `Case.cpus`."""
-    env: tuple[str, ...] = ()
-    """Environment variables that its variant sets there, as ``NAME=value``."""
-    ungated: str = ""
-    """Why it is shown and not gated there."""
-
-    def __post_init__(self) -> None:
-        own_thresholds(dict(self.thresholds))
-
-    @property
-    def runs(self) -> bool:
-        """Whether that tree would run it under the options of this run."""
-        return self.selected and not self.skipped
-
-
-@dataclass(frozen=True)
 class Selection:
     """What the user asked for, without the configuration of a source tree, which each tree has for itself."""
 
@@ -145,14 +115,26 @@ def _starts(paths: tuple[str, ...]) -> tuple[str, ...]:
 class Listing:
     """What pytest collects of another source tree."""
 
-    cases: Mapping[str, Benchmark] = field(default_factory=dict)
-    """By name."""
+    cases: Mapping[str, Case] = field(default_factory=dict)
+    """By name, with the thresholds, the statistic and the marks that they have there."""
+    skipped: frozenset[str] = frozenset()
+    """Names of the cases that a mark of pytest skips there."""
+    deselected: frozenset[str] = frozenset()
+    """Names of those that the run's options do not select there, by its marks and the tree's own conftest.py and configuration."""
     broken: tuple[str, ...] = ()
     """Files and folders that cannot be imported there, relative to its root; ``.`` for all."""
     seen: frozenset[str] = frozenset()
     """Files and folders that pytest has collected or skipped there, whether they have benchmarks or not."""
     gate: tuple[str, ...] = ()
     """Words of the options that decide what passes there: those of the command line, and of its own configuration file."""
+
+    def __post_init__(self) -> None:
+        for case in self.cases.values():
+            own_thresholds(dict(case.thresholds))
+
+    def runs(self, case: str) -> bool:
+        """Tell whether the tree would run this case of its own under the options of this run."""
+        return case not in self.skipped and case not in self.deselected
 
     def has(self, case: str) -> bool:
         """Tell whether the tree has the case of this name, or may have it in a file that cannot be imported there."""
@@ -249,7 +231,7 @@ class Counterparts:
         self.renamed = moved | _paired(added, removed, lambda name: name.partition("[")[2])
         """Name of a case of this run -> its name there."""
 
-    def known(self, case: Case) -> Benchmark | None:
+    def known(self, case: Case) -> Case | None:
         """Return the case as that tree has it."""
         return self.listing.cases.get(self.renamed.get(case.name, case.name))
 
@@ -265,10 +247,9 @@ class Counterparts:
     def runs(self, case: Case) -> bool:
         """Tell whether that tree would run the case, as far as is known."""
         there = self.known(case)
-        return self.has(case) if there is None else there.runs
+        return self.has(case) if there is None else self.listing.runs(there.name)
 
     def gone(self, known: Collection[str]) -> list[Case]:
         """Return the cases that that tree would run, and that are neither ``known`` nor renamed."""
         there = {*known, *self.renamed.values()}
-        cases = self.listing.cases.items()
-        return [Case.named(name) for name, benchmark in cases if benchmark.runs and name not in there]
+        return [Case.named(name) for name in self.listing.cases if self.listing.runs(name) and name not in there]
