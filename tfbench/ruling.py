@@ -61,16 +61,11 @@ class Result(enum.Enum):
 
 
 _RESULTS: Mapping[Outcome, Result] = {
-    Outcome.REGRESSED: Result.REGRESSED,
-    Outcome.ERROR: Result.ERROR,
-    Outcome.MISSING: Result.INCOMPARABLE,
-    Outcome.INCOMPARABLE: Result.INCOMPARABLE,
-    Outcome.INCONCLUSIVE: Result.INCONCLUSIVE,
-    Outcome.UNGATED: Result.PASS,
-    Outcome.UNCHANGED: Result.PASS,
-    Outcome.IMPROVED: Result.PASS,
+    Outcome.REGRESSED: Result.REGRESSED, Outcome.ERROR: Result.ERROR, Outcome.MISSING: Result.INCOMPARABLE,
+    Outcome.INCOMPARABLE: Result.INCOMPARABLE, Outcome.INCONCLUSIVE: Result.INCONCLUSIVE,
+    Outcome.UNGATED: Result.PASS, Outcome.UNCHANGED: Result.PASS, Outcome.IMPROVED: Result.PASS,
     Outcome.NEW: Result.PASS,
-}
+}  # fmt: skip
 """Outcome -> result, the gravest first."""
 
 

@@ -140,12 +140,9 @@ USUAL = "test_raced.py"
 """File of the workloads that thresholds were chosen on."""
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
 TAILS = {
-    "5% x10": SlowCalls(0.05, 10),
-    "10% x5": SlowCalls(0.1, 5),
-    "33% x2": SlowCalls(1 / 3, 2),
-    "2% x60": SlowCalls(0.02, 60),
-    "25% wait": SlowCalls(0.25, 5 / 3, waits=True),
-}
+    "5% x10": SlowCalls(0.05, 10), "10% x5": SlowCalls(0.1, 5), "33% x2": SlowCalls(1 / 3, 2),
+    "2% x60": SlowCalls(0.02, 60), "25% wait": SlowCalls(0.25, 5 / 3, waits=True),
+}  # fmt: skip
 """Injected slow calls, in turn: they leave the median of most steps where it is, and raise the mean by 17 to 118%."""
 _CPU = "device=cpu"
 """In the names of cases that a calibration of a GPU leaves out."""

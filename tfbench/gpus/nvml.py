@@ -18,11 +18,8 @@ from tfbench.model import JSON
 
 
 HARDWARE_REASONS: Mapping[int, str] = {
-    0x08: "hardware slowdown",
-    0x20: "heat",
-    0x40: "heat, by the hardware",
-    0x80: "power brake",
-}
+    0x08: "hardware slowdown", 0x20: "heat", 0x40: "heat, by the hardware", 0x80: "power brake",
+}  # fmt: skip
 """NVML's reasons for a lowered clock that make a launch not count.
 
 A software power cap (0x04) is not one: it is normal on parts with a power limit, where the clock itself is compared."""

@@ -36,15 +36,8 @@ OWN: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """Key of the options that conftest.py files define: their names in Python and defaults."""
 
 _LISTING = (
-    "collectonly",
-    "setuponly",
-    "setupplan",
-    "showfixtures",
-    "show_fixtures_per_test",
-    "cacheshow",
-    "markers",
-    "help",
-)
+    "collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow", "markers", "help",
+)  # fmt: skip
 """Options of pytest, by their names in Python, with which it runs no test."""
 
 

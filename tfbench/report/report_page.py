@@ -19,12 +19,9 @@ _MOST = 100
 """Cases per table of the first page. The table of all cases has the rest."""
 _SKIPS = 20
 _ORDER = (
-    summaries.Group.ERRORS,
-    summaries.Group.REGRESSIONS,
-    summaries.Group.UNGATED,
-    summaries.Group.IMPROVEMENTS,
+    summaries.Group.ERRORS, summaries.Group.REGRESSIONS, summaries.Group.UNGATED, summaries.Group.IMPROVEMENTS,
     summaries.Group.INCONCLUSIVE,
-)
+)  # fmt: skip
 """Order of the parts of the first section."""
 _COLOURS: Mapping[Outcome, str] = {
     Outcome.REGRESSED: "bad", Outcome.IMPROVED: "good", Outcome.INCONCLUSIVE: "open", Outcome.UNCHANGED: "first",

@@ -24,16 +24,12 @@ from tfbench.untrusted import command, plural, some
 
 Column = tuple[str, str, Callable[[float], str]]
 _EXTRA: tuple[tuple[Column, int], ...] = (
-    (("first_call", "first call", duration), 100),
-    (("peak_host_memory", "memory", size), 100),
-    (("accuracy", "accuracy", "{:.1%}".format), 120),
-    (("artifact_bytes", "size", size), 120),
-    (("artifact_gzipped_bytes", "gzipped", size), 120),
-    (("p90", "p90", duration), 130),
-    (("dispatch_time", "dispatch", duration), 110),
-    (("device_share", "on device", percent), 110),
+    (("first_call", "first call", duration), 100), (("peak_host_memory", "memory", size), 100),
+    (("accuracy", "accuracy", "{:.1%}".format), 120), (("artifact_bytes", "size", size), 120),
+    (("artifact_gzipped_bytes", "gzipped", size), 120), (("p90", "p90", duration), 130),
+    (("dispatch_time", "dispatch", duration), 110), (("device_share", "on device", percent), 110),
     (("share", "% of roofline", percent), 115),
-)
+)  # fmt: skip
 """Optional columns of the table of variants: fact, heading and format, and the minimum width of the terminal."""
 _ESTIMATED = "~"
 _ESTIMATE = (

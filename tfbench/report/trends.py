@@ -28,12 +28,9 @@ from tfbench.untrusted import plural, some
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 COLOURS = {
-    TrendState.SLOWER: "bold red",
-    TrendState.DRIFT: "red",
-    TrendState.FASTER: "green",
-    TrendState.STEADY: "",
+    TrendState.SLOWER: "bold red", TrendState.DRIFT: "red", TrendState.FASTER: "green", TrendState.STEADY: "",
     TrendState.SHORT: "dim",
-}
+}  # fmt: skip
 SHOWN = (TrendState.SLOWER, TrendState.DRIFT, TrendState.FASTER)
 """States of which each case is shown in an overview."""
 _SPARK = 30

@@ -68,6 +68,13 @@ def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None, give
     return os.fsdecode(done.stdout).removesuffix("\n")
 
 
+def _known(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """Return what git prints, ``""`` if it fails, as for an object that the repository does not have."""
+    with suppress(SideError):
+        return _git(root, *arguments, env=env)
+    return ""
+
+
 def checkout(root: Path) -> Path:
     """Return the top folder of the checkout that contains this folder.
 
@@ -115,12 +122,9 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
         return None
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))} if keep_as else _scratch_repository(top, Path(scratch))
-        try:
-            commit = _git(top, "rev-parse", "--verify", "--quiet", "HEAD")
-            head = _git(top, "rev-parse", "HEAD^{tree}")
+        commit, head = (_known(top, "rev-parse", "--verify", "--quiet", name) for name in ("HEAD", "HEAD^{tree}"))
+        if commit:
             _git(top, "read-tree", "HEAD", env=env)
-        except SideError:
-            commit = head = ""  # a repository without a commit
         left_out = f":(exclude,glob)**/{DATA_FOLDER}/**", *_no_environments(top)
         try:
             _git(top, "add", "--all", "--", ".", *left_out, env=env | {"LANGUAGE": "C"})
@@ -167,6 +171,7 @@ def _quoted(folder: str) -> str:
     return f'"{"".join(escapes.get(char, char) for char in folder)}"'
 
 
+_GIVEN = "--pathspec-from-file=-", "--pathspec-file-nul"
 _NEW = "ls-files", "--others", "--exclude-standard", "-z"
 
 
@@ -203,10 +208,8 @@ def code_digest(root: Path) -> str:
         if _has_commit(top):
             _git(top, "read-tree", "HEAD", env=env)
         _git(top, "add", "--update", "--", ".", env=env)
-        listed = Path(scratch, "names")
-        listed.write_bytes(os.fsencode("\0".join(names)))
         if names:
-            _git(top, "add", f"--pathspec-from-file={listed}", "--pathspec-file-nul", env=env)
+            _git(top, "add", *_GIVEN, env=env, given="\0".join(names))
         tree, edited = _git(top, *_WRITE_TREE, env=env), _edited_submodules(top, env)
     return hashlib.sha256(repr((tree, edited)).encode()).hexdigest() if edited else tree
 
@@ -263,9 +266,8 @@ def _lend_versions(top: Path, tree: str, place: Path) -> None:
     for name in ignored_modules(top):
         module, there = top / name, place / name
         if name.endswith(".py") and _has_folder_of(there, place) and _is_of_a_version(module):
-            with suppress(SideError):
-                _git(top, "cat-file", "-e", f"{tree}:{name}")
-                continue  # the tree has one of its own
+            if _known(top, "cat-file", "-t", f"{tree}:{name}"):  # the tree has one of its own
+                continue
             with suppress(OSError, UnicodeDecodeError):
                 content = module.read_text("utf-8")
                 if not there.is_file() or there.read_text("utf-8") != content:
@@ -406,34 +408,34 @@ def require_checked_out(root: Path, commit: str) -> None:
 
     Raises `SideError` if it does not, or git cannot tell because the clone is shallow.
     """
+    if not _is_ancestor(root, commit, "HEAD", f"the change {commit[:12]} is checked out"):
+        fix = "check out this commit or a merge of it, or name the other side with --against"
+        raise SideError(f"the change {commit[:12]} is not checked out, so it would not be raced; {fix}")
+
+
+def _is_ancestor(root: Path, commit: str, later: str, question: str) -> bool:
+    """Whether a commit is in the history of another one; raises `SideError` if a shallow clone cannot tell, with the question."""
     try:
-        _git(root, "merge-base", "--is-ancestor", commit, "HEAD")
+        _git(root, "merge-base", "--is-ancestor", commit, later)
+        return True
     except SideError:
         if _git(root, "rev-parse", "--is-shallow-repository") == "true":
-            why = f"this clone is shallow, so git cannot tell whether the change {commit[:12]} is checked out"
-            raise SideError(f"{why}; {_UNSHALLOW}") from None
-        fix = "check out this commit or a merge of it, or name the other side with --against"
-        raise SideError(f"the change {commit[:12]} is not checked out, so it would not be raced; {fix}") from None
+            text = f"this clone is shallow, so git cannot tell whether {question}"
+            raise SideError(f"{text}; {_UNSHALLOW}") from None
+        return False
 
 
 def is_pinned(root: Path, revision: str) -> bool:
     """Whether a revision is a tag or a commit's hash, and so means the same code tomorrow."""
-    if re.fullmatch(r"[0-9a-f]{7,64}", revision):
-        return True
-    try:
-        return bool(_git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/{revision}"))
-    except SideError:
-        return False
+    tag = "rev-parse", "--verify", "--quiet", f"refs/tags/{revision}"
+    return re.fullmatch(r"[0-9a-f]{7,64}", revision) is not None or bool(_known(root, *tag))
 
 
 def tags_of(root: Path, commit: str) -> tuple[str, ...]:
     """Return the tags of the commit that is checked out, none if tracked files differ from it or git cannot tell."""
-    try:
-        if has_edits(root):
-            return ()
-        return tuple(_git(root, "tag", "--points-at", commit).split())
-    except SideError:
-        return ()
+    with suppress(SideError):
+        return () if has_edits(root) else tuple(_git(root, "tag", "--points-at", commit).split())
+    return ()
 
 
 def has_edits(root: Path) -> bool:
@@ -450,13 +452,8 @@ def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
     `UsageError` if ``good`` is no ancestor of ``bad``.
     """
     first, last = (commit_of(root, revision) for revision in (good, bad))
-    try:
-        _git(root, "merge-base", "--is-ancestor", first, last)
-    except SideError:
-        if _git(root, "rev-parse", "--is-shallow-repository") == "true":
-            why = f"this clone is shallow, so git cannot tell whether {good} is an ancestor of {bad}"
-            raise SideError(f"{why}; {_UNSHALLOW}") from None
-        raise UsageError(f"{good} is no ancestor of {bad}; name an older commit for --good") from None
+    if not _is_ancestor(root, first, last, f"{good} is an ancestor of {bad}"):
+        raise UsageError(f"{good} is no ancestor of {bad}; name an older commit for --good")
     subjects = "log", "--no-show-signature", "--encoding=UTF-8", "--format=%H %s"
     later = _git(root, *subjects, "--first-parent", "--reverse", f"{first}..{last}").split("\n")
     descendants = set(_git(root, "rev-list", "--ancestry-path", f"{first}..{last}").split())
@@ -560,8 +557,7 @@ def _grafted(top: Path, tree: str, grafts: Grafts, env: Mapping[str, str]) -> st
     names = [name for name in dict.fromkeys(listed) if name and (grafts.has(name) or name in grafts.copies.values())]
     left_out = _left_out(top)  # git adds no file outside of a sparse checkout
     if names := [name for name in names if name not in left_out]:
-        given = "--pathspec-from-file=-", "--pathspec-file-nul"
-        _git(top, "--literal-pathspecs", "add", "--all", *given, env=env, given="\0".join(names))
+        _git(top, "--literal-pathspecs", "add", "--all", *_GIVEN, env=env, given="\0".join(names))
     if edited := [name for name in _edited_submodules(top, env) if grafts.has(name)]:
         raise SideError(f"{edited[0]} has edits, which the other side would not have; commit them in {edited[0]}")
     staged = dict(_entries(_git(top, "ls-files", "--stage", "-z", env=env)))
@@ -595,16 +591,11 @@ def _left_out(place: Path, env: Mapping[str, str] | None = None) -> set[str]:
 
 
 def _has_commit(top: Path) -> bool:
-    with suppress(SideError):
-        return bool(_git(top, "rev-parse", "--verify", "--quiet", "HEAD"))
-    return False
+    return bool(_known(top, "rev-parse", "--verify", "--quiet", "HEAD"))
 
 
 def _has_tree(top: Path, tree: str, objects: Mapping[str, str] | None = None) -> bool:
-    with suppress(SideError):
-        _git(top, "cat-file", "-e", f"{tree}^{{tree}}", env=objects)
-        return True
-    return False
+    return bool(_known(top, "cat-file", "-t", f"{tree}^{{tree}}", env=objects))
 
 
 def _work_tree(top: Path, place: Path, scratch: Path, objects: Mapping[str, str]) -> dict[str, str]:

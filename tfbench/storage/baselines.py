@@ -39,15 +39,8 @@ PROFILES = f"{DATA_FOLDER}/profiles"
 JOURNAL = "journal.jsonl"
 """File of the finished cases of a run that has not come to its end."""
 _UNSHARED = (
-    "candidates/",
-    "calibration/",
-    "fleets/",
-    "history/",
-    "made/",
-    "profiles/",
-    "trees/",
-    "journal.*",
-)
+    "candidates/", "calibration/", "fleets/", "history/", "made/", "profiles/", "trees/", "journal.*",
+)  # fmt: skip
 """Patterns that git ignores. Baselines may be shared."""
 
 

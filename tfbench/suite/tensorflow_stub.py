@@ -58,13 +58,8 @@ def fix_of(error: str, root: Path) -> str:
 
 
 PACKAGES = (
-    "tensorflow",
-    "keras",
-    "tf_keras",
-    "tensorflow_model_optimization",
-    "tensorflow_probability",
-    "tensorflow_addons",
-)
+    "tensorflow", "keras", "tf_keras", "tensorflow_model_optimization", "tensorflow_probability", "tensorflow_addons",
+)  # fmt: skip
 """Top-level packages that take seconds to import and are not needed for collection."""
 _DISTRIBUTIONS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tf-nightly"),

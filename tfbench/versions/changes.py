@@ -354,12 +354,9 @@ class Defaults:
 KINDS = ("time", "first call", "memory", "leaks", "graph")
 """What can change, in the order of the table. Counts of graphs and of XLA's modules, traces and the like are one kind."""
 _KIND = {
-    TIME: "time",
-    FIRST_CALL: "first call",
-    PEAK_HOST_MEMORY: "memory",
-    "live_bytes": "memory",
+    TIME: "time", FIRST_CALL: "first call", PEAK_HOST_MEMORY: "memory", "live_bytes": "memory",
     "peak_device_memory": "memory",
-}
+}  # fmt: skip
 _KIND |= {metric.name: "leaks" for metric in LEAK_METRICS}
 
 
