@@ -80,7 +80,7 @@ def test_time_and_graph_are_told_with_their_values(found):
 
 def test_an_op_that_another_one_replaces_is_a_change_of_the_graph(found):
     changed, *_ = found(1.0, ["MatMul"], ["BatchMatMulV2"])
-    assert [(change.verdict.metric, change.ratio) for change in changed] == [("graph_ops", None)]
+    assert [(change.verdict.metric, change.verdict.ratio) for change in changed] == [("graph_ops", None)]
     assert changed[0].cause == "graph: 1 op before, 1 now; lost MatMul; gained BatchMatMulV2"
 
 

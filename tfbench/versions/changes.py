@@ -21,7 +21,7 @@ from tfbench.metrics.exact import ComparisonContext
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, ReasonCode, Verdict
 from tfbench.model.formats import plain
-from tfbench.model.words import SECONDS, amount, times
+from tfbench.model.words import SECONDS, times
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant, Failure
@@ -374,18 +374,6 @@ class CaseChange:
     def kind(self) -> str:
         """One of `KINDS`."""
         return _KIND.get(self.verdict.metric, "graph")
-
-    @property
-    def values(self) -> tuple[str, str]:
-        """The value on the reference and on the side, with units."""
-        before, now = self.verdict.values or (None, None)
-        return amount(before, self.verdict.unit), amount(now, self.verdict.unit)
-
-    @property
-    def ratio(self) -> Ratio | None:
-        """The value on the side relative to that on the reference, if both have one and differ."""
-        before, now = self.verdict.values or (None, None)
-        return self.verdict.ratio or (_exact_ratio(before, now) if before != now else None)
 
     def as_json(self) -> JSON:
         """Return the change as an object of ``tfbench-versions/1``: the verdict, with its side and its cause."""
