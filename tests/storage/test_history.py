@@ -121,12 +121,12 @@ def test_a_query_finds_every_name(tmp_path, name):
 # Damaged files
 
 
-def test_a_truncated_last_line_costs_its_case_alone(tmp_path):
+def test_a_run_whose_last_line_is_cut_off_is_named_and_left_out(tmp_path):
     path = History(tmp_path).record(replace(FULL, floors={**FULL.floors, "b/x.py::y": (1e-5,)}))
     found = read(path, path.read_text()[:-20])
-    assert found.runs == [FULL]
+    assert found.runs == []
     (problem,) = found.problems
-    assert problem.startswith(f"{path}, line 1: case 2 of 2 cannot be read (")
+    assert problem.startswith(f"{path}, line 1: the run of {CONTEXT.session} is damaged and left out (")
 
 
 def test_a_query_of_a_case_notices_a_line_that_is_cut_off(tmp_path):
@@ -134,13 +134,14 @@ def test_a_query_of_a_case_notices_a_line_that_is_cut_off(tmp_path):
     path = history.record(replace(FULL, floors={**FULL.floors, "b/x.py::y": (1e-5,)}))
     path.write_text(path.read_text()[:-20])
     found = history.content(CASE)
-    assert (found.runs, len(found.problems)) == ([FULL], 1)
+    assert (found.runs, len(found.problems)) == ([], 1)
 
 
 def test_a_run_without_its_last_lines_is_named(tmp_path):
     path = History(tmp_path).record(FULL)
     found = read(path, path.read_text().splitlines()[0] + "\n")
-    assert found.problems == [f"{path}, line 1: the run of {CONTEXT.session} has 0 of its 1 cases"]
+    damaged = f"{path}, line 1: the run of {CONTEXT.session} is damaged and left out"
+    assert found.problems == [f"{damaged} (it has 0 of its 1 cases)"]
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:-20], lambda text: text.splitlines()[0]], ids=["cut", "no case"])
@@ -158,7 +159,7 @@ def test_a_truncated_line_does_not_swallow_the_run_after_it(tmp_path):
     history = History(tmp_path)
     first, second = history.record(FULL), history.record(LATER)
     found = read(tmp_path / "all.jsonl", first.read_text()[:-30] + second.read_text())
-    assert [run.context.session for run in found.runs] == [CONTEXT.session, LATER.context.session]
+    assert [run.context.session for run in found.runs] == [LATER.context.session]
     assert len(found.problems) == 1
 
 
@@ -191,8 +192,8 @@ def test_a_damaged_run_is_named_with_its_fault_and_the_others_are_read(tmp_path,
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"floors": [0.0]}, "at floors[0], Expected `float` >= 1e-15"),
-        ({"floors": 1}, "at floors, Expected `array`, got `int`"),
+        ({"floors": [0.0]}, "at [0].floors[0], Expected `float` >= 1e-15"),
+        ({"floors": 1}, "at [0].floors, Expected `array`, got `int`"),
         (
             {"ratio": {"center": 0, "low": 0, "high": 1, "confidence": 0.9}},
             "the center of the ratio is no usable number",
@@ -201,17 +202,17 @@ def test_a_damaged_run_is_named_with_its_fault_and_the_others_are_read(tmp_path,
             {"ratio": {"center": None, "low": 0, "high": 1, "confidence": 0.9}},
             "the center of the ratio is no usable number",
         ),
-        ({"ratio": {"center": 1}}, "at ratio, Object missing required field `low`"),
-        ({"case": 1}, "at case, Expected `str`, got `int`"),
+        ({"ratio": {"center": 1}}, "at [0].ratio, Object missing required field `low`"),
+        ({"case": 1}, "at [0].case, Expected `str`, got `int`"),
     ],
 )
 def test_a_damaged_case_is_named_with_its_fault(tmp_path, change, fault):
     path = History(tmp_path).record(RECORD)
     head, case = path.read_text().splitlines()
     path.write_text(f"{head}\n{json.dumps({**json.loads(case), **change})}\n")
-    (run,), (problem,) = everything(History(tmp_path))
-    assert not run.floors
-    assert problem.startswith(f"{path}, line 1: case 1 of 1 cannot be read (")
+    runs, (problem,) = everything(History(tmp_path))
+    assert runs == []
+    assert problem.startswith(f"{path}, line 1: the run of {CONTEXT.session} is damaged and left out (")
     assert fault in problem
 
 
@@ -219,7 +220,7 @@ def test_a_damaged_case_is_named_with_its_fault(tmp_path, change, fault):
 def test_numbers_that_are_none_are_refused(tmp_path, number):
     path = History(tmp_path).record(RECORD)
     found = read(path, path.read_text().replace("0.000011", number).replace("1.1e-5", number))
-    assert found.runs[0].floors == {}
+    assert found.runs == []
     assert len(found.problems) == 1
 
 

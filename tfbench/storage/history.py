@@ -127,13 +127,12 @@ class Content:
     """The content of one or more files."""
 
     runs: list[SessionRecord] = field(default_factory=list)
-    """The damaged ones first."""
     accepted: list[AcceptedChange] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """One line per unreadable part."""
 
     def once(self) -> list[SessionRecord]:
-        """Return every run once, oldest first; of several copies the last, and a whole one before a damaged one."""
+        """Return every run once, oldest first; of several copies the last."""
         known = {record.context.session: record for record in self.runs}
         return [known[session] for session in sorted(known)]
 
@@ -228,7 +227,7 @@ def read_document(name: str, text: str, into: Content, about: str = "") -> None:
 
 
 def _read_part(where: str, part: str, into: Content, about: str) -> None:
-    """Read one run or one acceptance. A damaged line ends it, as the lines after it may be another run's."""
+    """Read one run or one acceptance. A damaged run does not count: its lines may be those of another one."""
     first, _, rest = part.partition("\n")
     try:
         head = read(_Head, first, SCHEMA)
@@ -238,33 +237,20 @@ def _read_part(where: str, part: str, into: Content, about: str) -> None:
     if isinstance(head, _AcceptLine):
         into.accepted.append(head.accepted)
         return
-    rows, session = [row for row in rest.split("\n") if row.strip()], head.context.session
-    whole = len(rows) == head.cases
-    if about and whole and _is_sound(rest, head.cases):
-        text = line(about)[1:-1]
-        rows = [row for row in rows if text in row]
-    cases, problems = list[_CaseLine](), len(into.problems)
+    rows = [row for row in rest.split("\n") if row.strip()]
     try:
-        cases.extend(read(_Lines, f"[{','.join(rows)}]"))  # at once, in a fifth of the time of a line at a time
-        if not whole:
-            into.problems.append(f"{where}: the run of {session} has {len(rows)} of its {head.cases} cases")
-    except ValueError:
-        try:
-            for row in rows:
-                cases.append(read(_CaseLine, row))
-        except ValueError as error:
-            text = f"case {len(cases) + 1} of {head.cases} cannot be read ({brief(error)})"
-            into.problems.append(f"{where}: {text}; it and the later ones are left out")
-    into.runs.insert(
-        0 if len(into.problems) > problems else len(into.runs),
-        SessionRecord(
-            head.context,
-            {row.case: row.floors for row in cases if row.floors},
-            {row.case: row.ratio for row in cases if row.ratio},
-            head.anchor,
-            head.releases,
-        ),
-    )
+        if len(rows) != head.cases:
+            raise ValueError(f"it has {len(rows)} of its {head.cases} cases")
+        if about and _is_sound(rest, head.cases):
+            rows = [row for row in rows if line(about)[1:-1] in row]
+        cases = read(_Lines, f"[{','.join(rows)}]")  # at once, in a fifth of the time of a line at a time
+    except ValueError as error:
+        text = f"the run of {head.context.session} is damaged and left out ({brief(error)})"
+        into.problems.append(f"{where}: {text}")
+        return
+    floors = {row.case: row.floors for row in cases if row.floors}
+    ratios = {row.case: row.ratio for row in cases if row.ratio}
+    into.runs.append(SessionRecord(head.context, floors, ratios, head.anchor, head.releases))
 
 
 def _is_sound(rest: str, cases: int) -> bool:
