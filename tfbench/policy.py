@@ -220,12 +220,6 @@ GPU_CASE_FACTOR = 3.0
 for a model, so that 40 s would be over before the looks are."""
 GPU_SETUP_SECONDS = 600.0
 """`setup_seconds` of a launch on a GPU. XLA compiles ResNet-50 and tries its kernels in minutes."""
-CACHE_MULTIPLE = 2.0
-"""Bytes that the calls of a cold step move between two uses of a tensor, as a multiple of the cache. Caches replace
-lines only about in the order of their use."""
-CACHE_SETS = 1024
-"""Most copies of its arguments that a cold step has in turn. Each takes up to 0.1 ms, and inputs of less than a
-five-hundredth of the cache gain little from it."""
 WARMUP_TRACING_SECONDS = 3.0
 """The same while its calls trace functions again, as those of a step with batches of many shapes do, one after the
 other. A step that always traces takes so long in each launch."""
@@ -346,11 +340,6 @@ class Policy(
         """Seconds, limits and steadiness of the warm-up, as messages have them; nearly none for a ``brief`` launch."""
         full = self.warmup_seconds, self.warmup_limit_seconds, WARMUP_STEADY, WARMUP_TRACING_SECONDS
         return (0.0, self.warmup_seconds, 1.0, 0.0) if brief else full
-
-    @property
-    def cold(self) -> tuple[float, int]:
-        """How caches are kept cold, as messages have it."""
-        return CACHE_MULTIPLE, CACHE_SETS
 
     def as_json(self) -> JSON:
         """Return every field under its own name, for the report."""

@@ -115,8 +115,6 @@ class TimeCase(CaseRequest):
     """Seconds, limit in seconds, relative steadiness and limit while calls trace, see `worker.block.warm_up`."""
     seed: int
     """Start of the harness' own draws, the same for all entrants of the launch."""
-    cold: tuple[float, int]
-    """`cache_multiple` and `cache_sets` of the policy."""
     meeting: tuple[int, ...] = ()
     """Processor on which all entrants make their first calls in turn; empty if each makes its own without waiting."""
     compiling: tuple[int, ...] = ()
@@ -151,7 +149,6 @@ class ProfileCase(CaseRequest):
     seconds: float
     """Between the two, as many steps as fit into this time."""
     warmup: tuple[float, float, float, float]
-    cold: tuple[float, int]
     """As in `TimeCase`."""
     energy: float
     """Seconds for which the step repeats before, from `Reached` and `Begin` to `Sampled`; 0 for none of these."""

@@ -30,7 +30,7 @@ EXAMPLES = [
     StartAncestor(3, 7, (1, 2), 1 << 32, True),
     StartZygote("/side", ("a.py",), "", "importlib", "/made", "/a:/b", ("/working", "/other"), ("/side/b.py",), 3),
     StartZygote("/side", (), "", "importlib", "/made", "", None, number=2, tree="/side", watches=True),
-    ProfileCase((1,), "a", "/logs", (10, 60), 0.04, (0.05, 0.5, 0.02, 3.0), (2.0, 1024), 0.0),
+    ProfileCase((1,), "a", "/logs", (10, 60), 0.04, (0.05, 0.5, 0.02, 3.0), 0.0),
     Ready(("a", "b"), {"c.py": "no"}, (), {"packages": {"numpy": "2"}}, None, False, (), {"mine": "/site-packages"}),
     Ready((), {}, (), {}, 2.5, True, ("mine",), {}),
     Reap(7, 0.5, number=3),

@@ -75,10 +75,10 @@ def seen(call, count):
 def test_on_a_gpu_calls_have_copies_of_their_tensors_in_turn_that_hold_twice_the_cache(caches):
     caches(gpu=50)
     first, other = Tensor(10), Tensor(1, CPU)
-    step, state = in_cache(partial(lambda one, alpha, rest: one, first, 0.5, rest=[other, "text"]), None, 2.0, 1024)
+    step, state = in_cache(partial(lambda one, alpha, rest: one, first, 0.5, rest=[other, "text"]), None)
     assert state == "cold"
     assert seen(step, 21) == [*range(10), *range(10), 0]
-    _, state = in_cache(partial(lambda one: one, Tensor(200)), None, 2.0, 1024)
+    _, state = in_cache(partial(lambda one: one, Tensor(200)), None)
     assert state == "cold"  # it evicts itself
 
 
@@ -86,7 +86,7 @@ def test_only_tensors_on_the_gpu_are_copied_there_and_with_their_place_in_a_stru
     caches(gpu=50)
     moved, stays = Tensor(25), Tensor(25, CPU)
     found = []
-    step, _ = in_cache(partial(lambda *given: found.append(given), [moved, 7], stays), None, 2.0, 1024)
+    step, _ = in_cache(partial(lambda *given: found.append(given), [moved, 7], stays), None)
     for _ in range(4):
         step()
     tensors = [given[0][0] for given in found]
@@ -98,7 +98,7 @@ def test_only_tensors_on_the_gpu_are_copied_there_and_with_their_place_in_a_stru
 def test_a_tensor_that_is_passed_twice_stays_one(caches):
     caches(gpu=50)
     tensor, found = Tensor(50), []
-    step, _ = in_cache(partial(lambda *given: found.append(given), tensor, tensor), None, 2.0, 1024)
+    step, _ = in_cache(partial(lambda *given: found.append(given), tensor, tensor), None)
     step(), step(), step()
     assert [one is other for one, other in found] == [True] * 3
     assert len({id(one) for one, _ in found}) == 2
@@ -111,8 +111,8 @@ def test_a_tensor_that_is_passed_twice_stays_one(caches):
 )
 def test_what_cannot_be_copied_stays_warm_by_default_and_is_flushed_if_asked_for(caches, step):
     log = caches(gpu=50)
-    assert in_cache(step, None, 2.0, 1024) == (step, "warm")
-    flushed, state = in_cache(step, "cold", 2.0, 1024)
+    assert in_cache(step, None) == (step, "warm")
+    flushed, state = in_cache(step, "cold")
     assert state == "cold"
     call = flushed.bind()
     assert log == ["filled 100 MiB on GPU:0", "waited"]
@@ -123,7 +123,7 @@ def test_what_cannot_be_copied_stays_warm_by_default_and_is_flushed_if_asked_for
 def test_a_flush_comes_after_the_set_up_of_a_prepared_step_and_its_clean_up_stays(caches):
     log = caches(gpu=50)
     step = PreparedStep(lambda: log.append("set-up"), lambda: log.append("clean-up"))
-    flushed, _ = in_cache(step, "cold", 2.0, 1024)
+    flushed, _ = in_cache(step, "cold")
     flushed.bind()
     flushed.clear()
     assert [entry.partition(" ")[0] for entry in log] == ["set-up", "filled", "waited", "clean-up"]
@@ -133,16 +133,16 @@ def test_a_flush_comes_after_the_set_up_of_a_prepared_step_and_its_clean_up_stay
 def test_on_the_processor_calls_are_as_before_unless_asked_for(caches, given):
     for sizes in ({"cpu": 32}, {"gpu": 50, "cpu": 32}):
         caches(**sizes)
-        assert in_cache(given, None, 2.0, 1024) == (given, None)
-        assert in_cache(given, "warm", 2.0, 1024) == (given, "warm")
-        assert in_cache(given, "cold", 2.0, 1024)[1] == "cold"
+        assert in_cache(given, None) == (given, None)
+        assert in_cache(given, "warm") == (given, "warm")
+        assert in_cache(given, "cold")[1] == "cold"
 
 
 def test_arrays_are_copied_without_tensorflow(caches, monkeypatch):
     caches(cpu=32)
     monkeypatch.delitem(sys.modules, "tensorflow")
     array = np.ones(MEBIBYTE)
-    step, state = in_cache(partial(lambda one, number: one, array, number=3), "cold", 2.0, 1024)
+    step, state = in_cache(partial(lambda one, number: one, array, number=3), "cold")
     assert state == "cold"
     assert seen(step, 9) == [*range(8), 0]
     assert (step() == array).all()
@@ -150,16 +150,16 @@ def test_arrays_are_copied_without_tensorflow(caches, monkeypatch):
 
 def test_without_tensors_the_cache_of_the_processor_is_overwritten(caches):
     caches(cpu=1)
-    flushed, state = in_cache(lambda: 3, "cold", 2.0, 1024)
+    flushed, state = in_cache(lambda: 3, "cold")
     assert (flushed.bind()(), state) == (3, "cold")
 
 
 def test_an_unknown_size_is_stated_and_skips_a_case_that_asks_for_a_cold_cache(caches):
     caches(gpu=0)
     step = partial(lambda one: 1, Tensor(10))
-    assert in_cache(step, None, 2.0, 1024) == (step, "unknown")
+    assert in_cache(step, None) == (step, "unknown")
     with pytest.raises(pytest.skip.Exception, match="the system does not report"):
-        in_cache(step, "cold", 2.0, 1024)
+        in_cache(step, "cold")
 
 
 def test_a_step_that_runs_once_has_no_cache_to_choose():

@@ -136,7 +136,6 @@ class Profiler:
             steps=STEPS,
             seconds=PROFILE_SECONDS,
             warmup=policy.warmup(),
-            cold=policy.cold,
             energy=ENERGY_SECONDS if gpu_monitor else 0.0,
         )
         with self.launcher.start(entrant, pair, request) as process:

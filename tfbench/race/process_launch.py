@@ -134,7 +134,7 @@ class ProcessLaunch:
     def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float, float], meeting: tuple[int, ...]) -> None:
         """Start the processes of these entrants, each on a place of its own; first calls are made in turn on ``meeting``."""
         self._since, self._meeting = time.monotonic(), meeting
-        how = warmup, self.seed, self.policy.cold, meeting, self.compiling
+        how = warmup, self.seed, meeting, self.compiling
         for entrant, place in zip(batch, self.places, strict=False):
             who, pipes = self.entrants[entrant], [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
             try:

@@ -48,9 +48,8 @@ def write_folder(
     if function.function.__module__.startswith("tfbench."):
         raise UsageError(f"{case.short_name}: --repro needs a benchmark that is a function of {start.name}")
     below = [Path(entry) for entry in sys.path if Path(entry).is_relative_to(root)]
-    inside = [
-        entry for entry in below if not entry.is_relative_to(sys.prefix)
-    ]  # of a virtual environment in the project
+    # Others are of a virtual environment in the project.
+    inside = [entry for entry in below if not entry.is_relative_to(sys.prefix)]
     for file in sorted(project_files(start, root, [*inside, root])):
         place = folder / file.relative_to(root)
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -163,10 +163,16 @@ def first_call(block: blocks.Block, check: Callable[[object], None]) -> tuple[JS
 
 _GPU = "GPU"
 """Part of the name of the device of a tensor in a GPU's memory."""
+_MULTIPLE = 2.0
+"""Bytes that the calls of a cold step move between two uses of a tensor, as a multiple of the cache. Caches replace
+lines only about in the order of their use."""
+_SETS = 1024
+"""Most copies of its arguments that a cold step has in turn. Each takes up to 0.1 ms, and inputs of less than a
+five-hundredth of the cache gain little from it."""
 _NO_SIZE = f"{CACHE}={COLD!r} needs the size of the cache, which the system does not report; leave it out here"
 
 
-def in_cache(call: Step, wanted: str | None, multiple: float, most: int) -> tuple[Step, str | None]:
+def in_cache(call: Step, wanted: str | None) -> tuple[Step, str | None]:
     """Return the step with calls that find the cache as ``wanted``, and how they find it.
 
     Calls with tensors on a GPU are cold by default, if the cache can be emptied without a flush. A flush takes a block
@@ -174,8 +180,6 @@ def in_cache(call: Step, wanted: str | None, multiple: float, most: int) -> tupl
 
     Args:
         wanted: ``cold``, ``warm`` or ``None`` for the default.
-        multiple: Bytes that pass the cache between two uses of a tensor, as a multiple of its size.
-        most: Most sets of arguments.
 
     Returns:
         The step, and ``cold``, ``warm`` or ``unknown``; ``None`` for the default of a CPU, which is a primed block.
@@ -187,13 +191,13 @@ def in_cache(call: Step, wanted: str | None, multiple: float, most: int) -> tupl
     gpu = bool(tf_runtime.gpus() and (on_gpu or not arrays))
     if wanted == WARM or not (wanted or gpu):
         return call, wanted
-    if not (size := int(multiple * tf_runtime.cache_bytes(gpu))):
+    if not (size := int(_MULTIPLE * tf_runtime.cache_bytes(gpu))):
         if wanted:
             pytest.skip(_NO_SIZE)
         return call, UNKNOWN
     moved = on_gpu if gpu else arrays
     sets = -(-size // max(1, sum(map(_nbytes, moved))))
-    if isinstance(call, partial) and sets <= most:
+    if isinstance(call, partial) and sets <= _SETS:
         copies = [call, *(_with_copies(call, moved) for _ in range(sets - 1))]
         return map(partial.__call__, itertools.cycle(copies)).__next__, COLD
     if not wanted:
@@ -370,9 +374,9 @@ class Bench(ABC, Generic[Request]):
         """
         self.refuse("it loops by itself and only reports a time, so there is no step to run here")
 
-    def in_cache(self, call: Step, cold: tuple[float, int]) -> Step:
+    def in_cache(self, call: Step) -> Step:
         """Return the step with calls that find the cache as the benchmark asks for, or as by default; note which."""
-        call, state = in_cache(call, self.facts.get(CACHE), *cold)
+        call, state = in_cache(call, self.facts.get(CACHE))
         if state:
             self.facts[CACHE] = state
         return call
@@ -423,7 +427,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             return
         first = self._first_call(block)
         self._note_peak()
-        call = self.in_cache(call, self.request.cold)
+        call = self.in_cache(call)
         block = self.block(call)
         isolation.keep_freed_memory()
         prepared = self._warm_up(block, first)
@@ -467,9 +471,8 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         if works_on or paced:
             self.facts.pop("warm_up", None)  # calls that find their results ready say nothing about the others
             iteration = paced or blocks.pace(block, self.request.warmup[0])
-            blocks.rest(
-                blocks.REST_LIMIT
-            )  # what the calls so far have left must not be taken for the work of the rounds
+            # What the calls so far have left must not be taken for the work of the rounds.
+            blocks.rest(blocks.REST_LIMIT)
         by_processor = untimed is None and block.meter is not None
         # The median call may have lost its processor to others, and the mean includes waits of few calls.
         waits = min(waiting(block.meter.stretches), waited) if by_processor and block.meter else None

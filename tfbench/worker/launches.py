@@ -247,7 +247,7 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
         if not once:
             call()
             self.block(call).wait()
-            call = self.in_cache(call, self.request.cold)
+            call = self.in_cache(call)
         block, iteration, steps = self.block(call), 1.0, 2
         if not once:
             iteration = warm_up(block, self.request.warmup)
