@@ -277,12 +277,12 @@ def read_text(path: Path) -> str:
         raise ReportError(f"{brief(path)} cannot be read: {brief(getattr(error, 'strerror', None) or error)}") from None
 
 
-def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) -> None:
+def write_whole(path: Path, text: str | Iterable[str]) -> None:
     """Write a file atomically: no reader sees a part of ``text``, and on failure ``path`` stays unchanged.
 
     Half a character, as in names of files that are not UTF-8, becomes ``?``. Files that killed processes have left
     half-written in the same folder are removed. ``text`` may come in pieces.
-    Raises `OSError` if the folder cannot be created or written, or ``path`` is a folder, or exists and is not to be replaced.
+    Raises `OSError` if the folder cannot be created or written, or ``path`` is a folder.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "this is a folder; name a file in it", str(path))
@@ -300,9 +300,9 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
             os.fsync(file.fileno())
             os.chmod(scratch, 0o644)
             if os.name != "nt":
-                _put(scratch, path, replace)  # while it is locked
+                os.replace(scratch, path)  # while it is locked
         if os.name == "nt":  # has no such locks, and replaces no open file
-            _put(scratch, path, replace)
+            os.replace(scratch, path)
     except BaseException as error:
         scratch.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno:  # that of a full disk names no file
@@ -318,11 +318,3 @@ def check_outputs(files: Mapping[str, str | Path | None]) -> None:
             raise UsageError(f"{option} writes a file, and - is none; name one")
         if path and (first := taken.setdefault(Path(path).resolve(), option)) != option:
             raise UsageError(f"{first} and {option} both write {brief(path)}; name two files")
-
-
-def _put(scratch: Path, path: Path, replace: bool) -> None:
-    if replace:
-        os.replace(scratch, path)
-    else:
-        os.link(scratch, path)  # fails if the path exists, whoever made it a moment ago
-        scratch.unlink()

@@ -48,11 +48,10 @@ def run_init(arguments: argparse.Namespace) -> int:
     else:
         files[INI] = read_text(_TEMPLATES / "pytest.ini")
     for name, text in files.items():
-        try:
-            write_whole(root / name, text, replace=False)
-        except FileExistsError:
+        if (root / name).exists():
             say(f"present: {name}")
         else:
+            write_whole(root / name, text)
             say(f"written: {name}")
             if _UNKNOWN in text:
                 say(f"to do: {name}: replace {_UNKNOWN} by the address that tfbench comes from")
