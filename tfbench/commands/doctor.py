@@ -28,7 +28,7 @@ from tfbench.model import JSON
 from tfbench.model.words import size
 from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import Policy, preset
-from tfbench.report.screen import Screen, add_columns, add_row, table
+from tfbench.report.screen import Screen, add_row, table
 from tfbench.session.options import read_number
 from tfbench.sides.environments import Environments, kept
 from tfbench.storage.baselines import Layout
@@ -116,9 +116,7 @@ def _environments(days: float | None) -> int:
         freed = size(sum(sizes[environment.folder] for environment in removed))
         console.print(f"{len(removed)} removed, {freed} freed; {len(sizes) - len(removed)} left in {kept()}")
         return 0
-    made = table(str(kept()))
-    made.add_column("asked for")
-    add_columns(made, "Python", "packages", "size", "last used")
+    made = table(str(kept()), ("asked for", {"no_wrap": False}), "Python", "packages", "size", "last used")
     for environment in environments.every():
         unused = (time.time() - environment.used) / 86400
         used = "today" if unused < 1 else f"{plural(round(unused), 'day')} ago"

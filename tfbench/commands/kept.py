@@ -13,7 +13,7 @@ from tfbench.commands import asked_reason
 from tfbench.errors import BaselineError, UsageError
 from tfbench.fs import project_root
 from tfbench.model.words import duration
-from tfbench.report.screen import Screen, add_columns, add_row, break_name, table
+from tfbench.report.screen import Screen, add_row, break_name, folded, right, table
 from tfbench.session.record import BaselineStore
 from tfbench.sides.spec import TENSORFLOWS
 from tfbench.untrusted import brief, plural
@@ -66,12 +66,12 @@ def _list(store: BaselineStore, console: Console) -> None:
     if not names:
         console.print(f"no baseline in {store.saved.folder}; save one with pytest --benchmark --save-baseline NAME")
         return
-    made, problems = table("baselines"), []
-    add_columns(made, "name", fold=True)
-    add_columns(made, "saved", "cases", "policy")
-    made.add_column("commit", min_width=_COMMIT)
-    add_columns(made, "TensorFlow")
-    made.add_column("accepted because", min_width=_REASON)
+    commits, reasons = (
+        (name, {"no_wrap": False, "min_width": least})
+        for name, least in (("commit", _COMMIT), ("accepted because", _REASON))
+    )
+    made = table("baselines", *folded("name"), "saved", "cases", "policy", commits, "TensorFlow", reasons)
+    problems = []
     for name in names:
         try:
             baseline = store.saved.fetch(name)
@@ -106,9 +106,7 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
     ]
     for label, value in facts:
         console.print(Text.assemble((f"{label:<11}", "dim"), value or "-"))
-    made = table("cases")
-    add_columns(made, "case", fold=True)
-    add_columns(made, "median", "floor", "launches", right=True)
+    made = table("cases", *folded("case"), *right("median", "floor", "launches"))
     for case, sample in sorted(baseline.samples.items()):
         cells = duration(median(sample.seconds)), duration(min(sample.floors)), str(len(sample.runs))
         add_row(made, break_name(case, max(20, console.width - _NUMBERS)), *cells)

@@ -415,13 +415,9 @@ def table(title: str, rows: Sequence[RateRow]) -> Table:
     kinds = list(dict.fromkeys(kind for row in rows for kind in row.tails))
     coverage = [] if nominal is None else [f"cov-\nerage\nof\n{nominal:.1%}".replace(".0%", "%")]
     injected = [f"+{slowdown_text(slowdown)}" for slowdown in slowdowns]
-    made = screen.table(title)
-    made.add_column("workload", overflow="fold", min_width=13)
-    for name in (
-        "false\npositives", "in-\nconclu-\nsive", *coverage, *injected, *(kind.replace(" ", "\n") for kind in kinds),
-        "min.\nde-\ntect-\nable", "s",
-    ):  # fmt: skip
-        made.add_column(name, justify="right", no_wrap=True)
+    rates = *coverage, *injected, *(kind.replace(" ", "\n") for kind in kinds), "min.\nde-\ntect-\nable", "s"
+    numbers = screen.right("false\npositives", "in-\nconclu-\nsive", *rates)
+    made = screen.table(title, *screen.folded("workload", min_width=13), *numbers)
     names = [short_name(row.name) for row in rows]
     if len(set(names)) < len(rows):
         names = [row.name for row in rows]

@@ -30,7 +30,7 @@ from tfbench.race.launch import Entrant
 from tfbench.race.prober import Profiler
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.workers import Suite
-from tfbench.report.screen import add_columns, add_row, table
+from tfbench.report.screen import add_row, folded, table
 from tfbench.sides.spec import Side
 from tfbench.untrusted import plural
 
@@ -72,9 +72,7 @@ COLOURS = {State.BAD: "bold red", State.WARN: "yellow", State.UNKNOWN: "dim", St
 
 def table_of(findings: Sequence[Finding]) -> Table:
     """List the findings with their fixes."""
-    made = table("Sources of timing noise")
-    add_columns(made, "state", "check")
-    made.add_column("", overflow="fold", ratio=1)
+    made = table("Sources of timing noise", "state", "check", *folded("", ratio=1))
     for finding in findings:
         add_row(made, Text(str(finding.state), COLOURS[finding.state]), finding.name, finding.what)
         if finding.fix:

@@ -28,7 +28,7 @@ from tfbench.race.launch import Clock, Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.workers import Suite
-from tfbench.report.screen import add_columns, add_row, table
+from tfbench.report.screen import add_row, right, table
 from tfbench.sides.spec import Side
 from tfbench.stats.alpha_spending import case_alpha
 from tfbench.stats.interval import interval
@@ -260,9 +260,7 @@ _HEADINGS = (
 
 def table_of(raced: Sequence[Raced], policy: Policy) -> Group:
     """Show the races of all workloads side by side."""
-    made = table(f"The same code against itself, policy {policy.name}")
-    add_columns(made, "")
-    add_columns(made, *(one.name for one in raced), right=True)
+    made = table(f"The same code against itself, policy {policy.name}", "", *right(*(one.name for one in raced)))
     for row in zip(_HEADINGS, *map(_cells, raced), strict=True):
         add_row(made, *row)
     if any(one.name.startswith(NUMPY) for one in raced):

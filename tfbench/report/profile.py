@@ -11,7 +11,7 @@ from tfbench.metrics.exact import MetricChange
 from tfbench.model import JSON
 from tfbench.model.words import duration, percent, signed
 from tfbench.profiles.attribution import HALF, Attribution, Cause, StepBreakdown, TimeCategory, must_show, of_slowdown
-from tfbench.report.screen import add_columns, add_row, table
+from tfbench.report.screen import add_row, folded, right, table
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs
 
@@ -33,12 +33,9 @@ def changes_of(
     """
     tables = []
     cells = [change.cells for change in metrics]
-    for rows, left, right in ((changes, ("where", "change"), ()), (cells, ("metric",), ("before", "now"))):
+    for rows, left, numbers in ((changes, ("where", "change"), ()), (cells, ("metric",), ("before", "now"))):
         if rows:
-            tables.append(made := table(""))
-            add_columns(made, *left)
-            add_columns(made, *right, right=True)
-            add_columns(made, "what", fold=True)
+            tables.append(made := table("", *left, *right(*numbers), *folded("what")))
             for row in rows:
                 add_row(made, *row)
     same = "no change: the graphs, XLA's modules and every exact metric are the same"
@@ -50,18 +47,14 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
     lines = [Text(line) for line in why]
     if attribution is None:
         return Group(*lines)
-    categories = table("Time per step")
-    add_columns(categories, "category")
-    add_columns(categories, "before", "now", "change", right=True)
+    categories = table("Time per step", "category", *right("before", "now", "change"))
     spent = [(str(category), before, now) for category, before, now in attribution.spent if max(before, now) > 0]
     for name, before, now in (*spent, ("a step", attribution.before, attribution.now)):
         add_row(categories, name, duration(before), duration(now), _signed(now - before))
     if not attribution.causes:
         return Group(*lines, categories)
-    causes = table(f"Causes: {min(1.0, attribution.explained):.0%} of the slowdown")
-    add_columns(causes, "what", "where", fold=True)
-    add_columns(causes, "change", "share", "calls before", "now", right=True)
-    add_columns(causes, "new", fold=True)
+    columns = *folded("what", "where"), *right("change", "share", "calls before", "now"), *folded("new")
+    causes = table(f"Causes: {min(1.0, attribution.explained):.0%} of the slowdown", *columns)
     for cause in attribution.causes:
         what = _listed(cause.kinds) or str(cause.category)
         if cause.instead:
@@ -144,14 +137,10 @@ LONGEST = 20
 def one_side(title: str, breakdown: StepBreakdown) -> Group:
     """Render the steps of a profile: the time of each category, the share of the input, and the longest kinds of work."""
     content = _content(breakdown)
-    kinds = table("Time per step")
-    add_columns(kinds, "category")
-    add_columns(kinds, "time", "share", right=True)
+    kinds = table("Time per step", "category", *right("time", "share"))
     for name, seconds in (*content["time"].items(), ("a step", content["step"])):
         add_row(kinds, name, duration(seconds), percent(seconds / content["step"]))
-    works = table("Longest work per step")
-    add_columns(works, "what", "where", fold=True)
-    add_columns(works, "time", "share", "calls", right=True)
+    works = table("Longest work per step", *folded("what", "where"), *right("time", "share", "calls"))
     for part in content["parts"]:
         share, calls = percent(part["seconds"] / content["step"]), f"{part['calls']:g}" if part["calls"] else ""
         add_row(works, part["kind"], part["category"], duration(part["seconds"]), share, calls)

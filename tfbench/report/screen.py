@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -28,19 +28,28 @@ COLOURS = {
 }  # fmt: skip
 
 
-def table(title: str) -> Table:
-    """Create a table without columns."""
-    return Table(
+Column = tuple[str, Mapping[str, Any]]
+"""The heading of a column, and how rich shows it."""
+
+
+def right(*headings: str, **how: Any) -> list[Column]:
+    """Make columns of numbers."""
+    return [(heading, {"justify": "right", **how}) for heading in headings]
+
+
+def folded(*headings: str, **how: Any) -> list[Column]:
+    """Make columns whose long cells fold on a narrow terminal."""
+    return [(heading, {"no_wrap": False, "overflow": "fold", **how}) for heading in headings]
+
+
+def table(title: str, *columns: str | Column) -> Table:
+    """Create a table. Its columns never wrap, unless they are `folded`."""
+    made = Table(
         title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
     )
-
-
-def add_columns(made: Table, *headings: str, right: bool = False, fold: bool = False) -> None:
-    """Add columns that never wrap, or that fold long cells on a narrow terminal."""
-    for heading in headings:
-        made.add_column(
-            heading, justify="right" if right else "left", no_wrap=not fold, overflow="fold" if fold else "ellipsis"
-        )
+    for heading, how in ((column, {}) if isinstance(column, str) else column for column in columns):
+        made.add_column(heading, **{"no_wrap": True, **how})
+    return made
 
 
 def add_row(made: Table, *cells: str | Text) -> None:

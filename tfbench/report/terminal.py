@@ -15,7 +15,7 @@ from rich.text import Text
 from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult, short_name
 from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
 from tfbench.report import summary as summaries
-from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, break_name, table
+from tfbench.report.screen import COLOURS, Screen, add_row, break_name, folded, right, table
 from tfbench.stats.rounds import UNITS
 from tfbench.untrusted import command, plural, some
 
@@ -60,14 +60,16 @@ def _levels(case: Case) -> str:
 
 
 def _variant_results(title: str, results: list[VariantResult], columns: Iterable[Column]) -> RenderableType:
-    made = table(title)
-    add_columns(made, ", ".join(results[0].case.levels) or "variant", fold=True)
-    add_columns(made, "median", "ratio to reference", "launches", right=True)
     extra = [column for column in columns if any(column[0] in result.facts for result in results)]
-    add_columns(made, *(heading for _, heading, _ in extra), right=True)
     work = next((kind for kind in _WORK if any(kind[0] in result.facts for result in results)), None)
-    if work:
-        add_columns(made, "rate", right=True)
+    numbers = (
+        "median",
+        "ratio to reference",
+        "launches",
+        *(heading for _, heading, _ in extra),
+        *(["rate"] if work else []),
+    )
+    made = table(title, *folded(", ".join(results[0].case.levels) or "variant"), *right(*numbers))
     references = {result.case.name: result.median_seconds for result in results}
     estimated = False
     for result in sorted(results, key=lambda result: result.case.name != result.reference):
@@ -169,9 +171,7 @@ _NAME = 32
 
 def side_by_side(cases: summaries.CaseTable) -> RenderableType:
     """Return a table of the times of several files or versions."""
-    made = table(cases.caption)
-    add_columns(made, "case")
-    add_columns(made, *cases.labels, right=True, fold=True)
+    made = table(cases.caption, "case", *folded(*cases.labels, justify="right"))
     for name, *cells in cases.rows:
         add_row(made, break_name(name, _NAME), *cells)
     return made

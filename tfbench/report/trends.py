@@ -20,7 +20,7 @@ from tfbench.model import JSON, RATIO, AcceptedChange, Series, SeriesPoint, shor
 from tfbench.model.formats import uncollected
 from tfbench.model.words import counted, duration
 from tfbench.report.page import DataGrid, case_data, render_page
-from tfbench.report.screen import add_columns, add_row, break_name, table
+from tfbench.report.screen import add_row, break_name, folded, right, table
 from tfbench.stats.change_points import Trend, TrendState, judge
 from tfbench.storage.baselines import now
 from tfbench.storage.history import opened, series_of
@@ -114,8 +114,7 @@ def render_case(trends: Sequence[Trend]) -> RenderableType:
         runs = plural(len(trend.points), "run")
         parts.append(Text.assemble(f"\n{_label(trend)}, {runs}: ", (describe(trend), COLOURS[trend.state])))
         if trend.changes:
-            parts.append(made := table("changes"))
-            add_columns(made, "first run", "commit", "change", "first run between", fold=True)
+            parts.append(made := table("changes", *folded("first run", "commit", "change", "first run between")))
             for (low, effect, high), at, between, notes in _changes(trend):
                 size = f"{change(effect)} ({change(low)} to {change(high)})"
                 add_row(made, when(at), commit(at), size, "; ".join([" and ".join(between), *notes]))
@@ -146,15 +145,13 @@ def _newest(trends: Sequence[Trend]) -> RenderableType:
     """List the newest runs. What is the same in all of them is in the title."""
     followed, newest = trends[0], trends[0].points[-_NEWEST:]
     floors = {point.run.session: point for trend in trends if trend.series.metric != RATIO for point in trend.points}
-    columns = _columns(newest)
-    facts = {"release": columns["release"], "version": columns["side"], "machine": columns["machine"]}
+    known = _columns(newest)
+    facts = {"release": known["release"], "version": known["side"], "machine": known["machine"]}
     same = [values[0] for values in facts.values() if values[0] and len(set(values)) == 1]
     differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
     alike = f" ({', '.join(same)})" if same else ""
-    made = table(f"newest runs of {len(followed.points)}{alike}")
-    add_columns(made, "run", "commit")
-    add_columns(made, *differing, fold=True)
-    add_columns(made, "ratio", "floor", right=True)
+    title = f"newest runs of {len(followed.points)}{alike}"
+    made = table(title, "run", "commit", *folded(*differing), *right("ratio", "floor"))
     for place, point in enumerate(newest):
         floor, is_ratio = floors.get(point.run.session), followed.series.metric == RATIO
         ratio = f"{point.value:.3f} ({point.low:.3f} to {point.high:.3f})" if is_ratio else "–"

@@ -23,7 +23,7 @@ from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report.profile import changes_of
-from tfbench.report.screen import COLOURS, add_columns, add_row, table
+from tfbench.report.screen import COLOURS, add_row, folded, right, table
 from tfbench.session.profiling import Explainer, explained
 from tfbench.sides.environments import between, last_patches
 from tfbench.sides.source_tree import commits
@@ -427,11 +427,9 @@ def hints(result: BisectResult, points: Sequence[Point]) -> list[str]:
 
 def terminal(result: BisectResult, points: Sequence[Point]) -> RenderableType:
     """Return the answer with a table of its races and the `hints`."""
-    made = table(result.case.short_name)
-    made.add_column("race", justify="right")
-    add_columns(made, "commit" if points[0].spec.startswith("git:") else "version", "verdict")
-    add_columns(made, f"ratio to {points[0].label}", "launches", "time", right=True)
-    add_columns(made, "", fold=True)
+    kind, ratio = "commit" if points[0].spec.startswith("git:") else "version", f"ratio to {points[0].label}"
+    numbers = right(ratio, "launches", "time")
+    made = table(result.case.short_name, *right("race"), kind, "verdict", *numbers, *folded(""))
     for number, step in sorted(enumerate(result.steps, 1), key=lambda pair: pair[1].point):
         point = points[step.point]
         about = ": ".join(filter(None, [point.about, step.reason if step.outcome is None else ""]))
