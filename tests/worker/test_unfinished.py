@@ -154,7 +154,7 @@ LAZY = {
     "a zip": (lambda: zip([1], strict=True), "consume it in the step"),
     "an islice": (lambda: itertools.islice([1], 1), "consume it in the step"),
     "an iterator of a list": (lambda: iter([1]), "consume it in the step"),
-    "a coroutine": (waits, "lambda: asyncio.run(step())"),
+    "a coroutine": (lambda: waits(), "lambda: asyncio.run(step())"),
     "an async generator": (later_numbers, "by asyncio.run"),
     "a future of a thread": (concurrent.futures.Future, "such as by .result()"),
     "a future of a pool": (result_of_pool, "such as by .get()"),
@@ -221,6 +221,25 @@ def test_the_search_ends_in_a_result_of_any_depth():
     for _ in range(10_000):
         chain = Kept(chain)
     assert unfinished(chain) == ""
+
+
+class Fetcher:
+    async def __call__(self, number):
+        await asyncio.sleep(0)
+        return number, asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize("step", [Fetcher(), Fetcher().__call__, functools.partial(Fetcher().__call__)])
+def test_an_async_step_runs_to_its_end_and_all_its_calls_in_one_loop(step):
+    class Calls(Launch):
+        def serve(self, call):
+            self.results = [call(), call()]
+
+    launch = Calls()
+    launch(step, 7)
+    (first, loop), (second, again) = launch.results
+    assert (first, second) == (7, 7)
+    assert loop is again
 
 
 def test_coroutines_inside_a_result_are_closed(recwarn):

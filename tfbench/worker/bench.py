@@ -252,6 +252,20 @@ _WAITS = 0.2
 """A step that waits longer than this fraction of its processor time may have waits that go on between its calls."""
 _TAKEN = "Address already in use", "database is locked", "lockfile already exists"
 """Parts of errors about a port or a file that another process has taken, the last of `tf.data.Dataset.cache`."""
+
+
+def _in_loop(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a step that runs an async one to its end, in one event loop for all of its calls; return any other step itself."""
+    if not (inspect.iscoroutinefunction(step) or inspect.iscoroutinefunction(type(step).__call__)):
+        return step
+    import asyncio  # few benchmarks need it
+
+    loop = asyncio.new_event_loop()
+    made = lambda *arguments: loop.run_until_complete(step(*arguments))  # noqa: E731
+    weakref.finalize(made, loop.close)
+    return made
+
+
 NO_RESULT = "the step returned None: return its result, so that the work cannot be optimized away"
 
 
@@ -298,7 +312,7 @@ class Bench(ABC, Generic[Request]):
         self.take("bench", step)
         self.facts.update(facts(keywords))
         self.artifact = keywords.get(ARTIFACT)
-        self.serve(partial(step, *arguments))
+        self.serve(partial(_in_loop(step), *arguments))
 
     def once(self, step: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
         """Measure ``step(*arguments)`` in its first and only call of the process, one sample per launch.
@@ -324,7 +338,7 @@ class Bench(ABC, Generic[Request]):
             )
         if inspect.iscoroutine(step):
             step.close()
-            self.refuse(f"{fixture} was given a coroutine: pass the function, and have it run its coroutine")
+            self.refuse(f"{fixture} was given a coroutine: pass the async function, and its arguments after it")
         if not callable(step):
             given = brief(repr(step))
             self.refuse(f"{fixture}({given}): the first argument must be a function; pass its arguments after it")

@@ -17,7 +17,7 @@ from typing import Any
 from tfbench.worker import tf_runtime
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
-_RUN = "measure a function that runs it, such as lambda: asyncio.run(step())"
+_RUN = "pass the async function itself, or a function that runs it, such as lambda: asyncio.run(step())"
 _CONSUME = "consume it in the step, such as by list(…), sum(…) or next(…)"
 _WAITING = {("result",): "result", ("get", "ready"): "get"}
 """Methods of an object that stands for a later result -> the method that waits for it."""
