@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.report.test_html_page import unpacked
 from tests.storage.test_baselines import BASELINE
 from tfbench import cli
 from tfbench.errors import ReportError
-from tfbench.report import json_format
+from tfbench.report import json_format, markdown
 from tfbench.report.saved import read, read_inputs, timings
 from tfbench.storage.baselines import Baselines
 from tfbench.suite.shards import Shard, part
@@ -213,3 +214,63 @@ def test_a_benchmark_with_an_impossible_time_is_left_out(tmp_path):
     found = read(tmp_path / "x.json")
     assert "t.py::coarse" not in found.times
     assert found.left_out == ["t.py::coarse has a time that is not a positive number"]
+
+
+def of_asv(folder, number, machine="m", python="3.11", factor=1.0, cases=3, failed=()):
+    """Write a file of asv about the commit of a day."""
+    content = json.loads(ASV.read_text().replace("Infinity", "1e9"))
+    columns = content["result_columns"]
+    results = {}
+    for case in range(cases):
+        row = dict.fromkeys(columns)
+        row |= {
+            "result": None if case in failed else [1e-3 * (case + 1) * (factor if case == 1 else 1.0)],
+            "params": [],
+        }
+        results[f"suite.time_{case}"] = [row[column] for column in columns]
+    day = datetime(2020, 1, 1, tzinfo=timezone.utc) + timedelta(days=number)
+    content |= {
+        "results": results, "commit_hash": f"{number:02x}" * 20, "date": int(day.timestamp() * 1000),
+        "env_name": f"virtualenv-py{python}", "python": python, "params": {**content["params"], "machine": machine},
+    }  # fmt: skip
+    path = folder / f"{(number * 7919) % 10007:05}-{machine}-{python}.json"  # no order of dates
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_many_files_of_asv_are_shown_by_date_with_their_newest_times_and_changes(tmp_path, capsys):
+    for number in range(30):
+        for machine, python in (("m1", "3.11"), ("m1", "3.12"), ("m2", "3.11")):
+            slower = 1.4 if machine == "m1" and python == "3.12" and number >= 20 else 1.0
+            of_asv(tmp_path, number, machine, python, slower, failed=[2] if number == 7 else ())
+    of_asv(tmp_path, 30, "m2", "3.11", failed=[0, 1, 2])
+    text, page = tmp_path / "r.md", tmp_path / "r.html"
+    files = sorted(map(str, tmp_path.glob("*.json")))
+    assert cli.main(["report", *files, "--markdown", str(text), "--html", str(page)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    first = next(line for line in text.read_text().splitlines() if "time" in line and "suite" in line)
+    assert first == (
+        "| `suite.time_1 (m1, virtualenv-py3.12)` | 2.00 ms | 2.80 ms (1.400) | 2.80 ms (1.400) "
+        "| 1.40x at 2020-01-21 00:00 commit 141414141414 |"
+    )
+    assert text.read_text().count("x at 2020") == 1
+    assert "91 files, from 2020-01-01 00:00 commit 000000000000 to 2020-01-31 00:00" in shown
+    assert "30 files of m1, virtualenv-py3.12" in shown
+    assert "left out in 3 files: failed benchmarks have no times: suite.time_2" in shown
+    assert "left out in 1 file: failed benchmarks have no times: suite.time_0, suite.time_1, suite.time_2" in shown
+    assert page.stat().st_size < 5 << 20
+
+
+def test_a_table_of_many_cases_is_cut_on_a_terminal_and_in_markdown(tmp_path, capsys):
+    files = [str(of_asv(tmp_path, number, cases=2000)) for number in range(9)]
+    text = tmp_path / "r.md"
+    assert cli.main(["report", *files, "--markdown", str(text)]) == 0
+    assert len(text.read_text()) <= markdown.LONGEST
+    assert "more cases: --html has all" in text.read_text()
+    assert "and 1,940 more cases: --html has all" in capsys.readouterr().out
+
+
+def test_a_few_files_of_asv_are_in_the_order_of_their_commits(tmp_path):
+    paths = [of_asv(tmp_path, number) for number in (3, 1, 2)]
+    _, context = read_inputs(paths)
+    assert list(context.versions.labels) == [paths[number].stem for number in (1, 2, 0)]

@@ -158,7 +158,10 @@ def side_by_side(cases: summaries.CaseTable) -> str:
     """Return a table of the times of several files or versions."""
     rows = [["case", *map(plain, cases.labels)], ["---"] * (len(cases.labels) + 1)]
     rows += [[code(name), *cells] for name, *cells in cases.rows]
-    return f"{plain(cases.caption)}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    taken = _taken(lines, LONGEST - _RESERVE - len(cases.caption))
+    more = [f"\n… and {len(lines) - len(taken):,} more cases: --html has all"] if len(taken) < len(lines) else []
+    return f"{plain(cases.caption)}\n\n" + "".join(f"{line}\n" for line in (*taken, *more))
 
 
 # Render the comment on a pull request
@@ -256,7 +259,7 @@ def annotation(verdict: Verdict, line: int | None) -> str:
     fields = {"title": f"{verdict.outcome}{metric}: {verdict.case.short_name}"}
     if line is not None:
         fields = {"file": verdict.case.name.partition("::")[0], "line": str(line), **fields}
-    return _command(result_of(verdict.outcome), fields, verdict.reason.message)
+    return _command(result_of(verdict), fields, verdict.reason.message)
 
 
 def headline_annotation(ruling: Ruling) -> str:

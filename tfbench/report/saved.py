@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
 from tfbench.errors import ReportError
 from tfbench.fs import read_text
-from tfbench.model import (
-    JSON,
-    Case,
-    Note,
-    Outcome,
-    ReasonCode,
-    Report,
-    Run,
-    Sample,
-    StoredRounds,
-    VariantResult,
-    Verdict,
-    because,
-)  # fmt: skip
+from tfbench.model.case import JSON, Case
+from tfbench.model.measurement import Run, Sample, StoredRounds
+from tfbench.model.reasons import Note, ReasonCode, because
+from tfbench.model.report import Outcome, Report, VariantResult, Verdict
 from tfbench.report import json_format
 from tfbench.report.merge import merge
 from tfbench.report.report_page import PageContext
 from tfbench.report.summary import CaseTable
 from tfbench.storage import baselines
-from tfbench.untrusted import a_list, a_text, an_object, brief, described, some, times
+from tfbench.untrusted import a_list, a_number, a_text, an_object, brief, described, plural, some, times
 
 
 class Timing(NamedTuple):
@@ -50,6 +46,7 @@ class ResultFile:
     path: str
     kind: str
     saved: str
+    """When it was saved; of asv, the date of the commit and the commit."""
     times: Mapping[str, Timing]
     facts: Mapping[str, str]
     """Machine, Python and packages, as far as the file has them."""
@@ -57,6 +54,12 @@ class ResultFile:
     """Results that are not read, with the reason, one phrase each."""
     report: Report | None = None
     """The report itself, if the file is one."""
+
+    @property
+    def place(self) -> str:
+        """The machine and the Python or environment: times of different ones are never compared."""
+        pairs = ("machine", "processor"), ("environment", "Python")
+        return ", ".join(filter(None, (self.facts.get(one) or self.facts.get(other) for one, other in pairs)))
 
 
 def read(path: Path) -> ResultFile:
@@ -136,15 +139,17 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
 
 def _of_asv(path: str, content: JSON) -> ResultFile:
     (times_by_name, left_out), params = timings(content), an_object(content.get("params") or {}, "params")
-    if not times_by_name:
-        raise ValueError("; ".join(["it has no times of benchmarks whose names start with time_", *left_out]))
+    if not (times_by_name or left_out):
+        raise ValueError("it has no times of benchmarks whose names start with time_")
     machine = {
         "system": params.get("os"), "architecture": params.get("arch"), "processor": params.get("cpu"),
         "processors": params.get("num_cpu"), "machine": params.get("machine"),
     }  # fmt: skip
     python = str(content.get("python") or "")  # the path of an interpreter, or a version
     facts = _facts(machine, "" if "/" in python else python, an_object(content.get("requirements") or {}, ""))
-    commit = f"commit {brief(content.get('commit_hash') or 'unknown')[:12]}"  # the one that was measured
+    facts |= {"environment": brief(content["env_name"])} if content.get("env_name") else {}
+    date = datetime.fromtimestamp(min(a_number(content.get("date") or 0, "date", 0) / 1000, 1e10), timezone.utc)
+    commit = f"{date:%Y-%m-%d %H:%M} commit {brief(content.get('commit_hash') or 'unknown')[:12]}"
     return ResultFile(path, "asv", commit, times_by_name, facts, left_out)
 
 
@@ -163,6 +168,12 @@ _TIMED = ("time_", "timeraw_")
 """Prefixes of the functions whose results are seconds; others count bytes, or track anything."""
 _NAMED = 5
 """Benchmarks that a note names."""
+_FEW = 8
+"""Files whose times stand side by side. Of more, a table has the first and the newest, and where the times changed most."""
+_NEAR, _STEP = 5, 0.1
+"""Files before and after a step whose medians are compared, and the least step that is shown, as a log-ratio."""
+_SHOWN = 60
+"""Rows of many files on a terminal."""
 _MOST = 10_000
 """Parameters of a benchmark that a file may state."""
 
@@ -173,6 +184,8 @@ def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
     Raises ValueError or KeyError if asv did not write the content.
     """
     columns = [a_text(column, "a column") for column in a_list(content[COLUMNS], COLUMNS)]
+    if "result" not in columns:
+        raise ValueError("it has no column of results")
     times_by_name: dict[str, Timing] = {}
     others, failed, left_out = list[str](), list[str](), list[str]()
     for name, row in an_object(content["results"], "results").items():
@@ -224,16 +237,28 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     """
     files: list[ResultFile] = []
     notes: list[str] = []
+    series: _Series = defaultdict(lambda: (array("I"), array("d")))
     for path in paths:
         try:
-            files.append(read(path))
+            file = read(path)
+            if len(paths) > _FEW and not (file.report and file.report.shard):
+                for name, timing in file.times.items():
+                    numbers, values = series[file.place, name]
+                    numbers.append(len(files))
+                    values.append(timing.median)
+                file = replace(file, times={}, report=None)
+            files.append(file)
         except ReportError as error:
             if len(paths) == 1 or "a machine of asv" not in str(error):
                 notes.append(str(error))
     shards = [file for file in files if file.report and file.report.shard]
     if not files or (notes and any(file.report for file in files)):
         raise ReportError("; ".join(notes))  # no shard of a run may be left out
+    if series:
+        return _of_many(files, series, notes)
     notes = [f"left out: {why}" for why in notes]
+    if all(file.kind == "asv" for file in files):
+        files.sort(key=lambda file: file.saved)
     if len(files) == len(shards) > 1:
         return merge([(file.path, file.report) for file in shards if file.report]), PageContext()
     last, versions = files[-1], side_by_side(files) if len(files) > 1 else None
@@ -245,6 +270,45 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     notes += [f"{brief(file.path)}: {why}" for file in files for why in file.left_out]
     notes += [note for file in files[1:] if (note := _unlike(files[0], file))]
     return last.report or _of_times(last), PageContext(versions=versions, notes=notes)
+
+
+_Series = dict[tuple[str, str], tuple["array[int]", "array[float]"]]
+"""Machine with Python, and name of a case -> the numbers of the files that have it, and its median in each."""
+
+
+def _of_many(files: Sequence[ResultFile], series: _Series, errors: Sequence[str]) -> tuple[Report, PageContext]:
+    """Return the newest file, and a row per case, machine and Python: the first and the newest times, and the largest step."""
+    order = sorted(range(len(files)), key=lambda number: files[number].saved)
+    ranks, places = np.argsort(order), Counter(file.place for file in files)
+    medians, steps = dict[str, list[float]](), dict[str, tuple[float, str]]()
+    for (place, case), (numbers, values) in series.items():
+        by_date = np.argsort(ranks[np.array(numbers)], kind="stable")
+        seconds = np.array(values)[by_date]
+        at, step = _step(np.log(seconds))
+        name = f"{case} ({place})" if len(places) > 1 else case
+        medians[name] = [float(seconds[number]) for number in (0, max(0, len(seconds) - 2), -1)]
+        steps[name] = step, f"{math.exp(step):.2f}x at {files[numbers[by_date[at]]].saved}" if abs(step) > _STEP else ""
+    names = sorted(medians, key=lambda name: -abs(steps[name][0]))
+    table = CaseTable.of_times(_NOT_RACED, ["first", "previous", "newest"], {name: medians[name] for name in names})
+    rows, labels = [[*row, steps[row[0]][1]] for row in table.rows], [*table.labels, "largest step"]
+    notes = [f"{len(files):,} files, from {files[order[0]].saved} to {files[order[-1]].saved}; --html has all cases"]
+    notes += [f"{plural(count, 'file')} of {place}" for place, count in places.most_common(_NAMED)]
+    left_out = Counter([*errors, *(why for file in files for why in file.left_out)])
+    notes += [f"left out in {plural(count, 'file')}: {why}" for why, count in left_out.most_common(_NAMED)]
+    more = len(left_out) - _NAMED
+    notes += [f"left out besides, for {plural(more, 'other reason')}"] if more > 0 else []
+    table = replace(table, labels=labels, rows=rows, most=_SHOWN)
+    return _of_times(read(Path(files[order[-1]].path))), PageContext(versions=table, notes=notes)
+
+
+def _step(logs: NDArray[np.float64]) -> tuple[int, float]:
+    """Return where the medians of as many logarithms before and after differ most, and by how much."""
+    if not (near := min(_NEAR, len(logs) // 2)):
+        return 0, 0.0
+    medians = np.median(sliding_window_view(logs, near), axis=1)
+    jumps = medians[near:] - medians[:-near]
+    at = int(np.abs(jumps).argmax())
+    return at + near, float(jumps[at])
 
 
 def _unlike(first: ResultFile, other: ResultFile) -> str:

@@ -38,6 +38,8 @@ class CaseTable:
     rows: Sequence[Sequence[str]]
     ratios: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     """Of several files: name of a case -> its time in each, relative to the first; ``None`` without a time."""
+    most: int = 0
+    """Rows on a terminal, 0 for all."""
 
     @staticmethod
     def of_times(caption: str, labels: Sequence[str], medians: Mapping[str, Sequence[float | None]]) -> CaseTable:
@@ -341,17 +343,13 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     counts = count(timed) | ({"skipped": len(report.skips)} if report.skips else {})
     findings = _findings(report, ruling, minimum, shared)
     return Summary(
-        ruling=ruling,
-        headline=_headline(report, ruling, counts),
-        findings={group: [finding for finding in findings if finding.group is group] for group in Group},
-        counts=counts,
+        ruling=ruling, headline=_headline(report, ruling, counts),
+        findings={group: [finding for finding in findings if finding.group is group] for group in Group}, counts=counts,
         other_counts=count(verdict for verdict in report.verdicts if verdict.metric != TIME),
-        limits=(1 / (1 + minimum), 1 + minimum),
-        mean=mean_ratio(ratios),
-        families=_families(timed),
+        limits=(1 / (1 + minimum), 1 + minimum), mean=mean_ratio(ratios), families=_families(timed),
         compared=len(ratios),
         could_hide=max((hidden(ratio) if ratio else math.inf for ratio in undecided), default=0.0),
-    )
+    )  # fmt: skip
 
 
 def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:

@@ -172,9 +172,10 @@ _NAME = 32
 def side_by_side(cases: summaries.CaseTable) -> RenderableType:
     """Return a table of the times of several files or versions."""
     made = table(cases.caption, "case", *folded(*cases.labels, justify="right"))
-    for name, *cells in cases.rows:
+    for name, *cells in cases.rows[: cases.most or None]:
         add_row(made, break_name(name, _NAME), *cells)
-    return made
+    more = len(cases.rows) - cases.most
+    return Parts(made, Text(f"and {more:,} more cases: --html has all")) if cases.most and more > 0 else made
 
 
 def _group(
