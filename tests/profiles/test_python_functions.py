@@ -34,7 +34,7 @@ def test_the_deepest_function_with_half_of_the_slowdown_is_the_cause():
     ("before", "now"),
     [
         ((0.020, 0.5), (0.047, 1.0)),
-        ((0.0468, 1.0), (0.0507, 1.0)),
+        ((0.0468, 0.94), (0.0507, 0.94)),
         ((0.040, 0.2), (0.047, 0.9)),
         ((3.0, 0.9), (9.0, 0.97)),
     ],
@@ -50,16 +50,22 @@ def test_a_function_takes_at_most_its_sampled_call_and_its_share_follows_from_th
     assert stated == pytest.approx(min(100, 100 * (took - took_before) / (call - call_before)), abs=2)
 
 
+def test_a_function_that_is_the_whole_step_on_both_sides_is_no_cause():
+    before = profile(0.001, {"a.step": (1, 0), "a.Interpreter.invoke": (0.99, 1)})
+    now = profile(0.003, {"a.step": (1, 0), "a.Interpreter.invoke": (0.98, 1)})
+    assert grown(before, now) is None
+
+
 def test_a_function_that_only_one_side_has_did_not_run_before():
     cause = grown(profile(0.001, {"a.step": (1, 0)}), profile(0.003, {"b.new": (1, 2)}))
     assert "b.new takes 3.00 ms of a sampled call of 3.00 ms, and did not run before" in describe(cause)
 
 
 def test_a_function_whose_module_moved_is_the_same():
-    before = profile(0.001, {"keras.layers.call": (1, 1), "keras.layers.deep": (0.1, 2)})
-    now = profile(0.003, {"keras.src.layers.call": (1, 1), "keras.src.layers.deep": (0.2, 2)})
+    before = profile(0.001, {"keras.layers.call": (0.9, 1), "keras.layers.deep": (0.1, 2)})
+    now = profile(0.003, {"keras.src.layers.call": (0.9, 1), "keras.src.layers.deep": (0.2, 2)})
     assert grown(before, now).function == "keras.layers.call"
-    assert abs(grown(before, now).before - 0.001) < 1e-9
+    assert abs(grown(before, now).before - 0.0009) < 1e-9
 
 
 def test_generated_functions_few_samples_and_a_speedup_have_no_cause():
@@ -70,10 +76,10 @@ def test_generated_functions_few_samples_and_a_speedup_have_no_cause():
 
 
 def test_samples_without_the_raced_slowdown_do_not_explain_it():
-    before, now = profile(0.0423, {"a.b": (1, 2)}), profile(0.0426, {"a.b": (1, 2)})
+    before, now = profile(0.0423, {"a.b": (0.9, 2)}), profile(0.0426, {"a.b": (0.9, 2)})
     assert grown(before, now) is not None
     assert grown(before, now, enough=0.5 * 3.1) is None
-    assert grown(before, profile(0.06, {"a.b": (1, 2)}), enough=0.5 * 0.7) is not None
+    assert grown(before, profile(0.06, {"a.b": (0.9, 2)}), enough=0.5 * 0.7) is not None
 
 
 def test_a_very_large_slowdown_has_a_cause_although_sampling_slows_the_fast_side_down():

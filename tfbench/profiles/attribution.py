@@ -27,6 +27,8 @@ FEWEST = 50
 """Samples below which a share has an error of more than 7%."""
 _STEP = 0.5
 """Mean depth on the stack below which a function is the step itself, which is no cause."""
+_WHOLE = 0.95
+"""Nor is one that takes this share of a call on both sides: the step may hand all of its work on, as to `Interpreter.invoke`."""
 _GENERATED = ("autograph_generated", "importlib._bootstrap")
 """Modules whose names do not lead to code that a user could change."""
 KEEPERS = {
@@ -96,7 +98,8 @@ def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Gro
     causes = []
     for function in now.functions:
         grew = now.inside(function) - before.inside(function)
-        own = now.depth(function) < _STEP
+        shares = (side.inside(function) / max(side.call_seconds, 1e-12) for side in (before, now))
+        own = now.depth(function) < _STEP or min(shares) > _WHOLE
         if grew >= HALF * slowdown and not own and not any(part in function for part in _GENERATED):
             inside = before.inside(function), now.inside(function)
             calls = before.call_seconds, now.call_seconds
@@ -452,15 +455,11 @@ def _cause(group: _Group, before: StepBreakdown, now: StepBreakdown, grew: float
     longest = sorted(group.keys, key=lambda key: -now.parts.get(key, nothing).seconds)
     names = [name for key in longest for name in now.parts.get(key, nothing).names]
     return Cause(
-        category=longest[0].category,
-        kinds=tuple(key.kind for key in longest),
-        instead=tuple(key.kind for key in group.instead),
-        grew=grew,
-        share=grew / slowdown,
+        category=longest[0].category, kinds=tuple(key.kind for key in longest),
+        instead=tuple(key.kind for key in group.instead), grew=grew, share=grew / slowdown,
         calls=(_calls(before, *group.keys), _calls(now, *group.keys)),
-        new=tuple(name for name in names if name not in known),
-        after=group.after,
-    )
+        new=tuple(name for name in names if name not in known), after=group.after,
+    )  # fmt: skip
 
 
 def _calls(breakdown: StepBreakdown, *keys: Key) -> float:

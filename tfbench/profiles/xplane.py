@@ -113,7 +113,7 @@ def load(path: Path) -> Space:
     except Exception as error:  # each implementation of protobuf raises its own classes
         kind = type(error).__name__
         raise ProfileError(
-            f"{path} is not a complete XPlane file ({kind}): it was cut short; profile the case again"
+            f"{path} is no complete XPlane file ({kind}): it is another kind of file, or was cut short; profile the case again"
         ) from None
     planes = [_plane(plane) for plane in message.planes]
     if not planes:
