@@ -188,6 +188,21 @@ def test_the_scratch_folder_is_one_a_process_and_removed_by_its_owner_only(tmp_p
     remove(*given)
 
 
+def test_a_lock_whose_file_is_removed_while_a_process_waits_is_taken_on_the_new_file(place, monkeypatch):
+    first, take = locked(place), fs.hold
+
+    def removed_meanwhile(file, **how):
+        monkeypatch.setattr(fs, "hold", take)
+        place.unlink()
+        first.close()
+        take(file, **how)
+
+    monkeypatch.setattr(fs, "hold", removed_meanwhile)
+    with locked(place):
+        assert place.exists()
+        assert try_lock(place) is None
+
+
 def is_locked(path):
     with path.open() as file:
         try:

@@ -166,13 +166,19 @@ def abandoned_scratch_dirs() -> Iterator[Path]:
     yield from _abandoned(_SCRATCH, tempfile.gettempdir(), stat.S_ISDIR)
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file. The lock of a process that has died is free."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        hold(file)
-        yield
+def locked(path: Path, **how: bool) -> IO[str]:
+    """Open a file and hold a lock on it, see `hold`, until it is closed. The lock of a process that has died is free.
+
+    Who holds an exclusive lock may remove the file. Raises as `hold`, and `OSError` if the file cannot be created.
+    """
+    while True:
+        with ExitStack() as stack, suppress(FileNotFoundError):  # it was removed while this process waited
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(path.open("a", encoding="utf-8"))
+            hold(file, **how)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                stack.pop_all()
+                return file
 
 
 def try_lock(path: Path) -> IO[str] | None:
@@ -180,14 +186,9 @@ def try_lock(path: Path) -> IO[str] | None:
 
     Raises `OSError` if the file cannot be created.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("a", encoding="utf-8")
-    try:
-        hold(file, wait=False)
-    except BlockingIOError:
-        file.close()
-        return None
-    return file
+    with suppress(BlockingIOError):
+        return locked(path, wait=False)
+    return None
 
 
 @cache

@@ -161,6 +161,7 @@ def test_unused_environments_are_pruned(tmp_path, built, monkeypatch):
     ours.close()
     assert [one.folder for one in Environments(tmp_path).prune(days=0)] == [folder]
     assert not folder.exists()
+    assert not list(tmp_path.glob("*.lock"))
 
 
 @pytest.mark.slow

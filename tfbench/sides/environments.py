@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import IO
 
 import msgspec
 from packaging.requirements import Requirement
@@ -30,7 +29,7 @@ from packaging.version import Version
 from platformdirs import user_cache_path
 
 from tfbench.errors import ReportError, SideError
-from tfbench.fs import atomic_dir, file_digest, hold, locked, remove_dir, remove_half_dirs, scratch_dir
+from tfbench.fs import atomic_dir, file_digest, locked, remove_dir, remove_half_dirs, scratch_dir
 from tfbench.model.formats import read_file
 from tfbench.untrusted import parse_json
 
@@ -363,7 +362,7 @@ class Environments(ExitStack):
         folder = self._root / key
         # Look before locking to build: any user of the environment, this run included, blocks that lock.
         while (built := self._hold(folder)) is None:
-            with locked(self._root / f"{key}{_LOCK}"):
+            with locked(self._lock(folder)):
                 if not (folder / _MADE).exists():
                     self._build(folder, request, interpreter, lock)
         return built
@@ -422,8 +421,7 @@ class Environments(ExitStack):
 
     def _hold(self, folder: Path) -> Environment | None:
         """Lock an environment against removal until the end, and record its use. ``None`` if it does not exist."""
-        lock = self._opened(folder.name)
-        hold(lock, shared=True)
+        lock = locked(self._lock(folder), shared=True)
         if environment := self._read(folder):
             self.enter_context(lock)
             os.utime(folder / _MADE)
@@ -443,12 +441,9 @@ class Environments(ExitStack):
         removed = []
         remove_half_dirs(self._root)
         for environment in [known for known in self.every() if time.time() - known.used >= days * 86400]:
-            with self._opened(environment.folder.name) as lock:
-                try:
-                    hold(lock, wait=False)
-                except OSError:
-                    continue
+            with suppress(BlockingIOError), locked(lock := self._lock(environment.folder), wait=False):
                 remove_dir(environment.folder)
+                lock.unlink()
                 removed.append(environment)
         return removed
 
@@ -459,9 +454,8 @@ class Environments(ExitStack):
             return Environment(folder, made.request, made.python, made.packages)
         return None
 
-    def _opened(self, key: str) -> IO[str]:
-        self._root.mkdir(parents=True, exist_ok=True)
-        return (self._root / f"{key}{_LOCK}").open("a", encoding="utf-8")
+    def _lock(self, folder: Path) -> Path:
+        return self._root / f"{folder.name}{_LOCK}"
 
 
 def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
