@@ -357,8 +357,8 @@ _STRICT = Policy(
     "strict", minimum_effect=0.0015, tolerance=0.01, tail_effect=0.01, tail_tolerance=0.05,
     looks=(*range(4, 15), 16, 18, 20, 22, 25, 28, 32, 40, 50, 64, 100, 200),
     zygotes=16, ancestors=8, more_zygotes_after=32, most_zygotes_after=32, zygotes_alive=32,
-    exact_across_versions=True, alone_launches=4, device_launches=4, case_seconds=300.0, sampled_seconds=30.0,
-    many_seconds=3.5,
+    exact_across_versions=True, alone_launches=4, device_launches=4, case_seconds=300.0, setup_seconds=600.0,
+    sampled_seconds=30.0, many_seconds=3.5,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 

@@ -71,7 +71,7 @@ def row(outcome, code, text, launches, values, ratio=None):
         (peaks(1), peaks(2, 2, 2), row("unchanged", "within-tolerance", "1.00 MiB before, 2.00 MiB now (1 launch)", 1,
                                        (MIB, 2 * MIB))),
         (peaks(1, 1), peaks(20, 20), row("inconclusive", "not-decided", "1.00 MiB before, 20.00 MiB now, but 3 launches "
-                                         "of each side are needed", 2, (MIB, 20 * MIB))),
+                                         "of each side are needed, as --policy standard has", 2, (MIB, 20 * MIB))),
     ],
 )  # fmt: skip
 def test_peaks_that_cannot_be_decided_say_why(before, now, expected):

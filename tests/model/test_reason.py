@@ -57,7 +57,7 @@ def test_a_template_says_its_facts_in_their_form():
         because(ReasonCode.DISTURBED, launches=1, why="heat").message == "not decided, as 1 launch was discarded: heat"
     )
     assert because(Note.FEW_LAUNCHES, needed=5, before=1.0, now=2e6, unit="B").message == (
-        "1 B before, 1.91 MiB now, but 5 launches of each side are needed"
+        "1 B before, 1.91 MiB now, but 5 launches of each side are needed, as --policy standard has"
     )
 
 
@@ -66,6 +66,12 @@ def test_notes_follow_the_sentence_or_complete_it():
     twice = SLOWER.noted(None, because(Note.FOUND_TWICE, SLOWER), because(Note.OWN_TIMES))
     assert twice.message == f"{SLOWER}; found twice, the first time as {SLOWER}; {because(Note.OWN_TIMES)}"
     assert because(ReasonCode.SAVED_TIMES, because(Note.RACE_ALL)).message == "race it with --replay all"
+
+
+def test_a_median_that_is_slower_than_the_mean_with_slow_calls_comes_first():
+    text = because(ReasonCode.SLOW_CALLS, ratio=RATIO, launches=6, median=3.0).message
+    assert text.startswith("the median is 3.0x slower; slow calls: the geometric mean of the calls is 5.2% slower")
+    assert because(ReasonCode.SLOW_CALLS, ratio=RATIO, launches=6, median=1.01).message.startswith("slow calls: the")
 
 
 def test_a_reader_learns_first_that_the_benchmark_itself_differs():

@@ -269,7 +269,7 @@ def test_p90_of_a_few_rounds_is_not_judged():
         policy = replace(POLICY, statistic="p90", looks=looks)
         race, _ = raced(sides_of(CASE), [steady(0.06), steady(0.06)], policy=policy, step=Prepared(0.06, {}))
         found.append((race.decisions[1].outcome, race.rounds(1) >= P90_ROUNDS))
-        said = f"p90 needs at least 64 rounds, and the race has {race.rounds(1)}"
+        said = f"p90 needs at least 64 rounds, and the race has {race.rounds(1)}; use --statistic mean"
         assert (said in race.decisions[1].reason.message) is (looks == (2, 3))
     assert found == [(Outcome.INCONCLUSIVE, False), (Outcome.UNCHANGED, True)]
 
@@ -312,9 +312,34 @@ def test_a_race_without_hope_ends_early_with_the_cost_of_a_decision():
     decision = race.decisions[1]
     assert decision.outcome is Outcome.INCONCLUSIVE
     assert len(race.launches) in POLICY.looks[:-1]
-    found = re.search(r"; a decision would take about (\d+) launches, (\d+) s$", decision.reason.message)
-    assert int(found[1]) > POLICY.looks[-1]
-    assert int(found[2]) == pytest.approx(0.7 * int(found[1]), rel=0.01)
+    assert decision.reason.facts["needed"] > POLICY.looks[-1]
+    assert decision.reason.facts["seconds"] == pytest.approx(0.7 * decision.reason.facts["needed"])
+    assert "would decide it after about" in decision.reason.message
+
+
+@pytest.mark.parametrize(
+    ("name", "effects", "words"),
+    [
+        (
+            "standard",
+            (0.004, 0.030, 0.018, 0.010, 0.026, 0.018),
+            r"--policy strict would decide it after about 6 launches, 4 s$",
+        ),
+        (
+            "standard",
+            (0.2, -0.2, 0.3, -0.3, 0.1, -0.1),
+            r"a decision would take about \d+ launches, .* or give the case a larger",
+        ),
+        ("strict", (0.004, 0.006, 0.012, 0.001, 0.009, 0.005), r"a decision would take about \d+ launches"),
+        ("standard", (0.1, -0.1), r"use --policy strict or a quieter machine \(`tfbench doctor`\)$"),
+    ],
+)
+def test_an_open_case_says_what_would_decide_it_and_what_that_costs(name, effects, words):
+    race = launched(replace(preset(name), looks=(2, 200)), effects)
+    race.conclude()
+    (decision,) = race.decisions.values()
+    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert re.search(words, decision.reason.message), decision.reason.message
 
 
 def launched(policy, effects, rounds=8, **config):
@@ -333,9 +358,8 @@ def launched(policy, effects, rounds=8, **config):
 def test_a_race_ends_if_its_seconds_do_not_suffice_for_a_decision(launches, patience, ends):
     """A decision takes 37 launches, and the race has had 13. There is time for ``launches`` more."""
     race = launched(replace(POLICY, hopeless=1.0), [0.06, -0.06] * 6 + [0.0], patience=patience)
-    reason = race._hopeless(1, race.wall_seconds + 0.7 * launches)
-    assert (reason is not None) is ends
-    assert not ends or round(reason.facts["launches"]) == 37
+    assert race._hopeless(1, race.wall_seconds + 0.7 * launches) is ends
+    assert round(race._needed(1, race.policy)) == 37
 
 
 @pytest.mark.parametrize("rounds", [P90_ROUNDS // 4 - 1, P90_ROUNDS // 4])

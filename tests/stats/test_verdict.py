@@ -219,7 +219,7 @@ def test_a_slow_mode_of_one_side_is_not_unchanged():
     assert found.reason == Reason(
         "not-decided",
         "not decided: 3 of 18 launches disagree with the rest, and the mean of all launches is 5.1% slower; "
-        "one side may be bimodal",
+        "one side may be bimodal, as the launches in --report-html show",
     )
     early = decide(with_slow_mode(3), 180, POLICY, cases=1, shared_zygote=False, final=False)
     assert (early.outcome, early.reason) == (None, Reason("racing", found.reason.message))
@@ -248,7 +248,8 @@ def test_changes_are_formatted_for_people():
     assert change(3.44) == "3.4x slower"
     assert change(0.25) == "4.0x faster"
     assert [change(ratio) for ratio in (1.0, 2.0, 0.5)] == ["0.0% slower", "2.0x slower", "2.0x faster"]
-    assert evidence(Ratio(2.0, 2.999, 3.0, 0.95), 1) == "interval +199.9% to 3.0x at 95% confidence, 1 launch"
+    assert evidence(Ratio(2.0, 2.999, 3.0, 0.95), 1) == "interval 3.0x to 3.0x at 95% confidence, 1 launch"
+    assert evidence(Ratio(2.0, 1.5, 12.34, 0.95), 1) == "interval 1.5x to 12.3x at 95% confidence, 1 launch"
     assert hidden(Ratio(1, 0.9, 1.043, 0.99)) == pytest.approx(0.043)
     assert hidden(Ratio(0.9, 0.8, 0.95, 0.99)) == 0
 

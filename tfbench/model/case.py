@@ -26,6 +26,8 @@ NATIVE = "native"
 """The fact with the native code of a source tree that a launch has loaded: ``own`` of its side, and ``foreign``."""
 MODULES = "modules"
 """Top-level modules that a zygote has imported from installed packages; in a launch, only the additional ones."""
+CALL_SECONDS = "call_seconds"
+"""What a contract with a limit on time in seconds is about."""
 LEAKS = "leaks"
 """What a contract on leaks is about, and the probe that finds them."""
 LEAK_KINDS = ("bytes", "resident", "objects", "threads", "files", "traces")
@@ -67,13 +69,14 @@ class Claim:
     """A contract between this case and the variant with these ``levels``."""
 
     name: str
-    """``faster_than``, ``as_fast``, ``smaller_than`` or ``as_accurate``; ``no_leak`` is about this case alone."""
+    """``faster_than``, ``as_fast``, ``smaller_than`` or ``as_accurate``; ``no_leak``, ``at_most`` and ``at_least`` are about
+    this case alone."""
     other: str
     """The other variant as the benchmark names it: the levels in which it differs from this case. For ``no_leak`` its
     ``kinds`` as text."""
     levels: tuple[tuple[str, str], ...]
     bound: float = 0.0
-    """The least factor by which this case is faster or smaller, or the largest loss of accuracy."""
+    """The least factor by which this case is faster or smaller, the largest loss of accuracy, or a limit in seconds."""
     metric: str = TIME
     kinds: tuple[str, ...] = ()
     """Of ``no_leak``: which of `LEAK_KINDS` must not grow."""

@@ -124,11 +124,7 @@ class Statistic(Word):
     """The ratio of the mean times, with the work that calls leave to threads, child processes and the garbage collector."""
 
 
-STATISTICS = {
-    "median and tail": (Statistic.MEDIAN, Statistic.TAIL),
-    "mean": (Statistic.MEAN,),
-    "p90": (Statistic.P90,),
-}
+STATISTICS = {"median and tail": (Statistic.MEDIAN, Statistic.TAIL), "mean": (Statistic.MEAN,), "p90": (Statistic.P90,)}
 """Value of `DecisionThresholds.statistic` -> what is judged."""
 
 

@@ -18,8 +18,25 @@ from tfbench.untrusted import plural, some
 # Words: a template of the facts, or a function of them
 
 
-def _undecided(ratio: Ratio, launches: int, minimum_effect: float, policy: str) -> str:
-    fix = f"use {'' if policy == 'strict' else '--policy strict or '}a quieter machine (`tfbench doctor`)"
+def _next_step(policy: str, needed: float = 0.0, seconds: float = 0.0, strict: Sequence[float] = ()) -> str:
+    """Say what would decide a case: ``strict`` has its launches and seconds by that policy, if that is in its reach."""
+    if strict:
+        return f"--policy strict would decide it after about {strict[0]:.0f} launches, {words.span(strict[1])}"
+    if needed >= words.LARGEST:
+        return "more launches do not help: use other processors (--cpus) or a quieter machine (`tfbench doctor`)"
+    if needed:
+        cost = f"a decision would take about {needed:.0f} launches, {words.span(seconds)}"
+        return f"{cost}: use a quieter machine (`tfbench doctor`), or give the case a larger tolerance"
+    return f"use {'' if policy == 'strict' else '--policy strict or '}a quieter machine (`tfbench doctor`)"
+
+
+def _tail_undecided(ratio: Ratio, launches: int, median: float | None, policy: str = "", **cost: Any) -> str:
+    text = f"the median is {_typical(median)}, but slow calls could cost {words.hidden(ratio):.1%}"
+    return f"not decided: {text} ({words.evidence(ratio, launches)}); {_next_step(policy, **cost)}"
+
+
+def _undecided(ratio: Ratio, launches: int, minimum_effect: float, policy: str, **cost: Any) -> str:
+    fix = _next_step(policy, **cost)
     if words.hidden(ratio) > minimum_effect:
         slowdown = f"{words.hidden(ratio):.1%}" if words.hidden(ratio) < 1 else f"a factor of {ratio.high:.1f}"
         return f"not decided: a slowdown of {slowdown} cannot be ruled out ({words.evidence(ratio, launches)}); {fix}"
@@ -31,15 +48,11 @@ def _covered(first: int, last: int, seconds: float, probed: int) -> str:
     return f"times are those of calls {first:,} to {last:,} of a process, in the first {words.duration(seconds)}{later}"
 
 
-def _launches_needed(launches: float, seconds: float) -> str:
-    if math.isinf(launches):
-        return "more launches do not help"
-    return f"a decision would take about {launches:.0f} launches, {seconds:.0f} s"
-
-
 def _slow_calls(ratio: Ratio, launches: int, **median: float | None) -> str:
     which = "slow calls" if ratio.center >= 1 else "fewer slow calls"
     text = f"{which}: the geometric mean of the calls is {words.changed(ratio, launches)}"
+    if (median.get("median") or 0.0) >= ratio.center >= 1:
+        return f"the median is {_typical(median['median'])}; {text}"
     return f"{text}, the median {_typical(median['median'])}" if median else text
 
 
@@ -166,6 +179,11 @@ def _claimed(claim: float | None) -> str:
     return "the same time is claimed" if claim is None else f"{claim:g}x is claimed"
 
 
+def _limit(other: str, claim: float, ratio: Ratio, launches: int) -> str:
+    low, center, high = (words.duration(claim * factor) for factor in (ratio.low, ratio.center, ratio.high))
+    return f"{center} ({low} to {high}, {plural(launches, 'launch')}), {other} {words.duration(claim)} is stated"
+
+
 def _size(size: float, other: str, theirs: float, claim: float) -> str:
     sizes = f"{words.amount(size, words.BYTES)}, {words.amount(theirs, words.BYTES)} of {other}"
     return f"{sizes}: {theirs / size:.2f}x as small, {claim:g}x is claimed"
@@ -242,7 +260,7 @@ class ReasonCode(_Code):
     """The median is not slower, but calls of the contender are slow, and raise the geometric mean by more than `tail_effect`."""
     FEWER_SLOW_CALLS = "fewer-slow-calls", _slow_calls
     """The median is not faster, but the contender has fewer slow calls, which lowers the geometric mean as much."""
-    TAIL_NOT_DECIDED = "tail-not-decided", "not decided: the median is {median:typical}, but slow calls could cost {ratio:hidden} ({evidence})"
+    TAIL_NOT_DECIDED = "tail-not-decided", _tail_undecided
     """The median is proved to be unchanged or faster, and slow calls could still cost more than `tail_tolerance`."""
     MEAN_SLOWER = "mean-slower", "not decided: the median is {median:typical}, but with slow calls the mean is {changed}; --statistic mean decides by the mean"
     """The median and the tail are proved to be unchanged or better, and the mean of the calls is slower."""
@@ -251,7 +269,7 @@ class ReasonCode(_Code):
     RETRACED = "retraced", "not decided: most calls trace a function again, such as for a tensor of another shape, so calls that find it traced are not compared; call the step with each shape before bench, or pass tensors instead of Python numbers"
     WORK_BESIDE = "work-beside", "not decided: the calls are {calls:change}, but with the work that they leave to threads, child processes or the garbage collector they are {changed}; have the step do that work"
     RESTLESS = "restless", "not decided: threads or child processes of the contender alone still worked a second after the last call, and that work is not part of its time; wait for it in the step, or stop them"
-    MORE_COLLECTIONS = "more-collections", "not decided: gc.set_threshold or gc.enable makes Python collect garbage more often than in the baseline, which the times of calls leave out"
+    MORE_COLLECTIONS = "more-collections", "not decided: gc.set_threshold or gc.enable makes Python collect garbage more often than in the baseline, which the times of calls leave out; let both sides collect alike"
     SET_LATE = "set-late", "not decided: after TensorFlow's import, the benchmark sets {now:some or no variable}, and the baseline {before:some or none}; set variables before `import tensorflow` at the top of its file, or before pytest starts"
     WITHIN_TOLERANCE = "within-tolerance", "within {tolerance:.1%} either way: {changed}"
     """The change lies within the policy's tolerance."""
@@ -330,12 +348,11 @@ class Note(_Code):
 
     # The race
 
-    LOPSIDED = "lopsided", "not decided: {differing} of {launches} launches disagree with the rest, and the mean of all launches is {mean:change}; one side may be bimodal"
+    LOPSIDED = "lopsided", "not decided: {differing} of {launches} launches disagree with the rest, and the mean of all launches is {mean:change}; one side may be bimodal, as the launches in --report-html show"
     NEIGHBOURS = "neighbours", "other programs ran on the processors of the race, and their time cannot be distinguished from the step's waits, so its time may be up to {doubt:effect} than shown: race on other processors (--cpus) or on a quieter machine"
-    P90_ROUNDS = "p90-rounds", "not decided: p90 needs at least {needed} rounds, and the race has {rounds}"
+    P90_ROUNDS = "p90-rounds", "not decided: p90 needs at least {needed} rounds, and the race has {rounds}; use --statistic mean"
     RARE_CALLS = "rare-calls", "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}"
     COVERED = "covered", _covered
-    LAUNCHES_NEEDED = "launches-needed", _launches_needed
     SHORT_LAUNCHES = "short-launches", "{launches:launch} for it alone took {seconds:.1f} s"
     SCATTER = "scatter", "ratios of single launches have a standard deviation of {deviation:.1%}"
     FIRST_CALL_PARTS = "first-call-parts", _first_call_parts
@@ -348,6 +365,7 @@ class Note(_Code):
     RESTLESS = "restless", "threads or child processes of both sides still worked a second after the last call; that work is not compared"
     OWN_THRESHOLDS = "own-thresholds", lambda **values: f"own thresholds: {words.thresholds(values)}"
     STRICTER_THRESHOLDS = "stricter-thresholds", lambda **values: f"its own thresholds ({words.thresholds(values)}) are looser than the baseline's, so the stricter ones count"
+    UNWANTED = "unwanted", "an improvement fails this run (--fail-on-improvement): does the step still do its work?"
     OTHER_MARK = "other-mark", "its {mark} are {before} in the other side's own benchmark, and {now} on both sides here"
     OWN_FILE = "own-file", "raced with the other side's own benchmark file, because that side cannot run the working tree's: "
     BREAKS_THERE = "breaks-there", "the other side cannot run it either: "
@@ -400,7 +418,7 @@ class Note(_Code):
     # Metrics other than time
 
     CHANGE = "change", _values_changed
-    FEW_LAUNCHES = "few-launches", "{values}, but {needed:launch} of each side are needed"
+    FEW_LAUNCHES = "few-launches", "{values}, but {needed:launch} of each side are needed, as --policy standard has"
     RESULT = "result", _result
     RESULT_GONE = "result-gone", "is missing ({why}), and the baseline's step returns numbers: does the step still do its work?"
     OUTPUTS = "outputs", _outputs
@@ -410,7 +428,7 @@ class Note(_Code):
 
     # Contracts
 
-    UNDECIDED = "undecided", "not decided: "
+    UNDECIDED = "undecided", "not decided, until more launches (--policy strict) or a quieter machine narrow the interval: "
     OPS = "ops", _ops
     OTHER_OPS = "other-ops", _other_ops
     NO_GRAPH = "no-graph", "the ops of expect_ops could not be counted: {why}"
@@ -425,6 +443,7 @@ class Note(_Code):
     UNREAD = "unread", "{metric} could not be read: {why}"
     NO_RESULT = "no-result", "the result has no comparison: {why}"
     SPEED = "speed", "{ratio.center:.2f}x as fast as {other}, {claim:claimed} ({evidence})"
+    LIMIT = "limit", _limit
     NO_RACE = "no-race", "{other}: {claim:claimed}; {why}"
     BROKE = "broke", "the benchmark broke in a race against {other}: {error}"
     OTHER_VARIANT = "other-variant", "{other}: {why}"

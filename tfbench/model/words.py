@@ -153,8 +153,8 @@ def factor(value: float) -> str:
 
 
 def evidence(ratio: Ratio, launches: int) -> str:
-    """Format the evidence for a change: ``interval +1.0% to +3.0% at 95% confidence, 6 launches``."""
-    low, high = (f"{end - 1:+.1%}" if end < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))
+    """Format the evidence for a change: ``interval +1.0% to +3.0% at 95% confidence, 6 launches``, large ones as factors."""
+    low, high = (f"{end - 1:+.1%}" if ratio.high < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))
     count = plural(launches, "launch")
     return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {count}"
 

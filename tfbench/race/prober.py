@@ -130,14 +130,9 @@ class Profiler:
     def _collect(self, entrant: Entrant, pair: int, folder: Path, gpu_monitor: GpuMonitor | None) -> float | None:
         policy = self.launcher.policy_of(self.policy, [entrant])
         request = protocol.ProfileCase(
-            self.launcher.cpus(entrant),
-            entrant.case.name,
-            folder=str(folder),
-            steps=STEPS,
-            seconds=PROFILE_SECONDS,
-            warmup=policy.warmup(),
-            energy=ENERGY_SECONDS if gpu_monitor else 0.0,
-        )
+            self.launcher.cpus(entrant), entrant.case.name, folder=str(folder), steps=STEPS, seconds=PROFILE_SECONDS,
+            warmup=policy.warmup(), energy=ENERGY_SECONDS if gpu_monitor else 0.0,
+        )  # fmt: skip
         with self.launcher.start(entrant, pair, request) as process:
             joules = _joules(process, entrant, gpu_monitor, policy.setup_seconds) if gpu_monitor else None
             process.answer(protocol.Profiled, "while it was profiled", policy.setup_seconds)

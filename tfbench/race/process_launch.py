@@ -15,7 +15,7 @@ from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, Wo
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
 from tfbench.model import DOUBT, HANDED, Plan
-from tfbench.policy import Policy
+from tfbench.policy import Policy, preset
 from tfbench.protocol import TOKEN, Done, LaunchRequest, M, Prepared
 from tfbench.race import launch as launching
 from tfbench.race.timer import Load, timer
@@ -175,6 +175,8 @@ class ProcessLaunch:
             loops = self.entrants[entrant].case.alone
             hung = "its method must take less time" if loops else "its set-up and first call must take less time"
             hung = "the step has not returned from its first call" if self._met > 1 else hung
+            limit = preset("strict").setup_seconds
+            hung += f", or give --policy strict, which waits {limit:g} s" if self.policy.setup_seconds < limit else ""
             waited = time.monotonic() - self._since
             reply = self._reply(entrant, protocol.Preparing, "", self.policy.setup_seconds, waited, hung)
             if isinstance(reply, Prepared | launching.Failure):

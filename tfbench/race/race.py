@@ -14,7 +14,8 @@ from tfbench.model.case import BESIDE, ONCE, WAITED
 from tfbench.model.measurement import STATISTICS, Effect, Launch, Plan, Run, Statistic
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.report import Comparison, Outcome
-from tfbench.policy import Policy, Thresholds
+from tfbench.model.words import LARGEST
+from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared
 from tfbench.race import launch as launching
 from tfbench.race.timer import Phase
@@ -377,9 +378,9 @@ class Race:
     def _step_time(self, policy: Policy) -> Thresholds:
         return policy.once if self.steps.once else policy.step_time
 
-    def _policy_of(self, entrant: int) -> Policy:
+    def _policy_of(self, entrant: int, policy: Policy | None = None) -> Policy:
         others = [] if self._share_side(entrant, self.reference) else [self.entrants[self.reference or 0].case]
-        return policy_of(self.policy, self.entrants[entrant].case, *others)
+        return policy_of(policy or self.policy, self.entrants[entrant].case, *others)
 
     def conclude(self) -> None:
         """Decide the open comparisons from the present evidence, after an interruption."""
@@ -503,9 +504,10 @@ class Race:
             last = self.wall_seconds > limit or launches >= self.policy.looks[-1]
             if launches and (last or launches in self.policy.looks):
                 decision = self._decide(entrant, last)
-                if decision.outcome is None and (cost := self._hopeless(entrant, limit)):
+                if decision.outcome is None and self._hopeless(entrant, limit):
                     decision = self._decide(entrant, True)
-                    decision = replace(decision, reason=decision.reason.noted(cost))
+                if decision.outcome is Outcome.INCONCLUSIVE:
+                    decision = replace(decision, reason=self._with_cost(entrant, decision.reason))
                 self._decided.setdefault(self._basis, {})[entrant] = decision
 
     def _judged(self, entrant: int) -> tuple[Statistic, ...]:
@@ -571,9 +573,9 @@ class Race:
         alone = STATISTICS[self._policy_of(entrant).statistic]
         return statistic is Statistic.TAIL or (statistic is Statistic.MEAN and statistic not in alone)
 
-    def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:
-        slow = self._has_slow_calls(entrant, statistic)
-        usual = self._policy_of(entrant).tail_time if slow else self.thresholds(entrant)
+    def _thresholds(self, entrant: int, statistic: Statistic, policy: Policy | None = None) -> Thresholds:
+        own = self._policy_of(entrant, policy)
+        usual = own.tail_time if self._has_slow_calls(entrant, statistic) else self._step_time(own)
         return usual.confirming() if self.config.confirms else usual
 
     def _by(self, entrant: int, statistic: Statistic, final: bool) -> verdict.Decision:
@@ -598,15 +600,32 @@ class Race:
             return decision
         return self._proved.get((self._basis, entrant, statistic), decision)
 
-    def _hopeless(self, entrant: int, limit: float) -> Reason | None:
-        """Return what a decision would cost, if it is out of reach; ``None`` if it is not."""
-        statistic = self._open_statistic(entrant)
-        effects = self.effects(entrant, statistic=statistic)
-        needed = verdict.launches_needed(effects, self._thresholds(entrant, statistic), self.policy.clip)
-        if len(self.launches) < self.config.patience:
-            return None
+    def _hopeless(self, entrant: int, limit: float) -> bool:
+        """Return whether a decision is out of reach."""
         done, each = len(self.launches), self.wall_seconds / len(self.all_launches)
         reach = min(self.policy.looks[-1], done + (limit - self.wall_seconds) / max(each, 1e-9))
-        if needed <= self.policy.hopeless * reach:
-            return None
-        return because(Note.LAUNCHES_NEEDED, launches=needed, seconds=needed * each)
+        return done >= self.config.patience and self._needed(entrant, self.policy) > self.policy.hopeless * reach
+
+    def _needed(self, entrant: int, policy: Policy) -> float:
+        """Estimate the launches that a decision takes by the thresholds of a policy."""
+        statistic = self._open_statistic(entrant)
+        effects = self.effects(entrant, statistic=statistic)
+        return verdict.launches_needed(effects, self._thresholds(entrant, statistic, policy), policy.clip)
+
+    def _with_cost(self, entrant: int, reason: Reason) -> Reason:
+        """Return the reason of an open case with what a decision would cost, if more launches can decide it."""
+        if reason.code not in (ReasonCode.NOT_DECIDED, ReasonCode.TAIL_NOT_DECIDED) or not reason.facts:
+            return reason
+        strict, done, each = preset("strict"), len(self.launches), self.wall_seconds / len(self.all_launches)
+        needed, more = self._needed(entrant, self.policy), max(done, self._needed(entrant, strict))
+        # What should have sufficed by the estimate has not, because the interval is wider.
+        needed = 2.0 * done if 0 < needed <= done else needed
+        cost: dict[str, Any] = {
+            "policy": self.policy.name,
+            "needed": min(needed, LARGEST),
+            "seconds": min(needed * each, LARGEST),
+        }
+        reach = min(strict.looks[-1], strict.case_seconds / max(each, 1e-9))
+        if needed and self.policy.name != strict.name and more <= reach:
+            cost["strict"] = (more, more * each)
+        return because(ReasonCode(reason.code), *reason.notes, **{**reason.facts, **cost})

@@ -232,15 +232,16 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def run_terminable(words: Sequence[str], **options: Any) -> int:
+def run_terminable(words: Sequence[str], seconds: float | None = None, **options: Any) -> int:
     """Run a command that is `terminable`, and return its exit code.
 
-    Raises `KeyboardInterrupt` if this process was interrupted. The command has been told, and has ended.
+    Raises `KeyboardInterrupt` if this process was interrupted, and `subprocess.TimeoutExpired` after ``seconds``. The command
+    has been told, and has ended.
     """
     with terminable(), subprocess.Popen(words, **options) as child:
         try:
-            return child.wait()
-        except KeyboardInterrupt:
+            return child.wait(seconds)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             child.terminate()  # SIGINT does not reach a command that a script has started in the background
             try:
                 child.wait(_ENDING)

@@ -244,15 +244,9 @@ def start_process(
     """
     words = [*command, "-m", "tfbench.worker", encode(start).decode()]
     return subprocess.Popen(
-        words,
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        pass_fds=[start.channel],
+        words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[start.channel],
         **_OWN_GROUP,
-    )
+    )  # fmt: skip
 
 
 class Ancestor(_Forker):
