@@ -8,7 +8,20 @@ from hypothesis import strategies as st
 
 from tests.fakes.report import CODE, complete, judged, row
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Run, Sample, Skip, SuiteVerdict, Verdict
+from tfbench.model import (
+    TIME,
+    Case,
+    Note,
+    Outcome,
+    Reason,
+    ReasonCode,
+    Run,
+    Sample,
+    Skip,
+    SuiteVerdict,
+    Verdict,
+    because,
+)
 from tfbench.plugin.runner import end_test
 from tfbench.report import markdown, terminal
 from tfbench.report.markdown import headline_annotation
@@ -66,8 +79,20 @@ def test_cases_that_run_the_same_code_pass_beside_one_that_was_raced():
 
 
 def test_the_exit_codes_are_the_documented_ones():
-    codes = {"pass": 0, "regressed": 1, "inconclusive": 3, "incomparable": 4, "error": 5, "not gated": 4}
+    codes = {"pass": 0, "regressed": 1, "improved": 1, "inconclusive": 3, "incomparable": 4, "error": 5, "not gated": 4}
     assert {str(one): one.code for one in Result} == codes
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_improvement_that_the_run_forbids_fails_it_after_a_regression_and_before_an_error(strict):
+    case = Case("f.py::t", "t", "t")
+    unwanted = judged(case, Outcome.IMPROVED, because(ReasonCode.FASTER, because(Note.UNWANTED)))
+    ruling = rule(complete([*report("unchanged", "error").verdicts, unwanted]), strict=strict)
+    assert (ruling.result, ruling.result.code, ruling.pytest_code) == (Result.IMPROVED, 1, 1)
+    assert ruling.counts == "1 improved, 1 error"
+    assert rule(complete([*report("regressed").verdicts, unwanted])).result is Result.REGRESSED
+    with pytest.raises(pytest.fail.Exception, match="improved: an improvement fails this run"):
+        end_test(CaseResult(case, unwanted, sample=Sample(case, (Run((1.0,), 1),))), strict)
 
 
 @pytest.mark.parametrize("outcomes", [["unchanged"], [], ["inconclusive"]])

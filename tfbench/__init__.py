@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tfbench.errors import ReportError, TfbenchError
 from tfbench.suite.axes import Axis, Level, Variant, across
-from tfbench.suite.claims import as_accurate, as_fast, faster, no_leak, smaller
+from tfbench.suite.claims import as_accurate, as_fast, at_least, at_most, faster, no_leak, smaller
 
 if TYPE_CHECKING:
     from tfbench.model import Outcome, Ratio, Reason, Report, Verdict
 
 __all__ = [
     "Axis", "Bench", "Level", "Outcome", "Ratio", "Reason", "Report", "ReportError", "Shared", "TfbenchError", "Variant",
-    "Verdict", "across", "as_accurate", "as_fast", "faster", "load_report", "no_leak", "smaller",
+    "Verdict", "across", "as_accurate", "as_fast", "at_least", "at_most", "faster", "load_report", "no_leak", "smaller",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from tfbench.errors import UsageError
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import DECIDED, JSON, TIME, Outcome, ReasonCode, Report, Verdict
+from tfbench.model import DECIDED, JSON, TIME, Note, Outcome, ReasonCode, Report, SuiteVerdict, Verdict
 from tfbench.model.formats import Amount, FormError, Name, Text, convert, json_schema
 from tfbench.model.words import counted
 from tfbench.policy import Policy
@@ -34,6 +34,8 @@ class Result(enum.Enum):
     """
 
     REGRESSED = "regressed", 1, "failed", "error", "bold red"
+    IMPROVED = "improved", 1, "failed", "error", "bold red"
+    """With ``--fail-on-improvement``: the benchmark may have stopped doing its work."""
     ERROR = "error", 5, "failed", "error", "bold red"
     INCOMPARABLE = "incomparable", 4, "skipped", "error", "bold yellow"
     INCONCLUSIVE = "inconclusive", 3, "skipped", "warning", "bold yellow"
@@ -97,14 +99,15 @@ class Ruling:
         return int(self.result.test == "failed" or (self.result.test == "skipped" and not self.tolerable))
 
 
-def result_of(outcome: Outcome) -> Result:
+def result_of(verdict: Verdict | SuiteVerdict) -> Result:
     """Return the result of a single verdict."""
-    return _RESULTS[outcome]
+    unwanted = any(note.code == Note.UNWANTED for note in verdict.reason.notes)
+    return Result.IMPROVED if unwanted else _RESULTS[verdict.outcome]
 
 
 def fails(verdict: Verdict) -> bool:
     """Whether a verdict fails the test of its case whatever the options are."""
-    return result_of(verdict.outcome).test == "failed"
+    return result_of(verdict).test == "failed"
 
 
 def grave(verdicts: Iterable[Verdict], strict: bool) -> list[Verdict]:
@@ -112,14 +115,14 @@ def grave(verdicts: Iterable[Verdict], strict: bool) -> list[Verdict]:
 
     With ``strict``, an inconclusive metric other than time prevents it, too.
     """
-    order = list(_RESULTS)
+    results, order = list(Result), list(_RESULTS)
     bad = [
         verdict
         for verdict in verdicts
-        if result_of(verdict.outcome) is not Result.PASS and verdict.reason.code != ReasonCode.NOT_GATED
+        if result_of(verdict) is not Result.PASS and verdict.reason.code != ReasonCode.NOT_GATED
         if strict or verdict.outcome is not Outcome.INCONCLUSIVE or verdict.metric in DECISIVE
     ]
-    return sorted(bad, key=lambda verdict: order.index(verdict.outcome))
+    return sorted(bad, key=lambda verdict: (results.index(result_of(verdict)), order.index(verdict.outcome)))
 
 
 def rule(
@@ -158,10 +161,10 @@ def rule(
     unusable = Result.NOT_GATED if report.is_saved else Result.ERROR
     failures = [(unusable, "", gap)] if (gap := _gap(report, part)) else []
     for verdict in bad[:1]:
-        worst = result_of(verdict.outcome)
+        worst = result_of(verdict)
         gravest = {verdict.case.name: verdict for verdict in reversed(bad)}.values()
         failures.append((worst, _counts(gravest), gap or (shortage if gated and worst.test == "skipped" else "")))
-    if report.suite and (suite := result_of(report.suite.outcome)) is not Result.PASS:
+    if report.suite and (suite := result_of(report.suite)) is not Result.PASS:
         failures.append((suite, "", f"the suite is {report.suite.outcome}: {report.suite.reason.message}"))
     if shortage and not failures:
         failures.append((Result.INCOMPARABLE if gated else Result.NOT_GATED, "", shortage))

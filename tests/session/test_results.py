@@ -28,6 +28,7 @@ from tfbench.model import (
     because,
 )
 from tfbench.model.formats import plain
+from tfbench.model.words import duration
 from tfbench.policy import Policy, preset
 from tfbench.session.request import CaseResult
 from tfbench.session.results import (
@@ -35,6 +36,7 @@ from tfbench.session.results import (
     broken,
     claimed,
     failed,
+    limited,
     new,
     not_collected,
     not_measured,
@@ -497,3 +499,27 @@ def test_a_broken_contract_is_raced_twice(second, outcome, code, message):
     first = Verdict.of(CASE, Outcome.REGRESSED, Reason("first", "slow"), "contract:faster_than")
     again = second and Verdict.of(CASE, Outcome(second), Reason("second", "then"), "contract:faster_than")
     assert twice(first, again) == first.changed(outcome=Outcome(outcome), reason=Reason(code, message))
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "outcome"),
+    [
+        ("at_most", 1.5e-3, "unchanged"), ("at_most", 1.02e-3, "inconclusive"), ("at_most", 0.5e-3, "regressed"),
+        ("at_least", 0.5e-3, "unchanged"), ("at_least", 0.98e-3, "inconclusive"), ("at_least", 1.5e-3, "regressed"),
+    ],
+)  # fmt: skip
+def test_a_limit_in_seconds_is_judged_by_all_launches_and_a_near_one_is_open(name, seconds, outcome):
+    case = replace(CASE, claims=(Claim(name, name.replace("_", " "), (), seconds, "call_seconds"),))
+    runs = tuple(Run((level * 1e-3,) * 30, 1) for level in (1.0, 1.01, 0.99, 1.005))
+    result = limited(CaseResult(case, sample=Sample(case, runs)), Policy(), 1)
+    (row,) = result.metrics
+    assert (row.metric, row.outcome) == (f"contract:{name}", Outcome(outcome))
+    assert "1.00 ms (" in row.reason.message
+    assert row.reason.message.endswith(f"4 launches), {name.replace('_', ' ')} {duration(seconds)} is stated")
+
+
+def test_times_that_neighbours_may_have_shortened_leave_an_upper_limit_open():
+    case = replace(CASE, claims=(Claim("at_most", "at most", (), 1.5e-3, "call_seconds"),))
+    runs = tuple(Run((1e-3,) * 30, 1, facts={"doubt": 0.5}) for _ in range(4))
+    (row,) = limited(CaseResult(case, sample=Sample(case, runs)), Policy(), 1).metrics
+    assert row.outcome is Outcome.INCONCLUSIVE

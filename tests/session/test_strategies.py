@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.fakes.report import variant
+from tests.fakes.report import judged, variant
 from tests.session.test_baseline import CODED, SAVED, sample
 from tests.storage.test_baselines import ENVIRONMENT
 from tfbench.errors import SideError
@@ -375,3 +375,20 @@ def test_a_recreated_side_has_the_packages_and_the_settings_of_its_baseline(monk
     assert set(side.unset) == {"TF_NEW", "TF_MINE"}
     asked = SimpleNamespace(replay="never", folder=Path("/cache"), against="")
     assert baseline_side(asked, baseline, contender, Environments()) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "own", "asked", "noted"),
+    [
+        (Outcome.IMPROVED, "", True, True),
+        (Outcome.IMPROVED, "", False, False),
+        (Outcome.UNCHANGED, "", True, False),
+        (Outcome.IMPROVED, "a prototype", True, False),
+    ],
+)
+def test_an_improvement_fails_a_gated_case_if_the_run_asks_for_it(outcome, own, asked, noted):
+    strategy = VariantStrategy(request(fail_on_improvement=asked), CONTENDER, Starter(), Races(), None)
+    case = replace(CODED, ungated=own)
+    result = strategy.gated(CaseResult(case, judged(case, outcome, Reason("code", "why")), sample=sample(1e-3, case)))
+    assert [note.code for note in result.verdict.reason.notes] == [Note.UNWANTED] * noted
+    assert result.verdict.outcome is outcome

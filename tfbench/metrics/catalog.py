@@ -102,6 +102,10 @@ def _xla(name: str, worse: Worse, extract: Extract) -> Metric:
     return Metric(name, worse, "xla", extract, compiled=True)
 
 
+def _scattered(name: str, extract: Extract, slack: float, unit: str = "", timed: bool = False) -> Metric:
+    return Metric(name, Worse.MORE, name, extract, unit, exact=False, scatters=True, slack=slack, timed=timed)
+
+
 ALGORITHMS = "xla_algorithms"
 """What XLA's autotuning chose on a GPU, by kernel."""
 
@@ -128,26 +132,8 @@ PROBED: tuple[Metric, ...] = (
     _leak("threads", LEAK_EVENTS),
     _leak("files", LEAK_EVENTS),
     replace(_leak("traces", LEAK_EVENTS), name="retraces_per_call"),
-    Metric(
-        "slowing",
-        Worse.MORE,
-        "slowing",
-        lambda launch: launch.found["slowing"]["ratio"],
-        exact=False,
-        scatters=True,
-        slack=SLOWER_LATER,
-        timed=True,
-    ),
-    Metric(
-        "afterwork",
-        Worse.MORE,
-        "afterwork",
-        lambda launch: launch.found["afterwork"]["seconds"],
-        SECONDS,
-        exact=False,
-        scatters=True,
-        slack=REST_SLACK,
-    ),
+    _scattered("slowing", lambda launch: launch.found["slowing"]["ratio"], SLOWER_LATER, timed=True),
+    _scattered("afterwork", lambda launch: launch.found["afterwork"]["seconds"], REST_SLACK, SECONDS),
     Metric("flops", Worse.MORE, "flops", lambda launch: launch.found["flops"]["flops"]),
     Metric("nonfinite", Worse.MORE, "outputs", lambda launch: parity.nonfinite(launch.results)),
     _size("xla_temporary_bytes", "xla", lambda launch: graphs.temporary_bytes(launch.assignments), compiled=True),

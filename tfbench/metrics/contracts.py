@@ -16,7 +16,7 @@ from typing import Any
 
 from tfbench.metrics.catalog import CONTRACT, LEAK_CALLS, LEAK_METRICS, LEAK_SITES
 from tfbench.metrics.parity import Difference
-from tfbench.model.case import LEAK_KINDS, Case, Claim
+from tfbench.model.case import CALL_SECONDS, LEAK_KINDS, LEAKS, Case, Claim
 from tfbench.model.measurement import MetricValues
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.report import Comparison, Outcome, VariantResult, Verdict
@@ -28,14 +28,15 @@ ContractResult = tuple[Outcome, Reason]
 def of_case(
     case: Case, contracts: Mapping[str, Any], metric_values: MetricValues, peaks: Sequence[float]
 ) -> list[Verdict]:
-    """Check those ``contracts``, the keywords that ``bench`` received, that need one side only.
+    """Check those ``contracts``, the keywords that ``bench`` received, that need one side only, and `@no_leak`.
 
     ``peaks`` is the peak host memory of each timed launch, bytes.
     """
     checks: dict[str, Callable[..., ContractResult]] = {
         "expect_ops": _expected, "compiled": _compiled, "max_traces": _traced, "max_peak_bytes": partial(_fits, peaks)
     }  # fmt: skip
-    return [row(case, name, checks[name](metric_values, contracts[name])) for name in checks if name in contracts]
+    rows = [row(case, name, checks[name](metric_values, contracts[name])) for name in checks if name in contracts]
+    return rows + [claim_row(case, claim, leak_free(metric_values, claim.kinds)) for claim in case.claims_on(LEAKS)]
 
 
 def row(case: Case, contract: str, contract_result: ContractResult) -> Verdict:
@@ -121,9 +122,7 @@ def parity(limit: float, difference: Difference | str) -> ContractResult:
     if isinstance(difference, str):
         return _open(Note.NO_RESULT, why=difference)
     note = difference.note(whose="the reference variant", allowed=limit)
-    if difference.error <= limit:
-        return Outcome.UNCHANGED, because(ReasonCode.CONTRACT_HELD, note)
-    return Outcome.REGRESSED, because(ReasonCode.CONTRACT_BROKEN, note)
+    return _judged(difference.error <= limit, Note.RESULT, **note.facts)
 
 
 def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verdict:
@@ -135,19 +134,21 @@ def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verd
 def of_times(claim: Claim, result: Comparison | str, tolerance: float) -> ContractResult:
     """Check a claim about speed: faster than another variant in the same race, or equally fast within ``tolerance``.
 
-    ``result`` compares the times of the other variant / those of this case, or says why there are none.
+    Or check a limit in seconds. ``result`` compares the times of the other variant / those of this case, or says why there
+    are none; for a limit, the times of this case / the limit.
     """
     facts: dict[str, Any] = {"other": claim.other, "claim": None if claim.name == "as_fast" else claim.bound}
     if isinstance(result, str):
         return _open(Note.NO_RACE, **facts, why=result)
-    ratio, most = result.ratio, 1 + tolerance
-    low, high = (1 / most, most) if claim.name == "as_fast" else (claim.bound, math.inf)
+    ratio, most, note = result.ratio, 1 + tolerance, Note.LIMIT if claim.metric == CALL_SECONDS else Note.SPEED
+    ranges = {"as_fast": (1 / most, most), "at_most": (0.0, 1.0), "at_least": (1.0, math.inf)}
+    low, high = ranges.get(claim.name, (claim.bound, math.inf))
     facts |= {"ratio": ratio, "launches": result.launches}
     if low <= ratio.low and ratio.high <= high:
-        return _held(Note.SPEED, **facts)
+        return _held(note, **facts)
     if ratio.high < low or ratio.low > high:
-        return _broken(Note.SPEED, **facts)
-    return _open(Note.UNDECIDED, because(Note.SPEED, **facts))
+        return _broken(note, **facts)
+    return _open(Note.UNDECIDED, because(note, **facts))
 
 
 def of_metric_values(claim: Claim, mine: MetricValues, other: MetricValues | str) -> ContractResult:

@@ -38,7 +38,7 @@ class Races:
         self._policy = request.policy
         self._launcher = launcher
         self._contender = contender
-        self._sharing = sharing
+        self.sharing = sharing
         self._report = report
         self._seed = request.seed
         self._raced: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class Races:
         """
         entrants = [Entrant(there or case, baseline), Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
-        race = ConfirmedRace(entrants, self._launcher, policy, self._sharing, time.perf_counter, self._draws(case.name))
+        race = ConfirmedRace(entrants, self._launcher, policy, self.sharing, time.perf_counter, self._draws(case.name))
         interrupt = self._run(race, case.name)
         undecided = interrupt is not None and race.decision is None
         results = [] if undecided else [of_sides(case, race, *notes)]
@@ -103,7 +103,7 @@ class Races:
         entrants = [baseline, Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
         policy = replace(policy, looks=policy.looks[:1])
-        config = RaceConfig(self._sharing, pairs_of(entrants, policy, second=confirms))
+        config = RaceConfig(self.sharing, pairs_of(entrants, policy, second=confirms))
         race = Race(entrants, self._launcher, policy, config, time.perf_counter, self._draws(case.name))
         with self._launcher.stopwatch.phase(Phase.CONFIRMING):
             interrupt = self._run(race, f"{case.name}, again for the mean of all cases")
@@ -131,7 +131,7 @@ class Races:
     def _imports(self, before: Entrant, now: Entrant) -> list[Verdict]:
         whole = before.side.executable != now.side.executable
         old, new = (self._launcher.imports(entrant, whole) for entrant in (before, now))
-        return exact.imports(now.case, old, new, self._policy, self._sharing)
+        return exact.imports(now.case, old, new, self._policy, self.sharing)
 
     def alone(self, case: Case, why: Reason) -> RaceResults:
         """Measure a case that has no counterpart to race against. The reason of the verdict `new` is ``why``."""
@@ -167,7 +167,7 @@ class Races:
 
     def _race(self, cases: Sequence[Case], second: bool = False) -> Race:
         entrants = [Entrant(case, self._contender) for case in cases]
-        config = RaceConfig(self._sharing, pairs_of(entrants, self._policy, second))
+        config = RaceConfig(self.sharing, pairs_of(entrants, self._policy, second))
         return Race(entrants, self._launcher, self._policy, config, time.perf_counter, self._draws(cases[-1].name))
 
     def _draws(self, name: str) -> random.Random:

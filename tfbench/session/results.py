@@ -9,19 +9,11 @@ from statistics import median, quantiles
 from traceback import format_exception
 from typing import Any
 
-from tfbench.errors import (
-    BenchmarkError,
-    BenchmarkSkipped,
-    SideError,
-    TfbenchError,
-    WorkerDied,
-    WorkerHung,
-    headline_of,
-)
+from tfbench import errors
 from tfbench.fs import shortage
 from tfbench.metrics import catalog, contracts, exact, parity
 from tfbench.metrics.parity import Output
-from tfbench.model.case import COVERED, JSON, LEAKS, NATIVE, REPORTED, TIME, Case, Claim
+from tfbench.model.case import CALL_SECONDS, COVERED, DOUBT, JSON, NATIVE, REPORTED, TIME, Case, Claim
 from tfbench.model.measurement import MetricValues, Run, Sample, Statistic
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.report import Comparison, Outcome, VariantResult, Verdict
@@ -34,6 +26,7 @@ from tfbench.session.request import CaseResult
 from tfbench.session.resume import ExecutedCode
 from tfbench.sides.spec import Side
 from tfbench.stats.alpha_spending import ignored, judged
+from tfbench.stats.interval import interval, launch_effect
 from tfbench.stats.rounds import log_items_ratio, rates, two_speeds
 from tfbench.stats.verdict import P90_ROUNDS, calls_of, compare, decide, retrace
 
@@ -62,16 +55,11 @@ def of_variant(race: Race, index: int) -> CaseResult:
     assert result.sample is not None
     decision = race.decisions.get(index)
     variant_result = VariantResult.about(
-        case,
-        reference=race.entrants[index if race.reference is None else race.reference].case.name,
-        median_seconds=median(result.sample.seconds),
-        ratio=decision.comparison.ratio if decision else None,
-        outcome=decision.outcome if decision else None,
-        launches=len(result.sample.runs),
-        rounds=race.rounds(index),
-        facts=_typical_facts(result.sample.runs) | percentiles(result.sample),
-        cpus=case.cpus,
-    )
+        case, reference=race.entrants[index if race.reference is None else race.reference].case.name,
+        median_seconds=median(result.sample.seconds), ratio=decision.comparison.ratio if decision else None,
+        outcome=decision.outcome if decision else None, launches=len(result.sample.runs), rounds=race.rounds(index),
+        facts=_typical_facts(result.sample.runs) | percentiles(result.sample), cpus=case.cpus,
+    )  # fmt: skip
     return replace(result, variant_result=variant_result, metrics=tuple(claimed(race, index)))
 
 
@@ -99,6 +87,28 @@ def claimed(race: Race, index: int) -> list[Verdict]:
             contract_result = contracts.of_times(claim, _against(race, index, claim), race.thresholds(index).tolerance)
         rows.append(contracts.claim_row(case, claim, contract_result))
     return rows
+
+
+def limited(result: CaseResult, policy: Policy, cases: int) -> CaseResult:
+    """Check the limits in seconds that a case states, by the times of all launches here.
+
+    Times of one program differ between launches as much as first calls do. ``cases`` share the alpha.
+    """
+    if not (claims := result.case.claims_on(CALL_SECONDS)) or result.sample is None:
+        return result
+    rows, runs, alpha = [], result.sample.runs, min(policy.alpha_case, policy.alpha / max(1, cases))
+    for claim in claims:
+        effects = [
+            replace(
+                launch_effect([claim.bound] * len(run.seconds), run.seconds, index),
+                doubt=(0.0, run.facts.get(DOUBT, 0.0)),
+            )
+            for index, run in enumerate(runs)
+        ]
+        ratio = interval(effects, alpha, policy, shared_zygote=False, expected=policy.once)
+        comparison = Comparison(ratio, len(runs), len(runs), sum(len(run.seconds) for run in runs))
+        rows.append(contracts.claim_row(result.case, claim, contracts.of_times(claim, comparison, 0.0)))
+    return replace(result, metrics=(*result.metrics, *rows))
 
 
 def twice(first: Verdict, second: Verdict | None) -> Verdict:
@@ -166,7 +176,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
         # The contender's own failure is more informative than the baseline's.
         entrant, failure = max(confirmed_race.failures.items())
         side = ("baseline", "contender")[entrant]
-        if isinstance(failure, BenchmarkSkipped) and len(confirmed_race.failures) == 1:
+        if isinstance(failure, errors.BenchmarkSkipped) and len(confirmed_race.failures) == 1:
             note = because(Note.CANNOT_RUN, side=side, why=str(failure))
             return untimed(case, Outcome.INCOMPARABLE, because(ReasonCode.SKIPPED_ON_ONE_SIDE, note))
         return failed(case, failure, side=side)
@@ -176,7 +186,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
         return untimed(case, Outcome.INCOMPARABLE, unlike, wall_seconds=confirmed_race.wall_seconds)
     decision = confirmed_race.decision
     if decision is None or decision.outcome is None:
-        raise BenchmarkError(f"{case.name}: the race ended without a decision")
+        raise errors.BenchmarkError(f"{case.name}: the race ended without a decision")
     baseline, contender = (Sample(case, tuple(confirmed_race.runs(side))) for side in (0, 1))
     used = confirmed_race.first.thresholds(1)
     shown = judged(case, confirmed_race.first.usual, used)
@@ -195,17 +205,10 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
         *notes,
     )
     verdict = Verdict.of(
-        shown,
-        outcome=decision.outcome,
-        reason=reason,
-        ratio=decision.comparison.ratio,
-        rates=rates(baseline.runs, contender.runs, decision.comparison.ratio),
-        calls=calls,
-        tail=confirmed_race.tail,
-        launches=confirmed_race.launches,
-        rounds=confirmed_race.rounds,
-        wall_seconds=confirmed_race.wall_seconds,
-    )
+        shown, outcome=decision.outcome, reason=reason, ratio=decision.comparison.ratio,
+        rates=rates(baseline.runs, contender.runs, decision.comparison.ratio), calls=calls, tail=confirmed_race.tail,
+        launches=confirmed_race.launches, rounds=confirmed_race.rounds, wall_seconds=confirmed_race.wall_seconds,
+    )  # fmt: skip
     metrics = []
     if (first := confirmed_race.first_call) is not None and first.outcome is not None:
         metrics.append(Verdict.of(case, first.outcome, first.reason, catalog.FIRST_CALL, **first.comparison.columns))
@@ -251,9 +254,9 @@ def disturbed(case: Case, race: Race) -> CaseResult:
     return untimed(case, Outcome.INCONCLUSIVE, reason, launches=launches, wall_seconds=seconds)
 
 
-def failed(case: Case, failure: TfbenchError, **side: str) -> CaseResult:
+def failed(case: Case, failure: errors.TfbenchError, **side: str) -> CaseResult:
     """Return the result of a case whose benchmark broke, on a ``side`` of its race if given, or cannot run here."""
-    if isinstance(failure, BenchmarkSkipped):
+    if isinstance(failure, errors.BenchmarkSkipped):
         return CaseResult(case, skip=str(failure))
     return untimed(case, Outcome.ERROR, *reason_of(failure, **side))
 
@@ -276,7 +279,7 @@ def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseR
     case = Case(name, name.rpartition("/")[2], name)
     if skip:
         return CaseResult(case, skip=skip)
-    headline = headline_of(error) or "no reason given"
+    headline = errors.headline_of(error) or "no reason given"
     note = because(Note.FIX, fix=fix) if fix else None
     return untimed(case, Outcome.ERROR, because(ReasonCode.NOT_COLLECTED_HERE, note, error=headline), error)
 
@@ -293,7 +296,7 @@ def reason_of(error: Exception, **side: str) -> tuple[Reason, str]:
     """Return a one-line reason for a failure, on a ``side`` if given, and the output that explains it."""
     if why := shortage(error.__cause__ or error):
         return because(ReasonCode.BROKEN, error=why), ""
-    if isinstance(error, TfbenchError):
+    if isinstance(error, errors.TfbenchError):
         code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), ReasonCode.BROKEN)
         output = "\n".join(filter(None, (error.rest, getattr(error, "output", ""))))
         return because(code, error=error.headline, **side), output
@@ -301,7 +304,7 @@ def reason_of(error: Exception, **side: str) -> tuple[Reason, str]:
     return because(ReasonCode.INTERNAL, error=headline), "".join(format_exception(error))
 
 
-_CODES = {SideError: ReasonCode.SIDE, WorkerDied: ReasonCode.DIED, WorkerHung: ReasonCode.HUNG}
+_CODES = {errors.SideError: ReasonCode.SIDE, errors.WorkerDied: ReasonCode.DIED, errors.WorkerHung: ReasonCode.HUNG}
 
 
 def _typical_facts(runs: Sequence[Run]) -> JSON:
@@ -481,15 +484,9 @@ class MetricChecker:
             rows, explained = self._compared(result, side, mine, baseline)
         rows += contracts.of_case(case, mine.contracts, mine.metric_values, exact.peaks(facts))
         rows += [self._claimed(case, side, claim, mine.metric_values) for claim in self._readable(case)]
-        for claim in case.claims_on(LEAKS):
-            held = contracts.leak_free(mine.metric_values, claim.kinds)
-            rows.append(contracts.claim_row(case, claim, held))
         if catalog.PARITY in mine.contracts:
-            rows.append(
-                contracts.row(
-                    case, catalog.PARITY, contracts.parity(mine.contracts[catalog.PARITY], self._error(case, mine))
-                )
-            )
+            equal = contracts.parity(mine.contracts[catalog.PARITY], self._error(case, mine))
+            rows.append(contracts.row(case, catalog.PARITY, equal))
         verdict = result.verdict
         if explained:
             verdict = verdict.noted(because(Note.OTHER_METRICS, *explained))

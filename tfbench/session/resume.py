@@ -18,7 +18,7 @@ from tfbench.errors import ReportError, SideError
 from tfbench.facts import library_variables, machine, settings
 from tfbench.fs import file_digest, read_text, try_lock, write_whole
 from tfbench.metrics.parity import ProbeOutput
-from tfbench.model import JSON, TIME, Case, Outcome, Reason, ReasonCode, because
+from tfbench.model import CALL_SECONDS, JSON, TIME, Case, Outcome, Reason, ReasonCode, because
 from tfbench.model.formats import line, read
 from tfbench.race.launch import Entrant
 from tfbench.session.options import OPTIONS, RESULT
@@ -108,7 +108,7 @@ class ChangedOnly:
             there: The case as it is called on the baseline side.
             differences: Of the environments, one phrase each.
         """
-        claimed = case.name in self.drawn or bool(case.claims_on(TIME))  # contracts on time need times
+        claimed = case.name in self.drawn or bool(case.claims_on(TIME, CALL_SECONDS))  # contracts on time need times
         renamed = replace(there, thresholds=case.thresholds, statistic=case.statistic) != case  # they judge only a race
         if claimed or differences or renamed or self.contender.slowdown or self.contender.env != baseline.env:
             return None

@@ -53,12 +53,12 @@ class SuiteGate:
         self.verdict: SuiteVerdict | None = None
         """The verdict, once `judge` has made it."""
 
-    def judge(self, results: Sequence[CaseResult]) -> SuiteVerdict:
+    def judge(self, final: Sequence[CaseResult]) -> SuiteVerdict:
         """Judge the cases that were raced against the baseline. A failure becomes a verdict `error`.
 
         Raises `KeyboardInterrupt` after Ctrl-C while the cases were raced again.
         """
-        raced = [result for result in results if result.baseline and result.verdict and result.verdict.ratio]
+        raced = [result for result in final if result.baseline and result.verdict and result.verdict.ratio]
         try:
             self.verdict = self._judge(raced)
         except Exception as error:
@@ -450,10 +450,11 @@ class Session:
             steps: dict[str, Step] = {
                 case_results.PROBES: stopwatch.phase(Phase.PROBING)(self._probe),
                 "imports": stopwatch.phase(Phase.PROBING)(self._judge_imports),
+                "limits": lambda result, _: case_results.limited(result, policy, self._races.sharing),
                 "contracts": self._race_claims,
                 "device": stopwatch.phase(Phase.PROFILING)(self.profiles.with_device),
                 "profile": stopwatch.phase(Phase.PROFILING)(self.profiles.with_profiles),
-                "gate": self.strategy.ungated,
+                "gate": self.strategy.gated,
             }
             self.runs = CaseRuns(
                 cases, skips, self.strategy, steps, report, self.journal, launcher.keep_only,
@@ -536,29 +537,18 @@ class Session:
         missing = self.strategy.missing()
         phases = self.launcher.stopwatch.seconds
         return Report(
-            policy=self.request.policy.as_json(),
-            sides=self._sides(),
+            policy=self.request.policy.as_json(), sides=self._sides(),
             verdicts=(*(row for result in results for row in result.rows), *missing),
             variant_results=with_shares([result.variant_result for result in results if result.variant_result]),
             skips=tuple(Skip.about(result.case, reason=result.skip) for result in results if result.verdict is None),
             wall_seconds=self.launcher.stopwatch.wall_seconds,
             seconds_by_phase={phase.value: seconds for phase, seconds in phases.items()},
-            seconds_by_case=dict(self.runs.seconds),
-            seed=self.request.seed,
-            interrupted=self.runs.interrupted,
-            due=(*(result.case.name for result in results), *(row.case.name for row in missing)),
-            complete=complete,
-            suite=self.suite_gate.verdict,
-            shard=self._part(),
-            yardstick=self.strategy.yardstick_changes,
+            seconds_by_case=dict(self.runs.seconds), seed=self.request.seed, interrupted=self.runs.interrupted,
+            due=(*(result.case.name for result in results), *(row.case.name for row in missing)), complete=complete,
+            suite=self.suite_gate.verdict, shard=self._part(), yardstick=self.strategy.yardstick_changes,
             profiles=tuple(profile for result in results for profile in result.profiles),
-            rounds=tuple(
-                StoredRounds.of_sample(sample, side)
-                for result in results
-                for side, sample in ((BASELINE, result.baseline), (CONTENDER, result.sample))
-                if sample is not None and sample.runs
-            ),
-        )
+            rounds=tuple(StoredRounds.of_sample(sample, side) for result in results for side, sample in ((BASELINE, result.baseline), (CONTENDER, result.sample)) if sample is not None and sample.runs ),
+        )  # fmt: skip
 
     def _part(self) -> JSON | None:
         """Return the ``shard`` object of the report, if the run measures a part of a suite."""

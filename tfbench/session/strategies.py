@@ -281,16 +281,10 @@ class SideStarter:
         described = self.described[side.name]
         cpus = self.launcher.cpus(Entrant(Case("", "", ""), side), self.request.processors)
         return EnvironmentInfo(
-            python=described["python"],
-            executable=described["executable"],
-            packages=described["packages"],
-            commit="",
-            dirty=False,
-            settings=described["settings"],
-            cpus=cpus,
-            threads=len(cpus),
+            python=described["python"], executable=described["executable"], packages=described["packages"], commit="",
+            dirty=False, settings=described["settings"], cpus=cpus, threads=len(cpus),
             machine={**described["machine"], **self.machine},
-        )
+        )  # fmt: skip
 
 
 # Race cases with the other side's own benchmark files, where it cannot run those of the working tree
@@ -400,10 +394,15 @@ class Strategy(ABC):
         """Return what the other metrics of a case are compared with, ``None`` without a counterpart."""
         return None
 
-    def ungated(self, result: CaseResult, _: Sequence[Case] = ()) -> CaseResult:
-        """Return the result with what must prevent no pass, as the mark of the case says here and on the other side."""
+    def gated(self, result: CaseResult, _: Sequence[Case] = ()) -> CaseResult:
+        """Return the result with what must prevent no pass, as the mark of the case says here and on the other side.
+
+        An improvement must prevent one with ``--fail-on-improvement``.
+        """
         case, there = result.case, self._marked(result.case)
         if result.verdict is None or not case.ungated or not (there is None or there.ungated):
+            if result.verdict and result.verdict.outcome is Outcome.IMPROVED and self.request.fail_on_improvement:
+                return replace(result, verdict=result.verdict.noted(because(Note.UNWANTED)))
             return result
         first, *others = (
             row.changed(outcome=Outcome.UNGATED, reason=because(ReasonCode.UNGATED, row.reason, why=case.ungated))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tfbench.errors import DeclarationError
-from tfbench.model import LEAK_KINDS, LEAKS, TIME, Claim
+from tfbench.model import CALL_SECONDS, LEAK_KINDS, LEAKS, TIME, Claim
 from tfbench.suite.axes import Variant
 
 if TYPE_CHECKING:
@@ -59,6 +59,22 @@ def as_fast(levels: str, *, like: str) -> pytest.MarkDecorator:
     return _claim("as_fast", levels, like, 0.0, TIME)
 
 
+def at_most(*, seconds: float) -> pytest.MarkDecorator:
+    """Decorate a benchmark whose call must take no longer than this on the machines that run it.
+
+    Raises `DeclarationError` if ``seconds`` is not a positive number.
+    """
+    return _claim("at_most", "", "at most", _positive("at_most", "", "seconds", seconds), CALL_SECONDS)
+
+
+def at_least(*, seconds: float) -> pytest.MarkDecorator:
+    """Decorate a benchmark whose call must take this long: a shorter one has not done its work.
+
+    Raises `DeclarationError` if ``seconds`` is not a positive number.
+    """
+    return _claim("at_least", "", "at least", _positive("at_least", "", "seconds", seconds), CALL_SECONDS)
+
+
 def smaller(levels: str, *, than: str, by: float, zipped: bool = False) -> pytest.MarkDecorator:
     """Decorate a benchmark whose variants with these levels must have a smaller artifact than others.
 
@@ -91,7 +107,9 @@ def as_accurate(levels: str, *, like: str, within: float) -> pytest.MarkDecorato
 
 def _positive(decorator: str, levels: str, name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
-        raise DeclarationError(f"@{decorator}({levels!r}): {name}={value!r} must be a positive number")
+        raise DeclarationError(
+            f"@{decorator}({repr(levels) if levels else ''}): {name}={value!r} must be a positive number"
+        )
     return float(value)
 
 
@@ -142,7 +160,7 @@ def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
     claims = []
     for mark in reversed(marks):
         name, levels, other, bound, metric, kinds = mark.args
-        if metric == LEAKS:
+        if not levels:  # about this case alone
             claims.append(Claim(name, other, (), bound, metric, kinds))
             continue
         about, against = _parsed(item, levels, every), _parsed(item, other, every)
