@@ -93,6 +93,7 @@ def test_a_case_that_is_not_slower_takes_one_race(factor, outcome):
     assert result.is_answered
     reported = bisect.answer(result, SEVEN)
     assert reported.startswith("2.21 is not slower than 2.15: ")
+    assert reported.endswith("; the points between were not raced, and one may be slower")
     assert ("swap --good and --bad" in reported) == (outcome is Outcome.IMPROVED)
 
 

@@ -2,14 +2,17 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady
 from tests.fakes.report import judged, variant
 from tests.versions.test_difference import launch
-from tfbench.model import TIME, Both, Case, Outcome, Ratio, Reason
+from tfbench.metrics.parity import Output, ProbeOutput
+from tfbench.model import TIME, Both, Case, Claim, Outcome, Ratio, Reason
 from tfbench.policy import preset
 from tfbench.race.launch import Entrant
 from tfbench.race.race import Race, RaceConfig
@@ -50,7 +53,8 @@ def found(monkeypatch):
     """Race a case and find its changes, with a factor of the time and the ops of both sides."""
 
     def find(factor, before, now, causes=None):
-        prober = Prober({"2.20": launch(*before), "2.21": launch(*now)})
+        made = [given if isinstance(given, ProbeOutput) else launch(*given) for given in (before, now)]
+        prober = Prober({"2.20": made[0], "2.21": made[1]})
         monkeypatch.setattr(changes, "Prober", prober)
         launcher = ScriptedLauncher(Clock(), [steady(1e-4, 0.004), steady(1e-4 * factor, 0.004)], seed=1)
         race = Race([Entrant(CASE, side) for side in SIDES], launcher, POLICY, RaceConfig(1, range(3)), launcher.clock,
@@ -76,6 +80,26 @@ def test_time_and_graph_are_told_with_their_values(found):
     assert (ops.verdict.metric, ops.kind, ops.verdict.values) == ("graph_ops", "graph", Both(1, 3))
     assert not time.cause  # nothing looks for causes
     assert ops.cause == "graph: 1 op before, 3 now; gained Cast, Sum"
+
+
+def leaking(growth, *sketch):
+    """Return a launch of a step that leaks so many bytes a call, with the norm and sum of its result."""
+    made = launch("Mul")
+    outputs = [Output(np.array(sketch, dtype=np.float64))] if sketch else []
+    return replace(made, found={**made.found, "leaks": {"bytes": growth, "calls": 50}}, results=outputs)
+
+
+def test_a_contract_that_the_other_side_breaks_and_another_result_are_told(found, monkeypatch):
+    leak_free = Claim("no_leak", "bytes", (), 0.0, "leaks", ("bytes",))
+    monkeypatch.setattr(f"{__name__}.CASE", replace(CASE, claims=(leak_free,)))
+    changed, *_ = found(1.0, leaking(0, 1.0, 2.0), leaking(4096, 1.0, 3.0))
+    told = {change.kind: change.verdict for change in changed}
+    assert told["contract"].metric == "contract:no_leak"
+    assert "the process grows with every call" in told["contract"].reason.message
+    assert "differs from the reference's result" in told["result"].reason.message
+    for before, now in [((4096, 1.0), (4096, 1.0)), ((4096, 1.0), (0, 1.0))]:
+        changed, *_ = found(1.0, leaking(*before), leaking(*now))
+        assert not {"contract", "result"} & {change.kind for change in changed}
 
 
 def test_an_op_that_another_one_replaces_is_a_change_of_the_graph(found):

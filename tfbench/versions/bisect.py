@@ -402,7 +402,8 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
         return f"inconclusive whether {bad} is {result.word} than {good}: {end.reason}"
     if end.bad is False:
         better = "; swap --good and --bad to find where it became better" if end.outcome is Outcome.IMPROVED else ""
-        return f"{bad} is not {result.word} than {good}: {end.reason}{better}"
+        between = f"; the points between were not raced, and one may be {result.word}" if len(points) > 2 else ""
+        return f"{bad} is not {result.word} than {good}: {end.reason}{better}{between}"
     before = points[result.search.good].label
     if (change := result.found) is None:
         named = ", ".join(points[point].label for point in result.search.suspects)

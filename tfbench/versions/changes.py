@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tfbench.errors import SideError, TfbenchError
 from tfbench.facts import interpreter_options
-from tfbench.metrics import catalog, exact
+from tfbench.metrics import catalog, contracts, exact, parity
 from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import ComparisonContext
 from tfbench.metrics.parity import ProbeOutput
@@ -153,7 +153,14 @@ def _judged(case: Case, before: Sequence[MetricValues], now: Sequence[MetricValu
     """Compare the counts of two sides; a metric that launches of one side disagree about is inconclusive."""
     unstable = {name: how for side in (before, now) for name, how in exact.differing(side, policy).items()}
     anywhere = replace(policy, exact_across_versions=True)
-    return exact.compare(case, before[0], now[0], ComparisonContext(unstable=unstable), anywhere)[0]
+    rows, _ = exact.compare(case, before[0], now[0], ComparisonContext(unstable=unstable), anywhere)
+    if before[0].sketch and now[0].sketch:
+        scatters = [parity.scatter([values.sketch for values in side]) for side in (before, now)]
+        scattered = {place: max(one.get(place, 0.0) for one in scatters) for one in scatters for place in one}
+        worst = parity.largest(parity.sketched_differences(now[0].sketch, before[0].sketch), scattered, policy)
+        if worst.error > policy.parity_scatter * parity.scattered_by(worst, scattered):
+            rows.append(parity.evaluate(case, 0.0, worst, "the reference's result", policy))
+    return rows
 
 
 # Find the default whose change explains a slowdown: compare the flags of two sides, and race each set back
@@ -351,11 +358,11 @@ class Defaults:
 # Everything that changed in a case between the reference and other sides that raced it
 
 
-KINDS = ("time", "first call", "memory", "leaks", "graph")
+KINDS = ("time", "first call", "memory", "leaks", "contract", "result", "graph")
 """What can change, in the order of the table. Counts of graphs and of XLA's modules, traces and the like are one kind."""
 _KIND = {
     TIME: "time", FIRST_CALL: "first call", PEAK_HOST_MEMORY: "memory", "live_bytes": "memory",
-    "peak_device_memory": "memory",
+    "peak_device_memory": "memory", catalog.PARITY: "result",
 }  # fmt: skip
 _KIND |= {metric.name: "leaks" for metric in LEAK_METRICS}
 
@@ -373,7 +380,8 @@ class CaseChange:
     @property
     def kind(self) -> str:
         """One of `KINDS`."""
-        return _KIND.get(self.verdict.metric, "graph")
+        contract = self.verdict.metric.startswith(catalog.CONTRACT)
+        return "contract" if contract else _KIND.get(self.verdict.metric, "graph")
 
     def as_json(self) -> JSON:
         """Return the change as an object of ``tfbench-versions/1``: the verdict, with its side and its cause."""
@@ -411,12 +419,14 @@ class ChangeFinder:
             verdicts, evidence = self._timed(race, index), None
             if isinstance(first, ProbeOutput) and isinstance(second, ProbeOutput):
                 verdicts += self._counted(prober, sides, (first, second))
+                peaks = [exact.peaks([run.facts for run in race.runs(side)]) for side in (0, index)]
+                verdicts += _broken(sides[1].case, (first, second), peaks)
                 evidence = explanation(first, second, self.policy)
             else:
                 failure = first if isinstance(first, Exception) else second
                 notes.append(f"{sides[1].case.short_name} on {sides[1].side.name}: not probed: {brief(failure)}")
             causes: dict[str, str] = {}
-            for verdict in sorted(verdicts, key=lambda verdict: _RANK[verdict.metric]):
+            for verdict in sorted(verdicts, key=lambda verdict: _RANK.get(verdict.metric, _LAST)):
                 if verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED) or verdict.reason.code == ReasonCode.OTHER:
                     change = CaseChange(sides[1].side.name, verdict)
                     if evidence is not None and change.kind not in causes:
@@ -431,7 +441,7 @@ class ChangeFinder:
                 *ops_changed(evidence),
                 *(": ".join(filter(None, row)) for row in evidence.changes),
             ]
-        if self.explainer is None:
+        if self.explainer is None or change.kind in ("contract", "result"):
             return []
         self.explainer.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")
         try:
@@ -468,6 +478,19 @@ class ChangeFinder:
         return _judged(sides[1].case, *values, self.policy)
 
 
+def _broken(case: Case, launches: Sequence[ProbeOutput], peaks: Sequence[Sequence[float]]) -> list[Verdict]:
+    """Return the contracts that the second side breaks and the first one does not."""
+    before, now = (
+        [
+            row
+            for row in contracts.of_case(case, launch.facts.get("contracts", {}), catalog.read(launch), most)
+            if row.outcome is Outcome.REGRESSED
+        ]
+        for launch, most in zip(launches, peaks, strict=True)
+    )
+    return [row for row in now if row.metric not in {other.metric for other in before}]
+
+
 def _of_seconds(case: Case, metric: str, decision: Decision | None, values: Sequence[float]) -> Verdict | None:
     if decision is None or decision.outcome is None:
         return None
@@ -476,3 +499,4 @@ def _of_seconds(case: Case, metric: str, decision: Decision | None, values: Sequ
 
 
 _RANK = {name: (KINDS.index(_KIND.get(name, "graph")), place) for place, name in enumerate((*RACED, *COUNTED))}
+_LAST = (len(KINDS), 0)

@@ -32,7 +32,7 @@ SHOWN = 0.02  # a smaller difference is within what two processes of one program
 CHILD = "--child"
 INTRA, INTER = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", INTRA, INTER)
-CONTRACTS = ("as_accurate", "as_fast", "faster", "no_leak", "smaller")
+CONTRACTS = ("as_accurate", "as_fast", "at_least", "at_most", "faster", "no_leak", "smaller")
 LEFT_OUT = (*THREADS, "PYTHONPATH", "PYTEST_ADDOPTS")
 
 
