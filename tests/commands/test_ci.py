@@ -123,6 +123,39 @@ def test_a_regression_counts_even_if_the_run_breaks(job, capsys):
     assert job(raced=(3, report("regressed", complete=False))) == 1
 
 
+def test_a_regression_names_the_command_that_finds_its_commit_and_runs_it_within_a_budget(job, capsys, monkeypatch):
+    found = f"tfbench bisect --good main --bad {CODE['commit']} {CASE}"
+    assert job(raced=(1, report("regressed"))) == 1
+    assert found in capsys.readouterr().out.replace("\n", " ")
+    run, asked = ci.run_terminable, []
+
+    def bisecting(words, seconds=None):
+        if "bisect" not in words:
+            return run(words)
+        asked.append((words[1:], seconds))
+        return run([sys.executable, "-c", "import time; time.sleep(60)"], seconds=0.2)
+
+    monkeypatch.setattr(ci, "run_terminable", bisecting)
+    assert job("--bisect", "3", raced=(1, report("regressed"))) == 1
+    assert asked == [(["-m", *found.split()], 180)]
+    assert "not found within --bisect 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("outcome", "baseline", "contender"),
+    [
+        ("inconclusive", "git:main", {}),
+        ("regressed", "keras==3.5.0", {}),
+        ("regressed", "git:main+keras==3.5.0", {}),
+        ("regressed", "git:main", {"dirty": True}),
+    ],
+)
+def test_no_bisection_is_offered_where_no_commits_lie_between_the_sides(job, capsys, outcome, baseline, contender):
+    sides = {"baseline": {"spec": baseline, **CODE}, "contender": {**SIDES["contender"], **contender}}
+    job(raced=(1, report(outcome, sides=sides)))
+    assert "bisect" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("content", "fault"), [(None, "Is a directory"), ("x", "is not TOML")])
 def test_accepted_regressions_that_cannot_be_read_end_the_job_before_the_race(job, capsys, content, fault):
     accepted = Path("accepted.toml")

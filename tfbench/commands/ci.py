@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -14,7 +16,7 @@ from typing import Any
 
 from rich.text import Text
 
-from tfbench.commands import PYTEST
+from tfbench.commands import PYTEST, amount
 from tfbench.errors import ReportError, SideError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import TIME, Outcome, Report
@@ -27,7 +29,7 @@ from tfbench.report.summary import code_of_side
 from tfbench.ruling import Entry, GateDecision, Result, decided
 from tfbench.sides import source_tree
 from tfbench.suite.functions import line_of
-from tfbench.untrusted import brief, described
+from tfbench.untrusted import brief, command, described
 
 SHARD, REPORT = "shard-{}.json", "report.json"
 _CODES = (
@@ -54,6 +56,7 @@ def add_ci(parser: argparse.ArgumentParser) -> None:
     option("--strict", choices=yes, default="true", help="whether an inconclusive case (exit code 3) fails the job (default: %(default)s)")
     option("--comment", metavar="FILE", type=Path, help="write the result as Markdown, for a comment")
     option("--output", metavar="DIR", type=Path, default=Path("tfbench-report"), help="folder of the report (default: %(default)s)")
+    option("--bisect", metavar="MINUTES", type=amount, default=0.0, help="on a regression, look for its commit for at most so many minutes (default: print the command that does)")
     parser.set_defaults(root=Path(), link="")
     # fmt: on
 
@@ -80,11 +83,31 @@ def run_ci(arguments: argparse.Namespace) -> int:
             _complain("pytest wrote no report; remove options such as --collect-only from --arguments")
         code = code or Result.ERROR.code
     elif not arguments.shard:
-        ruled = _decide(arguments, artifact.load_report(path), accepted)
+        report = artifact.load_report(path)
+        decision = _decide(arguments, report, accepted)
+        _find_commit(arguments, report, decision)
+        ruled = decision.ruling.result.code
         tolerated = arguments.strict == "false" and ruled == Result.INCONCLUSIVE.code
         return ruled if ruled == Result.REGRESSED.code else max(code, 0 if tolerated else ruled)
     _tell_github(code=code)
     return code
+
+
+def _find_commit(arguments: argparse.Namespace, report: Report, decision: GateDecision) -> None:
+    """Print the command that finds the commit of the first regression in time, and run it as long as --bisect allows."""
+    slower = [row for row in decision.ruling.verdicts if row.metric == TIME and row.outcome is Outcome.REGRESSED]
+    then, now = (report.sides.get(side, {}) for side in ("baseline", "contender"))
+    good, _, more = str(then.get("spec", "")).partition("+")
+    if not slower or more or not good.startswith("git:") or now.get("dirty") or not now.get("commit"):
+        return
+    place = os.path.relpath(_root_of(report) / slower[0].case.name)
+    words = ("tfbench", "bisect", "--good", good.removeprefix("git:"), "--bad", str(now["commit"]), place)
+    say(f"the commit that made it slower: {command(*words)}")
+    try:
+        if arguments.bisect:
+            run_terminable([sys.executable, "-m", *words], seconds=60 * arguments.bisect)
+    except subprocess.TimeoutExpired:
+        say(f"not found within --bisect {arguments.bisect:g}: run the command, or give it more minutes")
 
 
 def _race(arguments: argparse.Namespace, report: Path) -> int:
@@ -240,7 +263,7 @@ def run_gate(arguments: argparse.Namespace) -> int:
     report = _whole(arguments.reports)
     if arguments.output:
         write_whole(arguments.output / REPORT, json_format.lines(report))
-    return _decide(arguments, report, arguments.accepted)
+    return _decide(arguments, report, arguments.accepted).ruling.result.code
 
 
 def _whole(paths: Sequence[Path]) -> Report:
@@ -282,7 +305,7 @@ def _root_of(report: Report) -> Path:
     return here
 
 
-def _decide(arguments: argparse.Namespace, report: Report, accepted: Path | None) -> int:
+def _decide(arguments: argparse.Namespace, report: Report, accepted: Path | None) -> GateDecision:
     """Decide, write the accepted regressions beside the report, and tell people and GitHub."""
     agreed = _agreed(report, accepted)
     if arguments.output:
@@ -291,9 +314,8 @@ def _decide(arguments: argparse.Namespace, report: Report, accepted: Path | None
     if arguments.comment:
         write_whole(arguments.comment, markdown.render_comment(report, decision, arguments.link or _link()))
     announce(report, decision, arguments.root)
-    code = decision.ruling.result.code
-    _tell_github(code=code)
-    return code
+    _tell_github(code=decision.ruling.result.code)
+    return decision
 
 
 def _comment_on(arguments: argparse.Namespace, github: markdown.GithubRun) -> int:
