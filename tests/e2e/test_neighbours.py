@@ -132,7 +132,7 @@ def test_each_plugin_runs_beside_tfbench(place, plugin):
         assert done.report["verdicts"][0]["launches"] <= 12
 
 
-NO_PARALLEL = "tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0"
+NO_PARALLEL = "pytest-xdist's -n would measure in parallel: add -n 0; --lanes N races N cases at a time"
 
 
 @pytest.mark.parametrize("options", [["-n", "2"], ["-d", "--tx", "popen"]])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.model import Case
+from tfbench.plugin import runner
 from tfbench.plugin.runner import Display, race_summary
 from tfbench.policy import Policy
 from tfbench.race.race import Race, RaceConfig
@@ -82,6 +83,17 @@ def test_nothing_is_written_without_a_terminal(terminal):
     display(progress("b.py::test_matmul", None, 1, 4))
     display.close()
     assert shown() == ""
+
+
+def test_a_log_has_a_line_a_minute(terminal, monkeypatch):
+    file, shown = terminal
+    now = [0.0]
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    display = Display(reporter(file, False))
+    for now[0], done in ((30.0, 1), (61.0, 2), (90.0, 3), (122.0, 3)):
+        display(progress("b.py::test_matmul", None, done, 4))
+    display.close()
+    assert shown().split("\r\n") == ["", "2/4  test_matmul", "", "3/4, 61 s left  test_matmul", ""]
 
 
 def test_a_log_says_once_that_a_case_takes_longer_than_the_policy_allows(terminal):

@@ -1,10 +1,12 @@
 """The console on narrow terminals."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Group
 
+from tfbench.report import screen
 from tfbench.report.screen import Screen, add_row, folded, table
 
 
@@ -17,3 +19,14 @@ def test_a_table_keeps_its_cells_on_a_narrow_terminal(width, wrap):
     out = io.StringIO()
     Screen(file=out, width=width).print(wrap(made))
     assert " ".join(cells) in " ".join(out.getvalue().split())
+
+
+def test_a_log_has_a_line_a_minute_about_the_activity(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(screen, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for is_terminal in (False, True):
+        out = io.StringIO()
+        with Screen(file=out, force_terminal=is_terminal).status("") as status:
+            for now[0] in (0.0, 30.0, 61.0, 100.0, 122.0):
+                status.update(f"building {now[0]:g}")
+        assert capsys.readouterr().err == ("" if is_terminal else "tfbench: building 61\ntfbench: building 122\n")

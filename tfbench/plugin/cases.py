@@ -288,23 +288,12 @@ def case_of(
     workload = item.originalname
     base = item.nodeid.partition("[")[0]
     return Case(
-        name=item.nodeid,
-        workload=workload,
-        group=f"{base}[{others}]" if others else base,
-        variant=tuple(variant),
-        reference=variant.reference,
-        env=tuple(sorted(variant.env.items())),
-        cpus=_marked_cpus(item),
-        source=digest(item.function),
-        file=_file_digest(str(item.path)),
-        claims=claims_of(item, variant),
-        shared="shared" in item.fixturenames,
-        place=place,
-        thresholds=thresholds,
-        statistic=statistic,
-        ungated=_ungated(item),
-        alone=isinstance(item.parent, ListedFile),
-    )
+        name=item.nodeid, workload=workload, group=f"{base}[{others}]" if others else base, variant=tuple(variant),
+        reference=variant.reference, env=tuple(sorted(variant.env.items())), cpus=_marked_cpus(item),
+        source=digest(item.function), file=_file_digest(str(item.path)), claims=claims_of(item, variant),
+        shared="shared" in item.fixturenames, place=place, thresholds=thresholds, statistic=statistic,
+        ungated=_ungated(item), alone=isinstance(item.parent, ListedFile),
+    )  # fmt: skip
 
 
 _HOOKS = (

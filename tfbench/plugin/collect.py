@@ -151,18 +151,10 @@ class _Catcher:
         skipped = frozenset(item.nodeid for item in session.items if _skipped(item))
         functions = {item.nodeid: item for item in session.items if isinstance(item, pytest.Function)}
         self.collected = Collected(
-            session.config.rootpath,
-            runner.suite,
-            dict(runner.cases),
-            skipped,
-            _deselected(runner),
-            runner.policy,
+            session.config.rootpath, runner.suite, dict(runner.cases), skipped, _deselected(runner), runner.policy,
             selection_of(session.config, given(session.config), runner.policy.name),
-            gate_options(session.config.option),
-            functions,
-            frozenset(self.broken),
-            frozenset(self.seen),
-        )
+            gate_options(session.config.option), functions, frozenset(self.broken), frozenset(self.seen),
+        )  # fmt: skip
 
 
 def _deselected(runner: Runner) -> dict[str, Case]:

@@ -99,20 +99,12 @@ def suite_of(
     top = top_level(root)
     configured = Path(os.path.relpath(inifile, root)).as_posix() if inifile else ""
     return Suite(
-        files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)),
-        inifile=configured,
-        yardstick=Yardstick(
-            (*present_folders(config), *dict.fromkeys(name.partition("::")[0] for name in every)), configured
-        ),
-        import_mode=config.getoption("importmode"),
-        made=str(Layout.of(root).shared_set_ups),
-        cpus=available_cpus(),
-        variables=variables,
-        tree=str(top or ""),
-        imports_tensorflow=imports_tensorflow,
-        options=own_options(config)[0],
+        files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)), inifile=configured,
+        yardstick=Yardstick((*present_folders(config), *dict.fromkeys(name.partition("::")[0] for name in every)), configured ),
+        import_mode=config.getoption("importmode"), made=str(Layout.of(root).shared_set_ups), cpus=available_cpus(),
+        variables=variables, tree=str(top or ""), imports_tensorflow=imports_tensorflow, options=own_options(config)[0],
         ignored=ignored_modules(top) if top and other_tree else (),
-    )
+    )  # fmt: skip
 
 
 def own_options(config: pytest.Config) -> tuple[dict[str, Any], list[str]]:
@@ -235,7 +227,7 @@ def check_options(config: pytest.Config, options: RunOptions) -> None:
         raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
     # pytest-xdist registers its scheduler later than this.
     if hasattr(config, "workerinput") or (config.getoption("tx", None) and config.getoption("dist", "no") != "no"):
-        raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0")
+        raise UsageError("pytest-xdist's -n would measure in parallel: add -n 0; --lanes N races N cases at a time")
     if config.getoption("forked", False):
         raise UsageError("each case is measured in processes of its own already; run it without --forked")
     for name, why in _REFUSED.items():

@@ -25,24 +25,7 @@ from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_nam
 from tfbench.model.formats import plain
 from tfbench.model.words import span, times
 from tfbench.plugin import STARTED_WITH, TAKEN, cases, in_use, only_lists, present_folders, refused, whole_suite
-from tfbench.plugin.options import (
-    COMMAND,
-    check_not_taken_for_test,
-    check_options,
-    gate_options,
-    given,
-    given_folder,
-    history_of,
-    job_of,
-    kept_options,
-    own_options,
-    selection_of,
-    suite_of,
-    without_effect,
-    worker_processors,
-    worker_variables,
-    written,
-)
+from tfbench.plugin import options as opts
 from tfbench.race.lanes import parse_lanes
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
@@ -50,7 +33,7 @@ from tfbench.report import json_format, markdown, terminal
 from tfbench.report.page import check_library
 from tfbench.report.report_page import PageContext
 from tfbench.report.report_page import render as render_html
-from tfbench.report.screen import Screen
+from tfbench.report.screen import QUIET, Screen
 from tfbench.ruling import grave, rule
 from tfbench.session.options import ALL, PREFIX, RunOptions
 from tfbench.session.record import BaselineStore
@@ -162,7 +145,7 @@ _BAR = 12
 
 
 class Display:
-    """Draws the latest `RunProgress` on a terminal. A log has a line for each case that takes longer than usual.
+    """Draws the latest `RunProgress` on a terminal. A log has a line for each case that takes long, and one a minute.
 
     ``reporter`` is pytest's terminal reporter, ``None`` under ``-p no:terminal``.
     """
@@ -172,6 +155,7 @@ class Display:
         self._file = _duplicate(reporter._tw._file) if reporter else None
         self._is_terminal = bool(reporter and reporter.isatty)
         self._logged = set[str]()
+        self._told = time.monotonic()
         self._live: Live | None = None
         self._began: tuple[float, int] | None = None
         """Time of the first progress report, and the number of cases done before it, such as those of a resumed run."""
@@ -192,13 +176,17 @@ class Display:
         self._live.update(self._line(progress), refresh=True)
 
     def _log(self, file: IO[str], progress: RunProgress) -> None:
-        race = progress.race
-        if race is None or not race.is_long or progress.text in self._logged:
+        race, now, text = progress.race, time.monotonic(), ""
+        if race is not None and race.is_long and progress.text not in self._logged:
+            self._logged.add(progress.text)
+            each = race.wall_seconds / len(race.all_launches)
+            text = f"{short_name(progress.text)}: a launch takes {each:.0f} s, so this race may take {race.limit:.0f} s"
+        elif now - self._told >= QUIET:
+            text = f"{progress.done}/{progress.total}{self._left(progress)}  {short_name(progress.text)}"
+        if not text:
             return
-        self._logged.add(progress.text)
-        each = race.wall_seconds / len(race.all_launches)
-        name = short_name(progress.text)
-        file.write(f"\n{harmless(name)}: a launch takes {each:.0f} s, so this race may take {race.limit:.0f} s\n")
+        self._told = now
+        file.write(f"\n{harmless(text)}\n")
         file.flush()
         self._reporter.currentfspath = None
 
@@ -300,8 +288,8 @@ class ReportFiles:
         given = {option: config.getoption(f"tfbench_{option}") for option in REPORTS}
         self._paths: Mapping[str, str] = {option: path for option, path in given.items() if path}
         for option, path in self._paths.items():
-            check_not_taken_for_test(config, written(option), path)
-        check_outputs({written(option): path for option, path in self._paths.items()})
+            opts.check_not_taken_for_test(config, opts.written(option), path)
+        check_outputs({opts.written(option): path for option, path in self._paths.items()})
         if "report_html" in self._paths:
             check_library()
         if only_lists(config):
@@ -320,7 +308,7 @@ class ReportFiles:
             try:
                 write_whole(Path(path), writers[option](report))
             except OSError as error:
-                raise UsageError(f"{written(option)} {path}: {error.strerror or error}") from None
+                raise UsageError(f"{opts.written(option)} {path}: {error.strerror or error}") from None
         return [f"report written: {path}" for path in self._paths.values()]
 
     def _html(self, report: Report, strict: bool) -> str:
@@ -362,18 +350,18 @@ class Runner:
         self._write_report()  # the report of an earlier run must not stay where this one fails
         self._options = options = RunOptions.of(config.option)
         self._listing = only_lists(config)
-        check_options(config, options)
+        opts.check_options(config, options)
         if options.inject_slowdown >= 1:
             times = f"the contender does {1 + options.inject_slowdown:g} times the work"
             self._notes.append(f"--inject-slowdown {options.inject_slowdown:g}: {times}; for 10% more, write 0.10")
         self._device, _ = parse_device(options.device)
-        self._job = job_of(options)
+        self._job = opts.job_of(options)
         self._adopting = self._listing or bool(options.against or options.baseline or options.save_baseline)
         self._patterns = cases.parse_patterns(config.getini(cases.INI))
         self.policy = options.policy
-        self._processors = worker_processors(options.cpus, listing=self._listing)
+        self._processors = opts.worker_processors(options.cpus, listing=self._listing)
         self._lanes = parse_lanes("1" if self._listing else options.lanes, self._processors, options.cpus)
-        if lost := own_options(config)[1]:
+        if lost := opts.own_options(config)[1]:
             self._notes.append(
                 f"the measuring processes do not see the values of {some(lost, 3)}: no text, numbers or lists"
             )
@@ -387,7 +375,8 @@ class Runner:
     def pytest_report_header(self) -> list[str]:
         taken = self._config.stash.get(TAKEN, [])
         notes = [f"{name} belongs to another plugin here; use {PREFIX}{name[2:]}" for name in taken]
-        notes += [f"without effect in a race: {names}; {why}" for why, names in without_effect(self._config).items()]
+        unused = opts.without_effect(self._config).items()
+        notes += [f"without effect in a race: {names}; {why}" for why, names in unused]
         return [f"tfbench: {note}" for note in (*notes, foreign_distribution()) if note]
 
     # Collection
@@ -548,36 +537,29 @@ class Runner:
     def suite(self) -> Suite:
         """The files of the selected cases, and how pytest imports them."""
         other_tree = self._listing or bool(self._options.baseline) or "git:" in self._options.against
-        variables = worker_variables(STARTED_WITH, os.environ, other_tree)  # commands, which list, may race commits
+        # Commands, which list, may race commits.
+        variables = opts.worker_variables(STARTED_WITH, os.environ, other_tree)
         every = [case.name for case in self._suite] or self.cases
-        return suite_of(self._config, self.cases, every, variables, bool(self._imported), other_tree)
+        return opts.suite_of(self._config, self.cases, every, variables, bool(self._imported), other_tree)
 
     def _request(self) -> RunRequest:
-        config, options, asked = self._config, self._options, given(self._config)
+        config, options, asked = self._config, self._options, opts.given(self._config)
         written = [
             config.getoption(name, None) for name in (*(f"tfbench_{name}" for name in REPORTS), "xmlpath", "log_file")
         ]
-        own = {"statistic": asked.tfbench_statistic or "", "history": history_of(config, options.history)}
+        own = {"statistic": asked.tfbench_statistic or "", "history": opts.history_of(config, options.history)}
         return RunRequest(
-            **{**vars(options), **own, **self._job},
-            root=config.rootpath,
-            suite=self.suite,
-            processors=self._processors,
-            lane_processors=self._lanes,
+            **{**vars(options), **own, **self._job}, root=config.rootpath, suite=self.suite,
+            processors=self._processors, lane_processors=self._lanes,
             lanes_ahead=2 * len(self._lanes) if config.getoption("maxfail") else None,
             uncertain=frozenset(name for name, item in self.collected.items() if may_be_skipped(item)),
-            executable=sys.executable,
-            folder=Layout.of(config.rootpath).folder,
-            collect_command=COMMAND,
-            gate=gate_options(config.option),
-            selection=selection_of(config, asked, self.policy.name),
-            suite_cases=tuple(self._suite),
-            collected=frozenset(self.collected),
+            executable=sys.executable, folder=Layout.of(config.rootpath).folder, collect_command=opts.COMMAND,
+            gate=opts.gate_options(config.option), selection=opts.selection_of(config, asked, self.policy.name),
+            suite_cases=tuple(self._suite), collected=frozenset(self.collected),
             uncollected=tuple(self._uncollected.values()),
-            profiles=given_folder(config, options.profile, PROFILES),
-            written=frozenset(Path(file).resolve() for file in written if file),
-            variables=STARTED_WITH,
-        )
+            profiles=opts.given_folder(config, options.profile, PROFILES),
+            written=frozenset(Path(file).resolve() for file in written if file), variables=STARTED_WITH,
+        )  # fmt: skip
 
     # Running
 
@@ -740,7 +722,7 @@ class Runner:
             return ()
         file, colons, name = words[-1].partition("::")
         place = os.path.relpath(self._config.rootpath / file, self._config.invocation_params.dir)
-        return (*words[:-1], *kept_options(self._config.invocation_params.args), f"{place}{colons}{name}")
+        return (*words[:-1], *opts.kept_options(self._config.invocation_params.args), f"{place}{colons}{name}")
 
     def pytest_unconfigure(self) -> None:
         """End every process, and remove the progress bar."""

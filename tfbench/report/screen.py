@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -110,9 +111,19 @@ class Screen(Console):
         return _Activity(_text(status), console=self, **how)
 
 
+QUIET = 60.0
+"""Seconds after which a log, which shows no activity, gets a line about it."""
+
+
 class _Activity(Status):
+    _told = float("inf")
+
     def update(self, status: RenderableType | None = None, **how: Any) -> None:
         super().update(None if status is None else _text(status), **how)
+        self._told = min(self._told, now := time.monotonic())  # from the first activity on
+        if not self.console.is_terminal and now - self._told >= QUIET:
+            self._told = now
+            say(f"tfbench: {self.status}", error=True)
 
 
 def _text(status: RenderableType) -> RenderableType:
