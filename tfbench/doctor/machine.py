@@ -146,24 +146,14 @@ def read(cpus: Sequence[int], worker: int, *, root: Path = Path("/"), seconds: f
     # First, before this process is a load itself.
     others, share, spin = observe(root, worker, seconds) if seconds else (None, None, None)
     return Machine(
-        cpus=tuple(cpus),
-        worker=worker,
-        online=os.cpu_count(),
-        others=others,
-        share=share,
-        spin=spin,
-        load_average=os.getloadavg()[0],
-        governor=read_proc(cpu / "cpufreq/scaling_governor") or None,
+        cpus=tuple(cpus), worker=worker, online=os.cpu_count(), others=others, share=share, spin=spin,
+        load_average=os.getloadavg()[0], governor=read_proc(cpu / "cpufreq/scaling_governor") or None,
         turbo=None if turbo is None else turbo != off,
         turbo_switch=f"echo {off} | sudo tee /{switch}" if switch else "",
-        siblings=_numbers(read_proc(cpu / "topology/thread_siblings_list")) or None,
-        limits=read_limits(root),
-        counters=counters(root, worker),
-        hypervisor=_hypervisor(root),
-        memory=psutil.virtual_memory().available,
-        clock_step=_clock_step(),
-        gpus=read_gpus() if has_driver(root) else None,
-    )
+        siblings=_numbers(read_proc(cpu / "topology/thread_siblings_list")) or None, limits=read_limits(root),
+        counters=counters(root, worker), hypervisor=_hypervisor(root), memory=psutil.virtual_memory().available,
+        clock_step=_clock_step(), gpus=read_gpus() if has_driver(root) else None,
+    )  # fmt: skip
 
 
 def _match(file: Path, pattern: str) -> str | None:

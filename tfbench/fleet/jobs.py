@@ -389,14 +389,6 @@ def write_plan(place: Path, jobs: Iterable[Job], root: Path, missing: Sequence[s
             made, seconds, last = made + 1, seconds + job.seconds, job
         if last is None:
             raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
-        plan = Plan(
-            made,
-            last.suite_cases,
-            last.suite,
-            last.session[:-5],
-            str(root),
-            round(seconds, 3),
-            tuple(missing),
-        )
+        plan = Plan(made, last.suite_cases, last.suite, last.session[:-5], str(root), round(seconds, 3), tuple(missing))
         folder.plan_file.write_text(plan.render(), encoding="utf-8")
     return plan

@@ -257,21 +257,15 @@ class Nvml:
         mode = self._ask("DeviceGetComputeMode", handle)
         vbios = self._ask("DeviceGetVbiosVersion", handle)
         return Identity(
-            index=index,
-            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-            name=_text(nvml.nvmlDeviceGetName(handle)),
-            driver=_text(self._ask("SystemGetDriverVersion") or "unknown"),
-            cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
-            vbios=_text(vbios) if vbios else None,
-            mig=_flag(self._ask("DeviceGetMigMode", handle)),
+            index=index, uuid=_text(nvml.nvmlDeviceGetUUID(handle)), name=_text(nvml.nvmlDeviceGetName(handle)),
+            driver=_text(self._ask("SystemGetDriverVersion") or "unknown"), cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
+            vbios=_text(vbios) if vbios else None, mig=_flag(self._ask("DeviceGetMigMode", handle)),
             compute_mode=_MODES.get(mode, str(mode)) if mode is not None else None,
             persistence=_flag(self._ask("DeviceGetPersistenceMode", handle)),
-            ecc=_flag(self._ask("DeviceGetEccMode", handle)),
-            pcie="gen {} x{}".format(*links) if all(links) else None,
+            ecc=_flag(self._ask("DeviceGetEccMode", handle)), pcie="gen {} x{}".format(*links) if all(links) else None,
             power_limit=_thousandth(self._ask("DeviceGetEnforcedPowerLimit", handle)),
-            clock_limit=self._ask("DeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
-            memory=self._memory(handle),
-        )
+            clock_limit=self._ask("DeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM), memory=self._memory(handle),
+        )  # fmt: skip
 
     def _memory(self, handle: Any) -> int | None:
         memory = self._ask("DeviceGetMemoryInfo", handle)

@@ -338,16 +338,10 @@ def _of_file(name: str, file: BaselineFile) -> Baseline:
     for benchmark in file.benchmarks:
         own = benchmark.extra_info.tfbench
         case = Case(
-            name=benchmark.fullname,
-            workload=own.workload,
-            group=benchmark.group,
-            variant=tuple(sorted(benchmark.params.items())),
-            source=own.source,
-            file=own.file,
-            thresholds=own_thresholds(own.thresholds),
-            statistic=own.statistic,
-            ungated=own.ungated,
-        )
+            name=benchmark.fullname, workload=own.workload, group=benchmark.group,
+            variant=tuple(sorted(benchmark.params.items())), source=own.source, file=own.file,
+            thresholds=own_thresholds(own.thresholds), statistic=own.statistic, ungated=own.ungated,
+        )  # fmt: skip
         samples[case.name] = Sample(case, tuple(launch.run for launch in own.launches))
         if own.metric_values is not None:
             metric_values[case.name] = own.metric_values
