@@ -26,7 +26,7 @@ BUDGET = {
     "race": 2365,  # with the cost of a decision, the rows of the life of a process, and rare slow calls
     "report": 2115,  # with many files of asv
     "session": 2422,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
-    "sides": 1234,  # with sparse and partial clones
+    "sides": 1225,  # with sparse and partial clones
     "stats": 822,  # with rare slow calls
     "storage": 479,
     "suite": 491,  # with limits in seconds

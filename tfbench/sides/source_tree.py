@@ -223,9 +223,14 @@ def new_files(root: Path) -> list[Path]:
 
 MODULES = (".py", ".pyc")
 """Endings of modules. Python runs one of bytecode if there is no other."""
-_IGNORED = "ls-files", "--others", "--ignored", "--exclude-standard", "-z"
 _MANY = 50_000
 """Characters of names that a message to a worker may well have."""
+
+
+def _ignored(top: Path) -> list[str]:
+    """List the files that git ignores; a folder that it ignores as a whole is one entry, which ends with a slash."""
+    listed = _git(top, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--directory")
+    return list(filter(None, listed.split("\0")))
 
 
 def ignored_modules(top: Path) -> tuple[str, ...]:
@@ -233,8 +238,7 @@ def ignored_modules(top: Path) -> tuple[str, ...]:
 
     Of too many modules, their folders are listed instead.
     """
-    listed = _git(top, *_IGNORED, "--directory").split("\0")
-    names = [name for name in listed if name.endswith((*MODULES, "/")) and "__pycache__" not in name.split("/")]
+    names = [name for name in _ignored(top) if name.endswith((*MODULES, "/")) and "__pycache__" not in name.split("/")]
     if sum(map(len, names)) > _MANY:
         names = [name if name.endswith("/") else os.path.dirname(name) for name in names]
     return tuple(dict.fromkeys(name.rstrip("/") for name in names if name != f"{DATA_FOLDER}/"))
@@ -258,20 +262,26 @@ def _is_of_a_version(module: Path) -> bool:
     return any("version" in name.lower() for name in names) and all(map(_VERSION.search, names))
 
 
-def _lend_versions(top: Path, tree: str, place: Path) -> None:
-    """Copy the modules that state a version, and that git ignores, into a tree that has been extracted.
+def _lend(top: Path, tree: str, place: Path, grafts: Grafts | None) -> None:
+    """Give a tree that has been extracted what git ignores in the working tree, and what it has not itself.
 
-    A build has written them into the working tree, and packages import them. Without them no older tree could run.
+    Modules that state a version are copied: a build has written them, packages import them, and without them no older tree
+    could run. Data of the ``grafts`` is linked: benchmarks read some that is too large for git. Modules are no data.
     """
-    for name in ignored_modules(top):
-        module, there = top / name, place / name
-        if name.endswith(".py") and _has_folder_of(there, place) and _is_of_a_version(module):
-            if _known(top, "cat-file", "-t", f"{tree}:{name}"):  # the tree has one of its own
-                continue
-            with suppress(OSError, UnicodeDecodeError):
-                content = module.read_text("utf-8")
+    for name in _ignored(top):
+        source, there = top / name, place / name.rstrip("/")
+        if not (there.parent.is_dir() and there.parent.resolve().is_relative_to(place.resolve())):
+            continue  # the folder is new, or a link to elsewhere
+        is_data = source.suffix not in (*MODULES, ".so") and source.name not in _CACHES
+        with suppress(OSError, UnicodeDecodeError):
+            if name.endswith(".py"):
+                if not _is_of_a_version(source) or _known(top, "cat-file", "-t", f"{tree}:{name}"):
+                    continue
+                content = source.read_text("utf-8")
                 if not there.is_file() or there.read_text("utf-8") != content:
                     write_whole(there, content)
+            elif grafts and is_data and grafts.has(name.rstrip("/")) and not Path(source, "pyvenv.cfg").exists():
+                there.symlink_to(source.resolve())
 
 
 def may_miss(there: Path, here: Path, name: str) -> bool:
@@ -512,29 +522,8 @@ def materialise(root: Path, tree: str, cache: Path, grafts: Grafts | None = None
                     ) from error
     with suppress(OSError):
         os.utime(target)
-    _lend_versions(top, tree, target)
-    if grafts is not None:
-        _lend_data(top, target, grafts)
+    _lend(top, tree, target, grafts)
     return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
-
-
-def _has_folder_of(file: Path, place: Path) -> bool:
-    """Tell whether a tree that has been extracted has the folder of a file itself: it is neither new nor a link to elsewhere."""
-    return file.parent.is_dir() and file.parent.resolve().is_relative_to(place.resolve())
-
-
-def _lend_data(top: Path, place: Path, grafts: Grafts) -> None:
-    """Link the data that git ignores, and that belongs to the grafts, into a tree that has been extracted.
-
-    Benchmarks read data that is too large for git. Modules are no data: another tree may have its own.
-    """
-    for name in _git(top, *_IGNORED, "--directory").split("\0"):
-        data, there = top / name, place / name.rstrip("/")
-        wanted = name and grafts.has(name.rstrip("/")) and not Path(data, "pyvenv.cfg").exists()
-        is_data = data.suffix not in (*MODULES, ".so") and data.name not in _CACHES
-        if wanted and is_data and _has_folder_of(there, place):
-            with suppress(OSError):  # the tree has a file of its own
-                there.symlink_to(data.resolve())
 
 
 _CACHES = "__pycache__", ".pytest_cache", ".ipynb_checkpoints", DATA_FOLDER
@@ -732,16 +721,13 @@ def code_of(root: Path, revision: str) -> Snapshot:
 def _sources_digest(root: Path) -> str:
     """Return a SHA-256 of the names and contents of all files of code, without hidden folders and environments."""
     digest = hashlib.sha256()
-    for folder, folders, names in os.walk(os.fsencode(root)):
-        kept = (name for name in folders if not name.startswith(b".") and name != b"__pycache__")
-        folders[:] = sorted(name for name in kept if not os.path.exists(os.path.join(folder, name, b"pyvenv.cfg")))
-        for name in sorted(names):
-            path = os.path.join(folder, name)
-            if name.endswith(_ENDINGS) and os.path.isfile(path):
-                with suppress(OSError), open(path, "rb") as file:  # no benchmark can import an unreadable file
-                    content = hashlib.sha256(file.read()).digest()
-                    digest.update(os.path.relpath(path, os.fsencode(root)) + b"\0" + content)
+    for folder, folders, names in os.walk(root):
+        kept = (name for name in folders if not name.startswith(".") and name != "__pycache__")
+        folders[:] = sorted(name for name in kept if not os.path.exists(os.path.join(folder, name, "pyvenv.cfg")))
+        for path in (os.path.join(folder, name) for name in sorted(names) if name.endswith(_ENDINGS)):
+            if content := file_digest(path):  # no benchmark can import an unreadable file
+                digest.update(os.fsencode(f"{os.path.relpath(path, root)}\0{content}"))
     return digest.hexdigest()
 
 
-_ENDINGS = tuple(pattern.removeprefix("*").encode() for pattern in CODE)
+_ENDINGS = tuple(pattern.removeprefix("*") for pattern in CODE)
