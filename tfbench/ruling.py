@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from tfbench.errors import UsageError
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import DECIDED, JSON, TIME, Note, Outcome, ReasonCode, Report, SuiteVerdict, Verdict
-from tfbench.model.formats import Amount, FormError, Name, Text, convert, json_schema
+from tfbench.model import DECIDED, TIME, Note, Outcome, ReasonCode, Report, SuiteVerdict, Verdict
+from tfbench.model.formats import Amount, FormError, Name, Text, convert
 from tfbench.model.words import counted
 from tfbench.policy import Policy
 from tfbench.untrusted import brief, plural
@@ -296,11 +296,6 @@ class Acceptances:
         keys = Counter((entry.case, entry.metric, entry.outcome) for entry in self.accept)
         if twice := next((key[0] for key, times in keys.items() if times > 1), ""):
             raise ValueError(f"{brief(twice)} is there twice; keep one of the two")
-
-
-def schema() -> JSON:
-    """Return the JSON Schema of files of accepted regressions."""
-    return json_schema("tfbench-accepted/1", "Accepted regressions, as people write them in TOML.", Acceptances)
 
 
 def acceptances(content: Mapping[str, Any], name: str) -> Acceptances:

@@ -209,11 +209,6 @@ def kept_report(job: Job, path: Path) -> Report | None:
         raise JobError(f"{error}; remove the file, and the job is measured again") from None
 
 
-def schema() -> JSON:
-    """Return the JSON Schema of jobs."""
-    return formats.json_schema(SCHEMA, "A part of a suite for one machine, as tfbench fleet plan writes it.", Job)
-
-
 # Name the files of a fleet: its plan, and the job, report, log and attempts of each number
 
 

@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -227,29 +226,3 @@ def check_schema(content: Any, schema: str) -> None:
     newer = isinstance(written, str) and re.fullmatch(rf"{family}/\d{{1,4}}", written)
     fix = ": another version of tfbench wrote it" if newer else ""
     raise ValueError(f"at schema, expected {schema!r}, got {brief(repr(written))}{fix}")
-
-
-def json_schema(schema: str, description: str, *kinds: Any) -> JSON:
-    """Return the JSON Schema of a format whose files, or lines of them, have one of the kinds."""
-
-    def custom(kind: Any) -> JSON:
-        if not issubclass(kind, dict):
-            return {"type": ["number", "null"], "minimum": 0}
-        _, definitions = msgspec.json.schema_components([kind.fields])
-        return {"type": "object", **next(iter(definitions.values()), {})}
-
-    roots, definitions = msgspec.json.schema_components(kinds, schema_hook=custom, ref_template="#/$defs/{name}")
-    for definition in definitions.values():
-        if "description" in definition:  # a docstring, which Python keeps with its indentation before 3.13
-            definition["description"] = cleandoc(definition["description"])
-        for field in definition.get("properties", {}).values():
-            if field.get("default") == {}:  # msgspec writes it for all fields since 0.23, and for some before
-                del field["default"]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:{schema.replace('/', ':')}",
-        "title": schema,
-        "description": description,
-        "anyOf": list(roots),
-        "$defs": definitions,
-    }

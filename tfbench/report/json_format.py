@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Report, formats
+from tfbench.model import Report, formats
 from tfbench.untrusted import NO_CASE, brief, is_case
 
 SCHEMA = "tfbench-report/1"
@@ -102,8 +102,3 @@ def check_names(report: Report, name: str) -> None:
     for case in (*report.due, *report.seconds_by_case, *cases, *(profile["case"] for profile in report.profiles)):
         if not is_case(case):
             raise ReportError(f"{brief(name)} has a case named {brief(repr(case))}, {NO_CASE}")
-
-
-def schema() -> JSON:
-    """Return the JSON Schema of reports."""
-    return formats.json_schema(SCHEMA, "What --report-json writes.", Report)

@@ -22,7 +22,7 @@ from pytest_benchmark.stats import Stats
 from tfbench.errors import BaselineError
 from tfbench.fs import DATA_FOLDER, write_whole
 from tfbench.model.case import JSON, SET_LATE, Case, own_thresholds
-from tfbench.model.formats import Free, Name, Text, Texts, check_schema, convert, exactly, json_schema, plain, read_file
+from tfbench.model.formats import Free, Name, Text, Texts, check_schema, convert, exactly, plain, read_file
 from tfbench.model.measurement import STATISTICS, MetricValues, Run, Sample
 from tfbench.model.report import BASELINE_NAME, EnvironmentInfo, MeasurementContext
 from tfbench.untrusted import TIMES, a_number, brief, render_json
@@ -347,8 +347,3 @@ def _of_file(name: str, file: BaselineFile) -> Baseline:
             metric_values[case.name] = own.metric_values
     head = file.tfbench
     return Baseline(head.context, samples, metric_values, name, file.datetime, head.accepted, head.against)
-
-
-def schema() -> JSON:
-    """Return the JSON Schema of baselines."""
-    return json_schema(SCHEMA, "What --save-baseline writes, as far as tfbench reads it.", BaselineFile)

@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 from tfbench.errors import HistoryError, ReportError
 from tfbench.fs import read_text, write_whole
 from tfbench.model.case import JSON
-from tfbench.model.formats import Count, Name, Time, json_schema, line, read
+from tfbench.model.formats import Count, Name, Time, line, read
 from tfbench.model.measurement import FLOOR, RATIO, AcceptedChange, Ratio, Series, SeriesPoint, SeriesRun
 from tfbench.model.report import EnvironmentInfo, MeasurementContext
 from tfbench.untrusted import TIMES, brief, plural, printable
@@ -258,11 +258,6 @@ def _is_sound(rest: str, cases: int) -> bool:
     start = '{"case":"'
     whole = rest.startswith(start) and rest.endswith("}") and rest.count("}\n" + start) == cases - 1
     return whole and "\\u" not in rest and printable(rest) == rest
-
-
-def schema() -> JSON:
-    """Return the JSON Schema of the lines of a history."""
-    return json_schema(SCHEMA, "A line of a file of a history.", _RunLine, _CaseLine, _AcceptLine)
 
 
 # A history in PostgreSQL, where many machines write at once. Needs the extra ``postgres``. The name of a run is unique
