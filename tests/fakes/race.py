@@ -175,8 +175,8 @@ class ScriptedLaunch:
 
 
 def scripted_race(
-    entrants: Sequence[Entrant], scripts: Sequence[Script] = (), policy: Policy | None = None, pairs: Sequence[int] = range(4),
-    cases: int = 1, seed: int = 0, **scripted: Any,
+    entrants: Sequence[Entrant], scripts: Sequence[Script] = (), policy: Policy | None = None,
+    pairs: Sequence[int] = range(4), cases: int = 1, seed: int = 0, **scripted: Any,
 ) -> tuple[Race, ScriptedLauncher]:  # fmt: skip
     """Return a race that has not begun, and its launcher with these other attributes."""
     launcher = ScriptedLauncher(Clock(), scripts, seed)

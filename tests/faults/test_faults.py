@@ -54,10 +54,12 @@ FAULTS = {
             resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
             bench(bytearray, 8 << 30)
         """),
-    "hangs": Fault("hung", "did not answer within 4 s, and was killed", "def test_mine(bench): time.sleep(1000); bench(sum, [1])"),
+    "hangs": Fault("hung", "did not answer within 4 s, and was killed",
+                   "def test_mine(bench): time.sleep(1000); bench(sum, [1])"),
     "hangs_in_its_first_call": Fault("hung", "did not answer", "def test_mine(bench): bench(time.sleep, 1000)"),
     "hangs_in_a_block": Fault("hung", "while it was timed", in_a_block("time.sleep(1000)")),
-    "hangs_at_its_exit": Fault("hung", "after it had been timed", "def test_mine(bench): bench(sum, [1]); time.sleep(1000)"),
+    "hangs_at_its_exit": Fault("hung", "after it had been timed",
+                               "def test_mine(bench): bench(sum, [1]); time.sleep(1000)"),
     "raises_late": Fault("broken", "while it was timed: AssertionError: a late failure", """
         def test_mine(bench):
             left = random.randrange(1, 500)
@@ -74,10 +76,13 @@ FAULTS = {
     "exits_at_once": Fault("died", "exit code 7", in_a_block("os._exit(7)")),
     "is_interrupted": Fault("broken", "while it was timed: KeyboardInterrupt", in_a_block("raise KeyboardInterrupt")),
     "leaves_pytest": Fault("broken", "while it was timed: Exit: enough", in_a_block("pytest.exit('enough')")),
-    "kills_its_zygote": Fault("died", "ended with its zygote", "def test_mine(bench): os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"),
-    "stops_its_zygote": Fault("no-baseline", "", "def test_mine(bench): time.sleep(0.1); os.kill(os.getppid(), signal.SIGSTOP); bench(sum, [1])", "new"),
+    "kills_its_zygote": Fault("died", "ended with its zygote",
+                              "def test_mine(bench): os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"),
+    "stops_its_zygote": Fault("no-baseline", "",
+                              "def test_mine(bench): time.sleep(0.1); os.kill(os.getppid(), signal.SIGSTOP); bench(sum, [1])", "new"),
     "kills_its_group": Fault("died", "SIGKILL", "def test_mine(bench): os.killpg(0, signal.SIGKILL)"),
-    "changes_processors": Fault("broken", "was moved from the processors", in_a_block("os.sched_setaffinity(0, range(os.cpu_count()))")),
+    "changes_processors": Fault("broken", "was moved from the processors",
+                                in_a_block("os.sched_setaffinity(0, range(os.cpu_count()))")),
     # Messages
     "floods": Fault("broken", "printed more than 8 MiB", """
         def test_mine(bench):
@@ -95,9 +100,11 @@ FAULTS = {
             bench.channel.send = lambda message: (send(message), send(message))
             bench(sum, [1])
         """),
-    "sends_nonsense": Fault("broken", "sent no valid message", "def test_mine(bench): os.write(bench.channel.fileno(), b'x\\n')"),
+    "sends_nonsense": Fault("broken", "sent no valid message",
+                            "def test_mine(bench): os.write(bench.channel.fileno(), b'x\\n')"),
     # Clocks and tracing
-    "clock_stands": Fault("broken", "clock stood still", "def test_mine(bench): bench.clock = lambda: 7; bench(sum, range(500))"),
+    "clock_stands": Fault("broken", "clock stood still",
+                          "def test_mine(bench): bench.clock = lambda: 7; bench(sum, range(500))"),
     "clock_goes_back": Fault("broken", "clock stood still or went back",
                              "def test_mine(bench): bench.clock = lambda: -time.perf_counter_ns(); bench(sum, [1])"),
     "clock_stands_late": Fault("broken", "clock stood still", """
@@ -105,10 +112,13 @@ FAULTS = {
             bench.clock = lambda: time.perf_counter_ns() if gc.isenabled() else 7
             bench(sum, [1])
         """),
-    "is_traced": Fault("broken", "a trace function", "def test_mine(bench): sys.settrace(lambda *a: None); bench(sum, [1])"),
+    "is_traced": Fault("broken", "a trace function",
+                       "def test_mine(bench): sys.settrace(lambda *a: None); bench(sum, [1])"),
     # Files and processes that a benchmark leaves
-    "writes_a_huge_file": Fault("died", "SIGXFSZ", "def test_mine(bench): os.truncate(tempfile.mkstemp()[1], 1 << 40); bench(sum, [1])"),
-    "leaves_files": Fault("died", "SIGABRT", "def test_mine(bench): tempfile.mkstemp(); tempfile.mkdtemp(); os.abort()"),
+    "writes_a_huge_file": Fault("died", "SIGXFSZ",
+                                "def test_mine(bench): os.truncate(tempfile.mkstemp()[1], 1 << 40); bench(sum, [1])"),
+    "leaves_files": Fault("died", "SIGABRT",
+                          "def test_mine(bench): tempfile.mkstemp(); tempfile.mkdtemp(); os.abort()"),
     "leaves_a_half_made_set_up": Fault("died", "SIGKILL", """
         def build(folder):
             (folder / "half").write_text("half")
@@ -118,7 +128,8 @@ FAULTS = {
         def test_mine(bench, shared):
             shared(build)
         """),
-    "leaves_a_program": Fault("no-baseline", "", "def test_mine(bench): subprocess.Popen(['sleep', '1000']); bench(sum, [1])", "new"),
+    "leaves_a_program": Fault("no-baseline", "",
+                              "def test_mine(bench): subprocess.Popen(['sleep', '1000']); bench(sum, [1])", "new"),
     "leaves_a_daemon": Fault("broken", "after it had been timed: AssertionError: a daemon", """
         DAEMON = pathlib.Path("daemon.pid")
 

@@ -67,7 +67,8 @@ SIDE = {
 SIDES = {"baseline": SIDE, "contender": {**SIDE, "spec": "working tree", "python": "3.11.2"}}
 PROFILE = {
     "schema": "tfbench-profile/1", "case": CASE.name, "side": "baseline", "folder": "f", "why": ["slow"], "step": 2e-3,
-    "time": {"host compute": 1e-3}, "parts": [{"kind": "MatMul", "category": "host compute", "seconds": 1e-3, "calls": 2.0}],
+    "time": {"host compute": 1e-3},
+    "parts": [{"kind": "MatMul", "category": "host compute", "seconds": 1e-3, "calls": 2.0}],
 }  # fmt: skip
 
 
@@ -315,20 +316,24 @@ READERS = (
     Reader("report's text", "report.json", lambda _: [report_text()], TEXT_FILE, use_report),
     Reader("report in gate", "report.json", lambda _: [report_text(), shard_text()], JSON_FILE, use_gate),
     Reader("shard", "shard.json", lambda _: [shard_text()], JSON_FILE, use_shard),
-    Reader("artifact", "report.zip", lambda _: [{"report.json": report_text(), ACCEPTED: as_json([])}], archive_of, use_artifact, named=False),
+    Reader("artifact", "report.zip", lambda _: [{"report.json": report_text(), ACCEPTED: as_json([])}], archive_of,
+           use_artifact, named=False),
     Reader("artifact's file", "report.json", lambda _: [report_text()], JSON_FILE, use_artifact),
     Reader("baseline", "first.json", baselines, JSON_FILE, use_baseline),
     Reader("baseline compared", "first.json", baselines, JSON_FILE, use_inputs),
     Reader("history", "session.jsonl", histories, encoded(mutated_lines), use_history),
-    Reader("pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_inputs),
+    Reader("pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE,
+           use_inputs),
     Reader("asv", "asv.json", lambda _: [ASV.read_text()], JSON_FILE, use_inputs),
     Reader("report shown", "v.json", lambda _: [report_text()], JSON_FILE, use_inputs),
-    Reader("versions compared", "v.json", lambda _: [trimmed(DOCS / "versions-interleaved.json")], JSON_FILE, read, refuses=(ReportError,)),
+    Reader("versions compared", "v.json", lambda _: [trimmed(DOCS / "versions-interleaved.json")], JSON_FILE, read,
+           refuses=(ReportError,)),
     Reader("job", "job.json", jobs, JSON_FILE, load_job),
     Reader("acceptance", "accepted.toml", lambda _: [ACCEPT], encoded(mutated_toml), use_accepted),
     Reader("calibration", "trials.jsonl", trials, encoded(mutated_lines), use_calibration),
     Reader("entry of a run", "entry.json", lambda _: [line(ENTRY)], JSON_FILE, use_entry),
     Reader("xplane", "host.xplane.pb", profiles, lambda one, rng: mutated_bytes(bytes(one), rng), use_profile),
     Reader("folder of profiles", folders.ABOUT, lambda _: [json.dumps(KEPT)], JSON_FILE, use_kept),
-    Reader("policy", "policy", lambda _: [""], lambda _, rng: policies(rng).encode("utf-8", "replace"), use_policy, named=False),
+    Reader("policy", "policy", lambda _: [""], lambda _, rng: policies(rng).encode("utf-8", "replace"), use_policy,
+           named=False),
 )  # fmt: skip

@@ -17,8 +17,8 @@ from tfbench.session.profiling import device_facts
 
 H200 = Path(__file__).parent / "data" / "h200-float16-product.xplane.pb.gz"
 GPU = {
-    "device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0, "clock_rate": 1_410_000, "core_count": 108,
-    "memory_bandwidth": 1_555_000_000_000, "memory_size": 42_505_273_344,
+    "device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0, "clock_rate": 1_410_000,
+    "core_count": 108, "memory_bandwidth": 1_555_000_000_000, "memory_size": 42_505_273_344,
 }  # fmt: skip
 HALF = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"
 

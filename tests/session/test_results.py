@@ -75,8 +75,9 @@ def test_an_unchanged_time_says_which_calls_it_covers(probed, later):
 
 
 @pytest.mark.parametrize(
-    ("rounds", "iterations", "reported"), [(63, 1, {}), (64, 1, {"p90": 1.9e-3}), (1000, 1, {"p90": 1.9e-3}), (1000, 2, {})]
-)  # fmt: skip
+    ("rounds", "iterations", "reported"),
+    [(63, 1, {}), (64, 1, {"p90": 1.9e-3}), (1000, 1, {"p90": 1.9e-3}), (1000, 2, {})],
+)
 def test_a_percentile_needs_enough_rounds_of_single_iterations(rounds, iterations, reported):
     assert percentiles(sample(rounds, iterations)) == pytest.approx(reported, rel=2e-2)
 
