@@ -43,7 +43,6 @@ LATE = """
 """
 
 
-@pytest.mark.smoke
 @pytest.mark.tensorflow
 def test_only_the_cases_that_read_a_changed_file_and_a_sample_are_raced(project):
     project.write(QUICKLY, "conftest.py")

@@ -55,7 +55,6 @@ def repository(tmp_path):
 
 @pytest.mark.slow
 class TestPullRequest:
-    @pytest.mark.smoke
     @pytest.mark.tensorflow
     def test_that_is_slower_fails_with_the_cause(self, tmp_path, monkeypatch):
         monkeypatch.setenv(preloaded.VARIABLE, forks().preloaded)

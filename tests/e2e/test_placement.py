@@ -8,7 +8,6 @@ from tests.e2e.test_other_metrics import QUICKLY
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.mark.smoke
 def test_a_new_copy_between_devices_is_a_regression(project: Project):
     project.write(QUICKLY, "conftest.py")
     project.write("""

@@ -122,8 +122,9 @@ def run_pytest(folder, *words, file="other.py"):
 def folder(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\ntfbench_paths = speed\n")
     (tmp_path / "test_a.py").write_text(
-        "def test_a(request):\n    print('GIVEN', request.config.getoption('theirs'))\n"
+        "def test_a(request):\n    print('GIVEN', request.config.getoption('theirs', None))\n"
     )
+    (tmp_path / "other.py").touch()
     (tmp_path / "speed").mkdir()
     (tmp_path / "speed" / "test_b.py").write_text("def test_b(bench):\n    bench(int)\n")
     return tmp_path
@@ -152,27 +153,29 @@ def test_the_command_for_a_case_keeps_what_takes_back_addopts_for_tests():
     assert list(kept_options(["-n"])) == ["-n"]
 
 
-def owner(folder, option, file):
-    (folder / file).write_text(
-        f"def pytest_addoption(parser):\n    parser.addoption({option!r}, dest='theirs', default='none')\n"
-    )
+def owner(folder, *options, file="other.py"):
+    added = (f"    parser.addoption({option!r}, dest='theirs', action='append')\n" for option in options)
+    (folder / file).write_text(f"def pytest_addoption(parser):\n{''.join(added)}")
 
 
-@pytest.mark.parametrize(
-    ("option", "said", "file"),
-    [*((*taken, "other.py") for taken in TAKEN.values()), (*TAKEN["any other"], "conftest.py")],
-    ids=[*TAKEN, "conftest"],
-)
-def test_an_option_of_the_same_name_stays_with_its_owner(folder, option, said, file):
-    owner(folder, option, file)
-    code, output = run_pytest(folder, "test_a.py", "-s", f"{option}=x", file=file)
-    assert (code, "GIVEN x" in output) == (0, True), output
+@pytest.mark.parametrize("file", ["other.py", "conftest.py"])
+def test_options_of_the_same_names_stay_with_their_owner(folder, file):
+    options = [option for option, _ in TAKEN.values()]
+    given = [f"{option}=x" for option in options]
+    owner(folder, *options, file=file)
+    code, output = run_pytest(folder, "test_a.py", "-s", *given, file=file)
+    assert (code, f"GIVEN {['x'] * len(options)}" in output) == (0, True), output
     assert "tfbench:" not in output
-    code, output = run_pytest(folder, "--benchmark", "--collect-only", f"{option}=x", file=file)
+    code, output = run_pytest(folder, "--benchmark", "--collect-only", *given, file=file)
     assert code == 0, output
-    assert f"tfbench: {option} belongs to another plugin here; use --tfbench-{option[2:]}" in output
-    code, output = run_pytest(folder, "--benchmark", "--collect-only", f"--tfbench-{option[2:]}=x", file=file)
-    assert said in output
+    for option in options:
+        assert f"tfbench: {option} belongs to another plugin here; use --tfbench-{option[2:]}" in output
+
+
+@pytest.mark.parametrize(("option", "said"), TAKEN.values(), ids=TAKEN)
+def test_the_longer_name_of_a_shared_option_is_read(folder, option, said):
+    owner(folder, option)
+    assert said in run_pytest(folder, "--benchmark", "--collect-only", f"--tfbench-{option[2:]}=x")[1]
 
 
 def test_the_reference_names_the_shared_options():
@@ -182,7 +185,6 @@ def test_the_reference_names_the_shared_options():
 
 
 def test_a_run_without_benchmarks_sees_one_option(folder):
-    owner(folder, "--other", "other.py")
     code, output = run_pytest(folder, "--help")
     assert code == 0
     assert "--benchmark " in output
@@ -197,7 +199,6 @@ def test_a_run_without_benchmarks_sees_one_option(folder):
     ["--against=self", "--tfbench-against=self", "--resume", "--history", "--save-baseline=x", "--report-json=r"],
 )
 def test_an_option_without_benchmark_is_refused(folder, given):
-    owner(folder, "--other", "other.py")
     code, output = run_pytest(folder, given)
     assert code == 4
     assert f"{given.partition('=')[0]} needs --benchmark; add it" in output
@@ -205,12 +206,10 @@ def test_an_option_without_benchmark_is_refused(folder, given):
 
 @pytest.mark.parametrize("given", ["--policy=quick", "--tfbench-device=cpu", "--strict-gate"])
 def test_settings_of_benchmark_runs_may_stand_in_addopts(folder, given):
-    owner(folder, "--other", "other.py")
     assert run_pytest(folder, "test_a.py", given)[0] == 0
 
 
 def test_both_names_set_the_same_value_and_values_are_not_taken_for_paths(folder):
-    owner(folder, "--other", "other.py")
     (folder / "self").mkdir()
     (folder / "self" / "conftest.py").write_text("raise RuntimeError('this folder is only a value here')\n")
     for name in ("--policy", "--tfbench-policy"):
@@ -231,7 +230,6 @@ def test_a_conftest_that_names_the_plugin_gives_its_options_too(tmp_path):
 
 
 def test_two_files_of_one_name_keep_pytests_hint_and_name_the_import_mode_that_takes_both(folder):
-    owner(folder, "--other", "other.py")
     for name in ("one", "two"):
         (folder / name).mkdir()
         (folder / name / "test_same.py").write_text("def test_x(bench): ...\n")
@@ -257,7 +255,6 @@ def test_two_files_of_one_name_keep_pytests_hint_and_name_the_import_mode_that_t
     ],
 )
 def test_what_pytest_lists_is_listed_and_nothing_is_measured(folder, words, said):
-    owner(folder, "--other", "other.py")
     (folder / "speed" / "test_b.py").write_text(
         "import pytest, unittest\nimport tensorflow as tf\n\n@pytest.fixture\ndef data():\n    return tf.ones(3) + 1\n\n"
         "def test_b(bench, data):\n    bench(int)\n\ndef test_plain(benchmark):\n    benchmark(int)\n"
@@ -271,14 +268,13 @@ def test_what_pytest_lists_is_listed_and_nothing_is_measured(folder, words, said
 
 @pytest.mark.parametrize("file", ["other.py", "conftest.py"])
 def test_messages_name_the_options_that_work(folder, file):
-    owner(folder, "--against", file)
+    owner(folder, "--against", file=file)
     code, output = run_pytest(folder, "--benchmark", "--tfbench-gate-suite=1%", file=file)
     assert code == 4
     assert "cases that race a baseline: add --tfbench-against SPEC or --baseline" in output
 
 
 def test_a_benchmark_of_hypothesis_is_told_what_to_do(folder):
-    owner(folder, "--other", "other.py")
     (folder / "speed" / "test_b.py").write_text(
         "import hypothesis, hypothesis.strategies as st\n\n@hypothesis.given(n=st.just(1))\n"
         "def test_b(bench, n):\n    bench(int)\n"
@@ -289,7 +285,6 @@ def test_a_benchmark_of_hypothesis_is_told_what_to_do(folder):
 
 
 def test_a_fixture_or_parameter_of_the_project_named_bench_makes_no_benchmark(folder):
-    owner(folder, "--other", "other.py")
     (folder / "speed" / "test_b.py").write_text(
         "import pytest\n\n@pytest.fixture\ndef bench():\n    return 'wooden'\n\n"
         "def test_fixture(bench):\n    assert bench == 'wooden'\n\n"
@@ -306,7 +301,6 @@ def test_a_fixture_or_parameter_of_the_project_named_bench_makes_no_benchmark(fo
 
 @pytest.mark.parametrize("option", ["--against", "--save-baseline", "--tfbench-shard"])
 def test_an_empty_value_is_refused_since_the_run_would_pass_without_it(folder, option):
-    owner(folder, "--other", "other.py")
     code, output = run_pytest(folder, "--benchmark", f"{option}=")
     assert code == 4
     assert "the value is empty; give one, or leave the option out" in output

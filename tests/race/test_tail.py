@@ -29,8 +29,8 @@ def raced(policy, seed, slow, *, scripts=ALIKE, case=CASE, each=1e-4):
 @pytest.mark.parametrize("policy", ["quick", "standard", "strict"])
 @pytest.mark.parametrize("kind", [name for name in TAILS if name != "25% wait"])
 def test_slow_calls_of_one_side_are_a_regression_although_the_median_is_unchanged(policy, kind):
-    found = [raced(preset(policy), seed, {1: TAILS[kind]}).decision for seed in range(20)]
-    assert [one.outcome for one in found].count(Outcome.REGRESSED) >= 19
+    found = [raced(preset(policy), seed, {1: TAILS[kind]}).decision for seed in range(10)]
+    assert [one.outcome for one in found].count(Outcome.REGRESSED) >= 9
     regressed = next(one for one in found if one.outcome is Outcome.REGRESSED)
     if kind != "33% x2":  # every third call moves the median a little
         assert regressed.statistic is Statistic.TAIL

@@ -241,7 +241,7 @@ def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
 def test_a_side_that_has_nothing_to_redirect_does_so_all_the_same(tmp_path, monkeypatch):
     """What a redirection leaves in memory makes the steps of a side up to 1% slower or faster."""
     seen = []
-    monkeypatch.setattr(zygote, "redirect_imports", lambda *trees: seen.append(trees) or [])
+    monkeypatch.setattr(zygote.imports, "redirect_imports", lambda *trees: seen.append(trees) or [])
     monkeypatch.setattr(zygote.pytest, "main", lambda *arguments, **options: 0)
     monkeypatch.setattr(zygote.isolation, "adopt_orphans", lambda: None)
     monkeypatch.setattr(zygote, "Channel", lambda opened: opened.close())
