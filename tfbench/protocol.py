@@ -234,6 +234,8 @@ class Serve(Message):
     drain: float = 0.0
     """Before its first block, this entrant calls its step until a call takes so many seconds: threads that work ahead have
     filled their buffers, and the blocks begin when these are used up. 0 for no such calls."""
+    blocks: int = 1
+    """Blocks of a turn, of which the first one is primed."""
 
 
 class ServeSliced(Message):

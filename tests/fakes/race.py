@@ -160,15 +160,19 @@ class ScriptedLaunch:
             self.facts[entrant][SET_LATE] = [f"{name}={value or self.number}" for name, value in variables.items()]
         for entrant in self.launcher.traces:
             self.facts[entrant][RETRACED] = True
-        self.clocks = {entrant: (clock,) * len(orders) for entrant, clock in self.launcher.gpu_clocks.items()}
+        self.clocks = {entrant: (clock,) * plan.rounds for entrant, clock in self.launcher.gpu_clocks.items()}
         return {
-            entrant: [seconds * (1 + rng.expovariate(200)) * self._slowness(entrant) for _ in orders]
+            entrant: [
+                seconds * (1 + rng.expovariate(200)) * self._slowness(entrant, plan.iterations[entrant]) for _ in orders
+            ]
             for entrant, seconds in typical.items()
         }
 
-    def _slowness(self, entrant: int) -> float:
+    def _slowness(self, entrant: int, calls: int) -> float:
+        """Return the mean of so many calls, relative to one that is not slow."""
         slow = self.launcher.slow.get(entrant)
-        return slow.factor if slow and self.launcher.rng.random() < slow.share else 1.0
+        hits = sum(self.launcher.rng.random() < slow.share for _ in range(calls)) if slow else 0
+        return 1 + (slow.factor - 1) * hits / calls if slow else 1.0
 
     def kill(self) -> None:
         self.launcher.killed += 1

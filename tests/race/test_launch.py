@@ -1,6 +1,7 @@
 """The plan of a launch, from the time of an iteration."""
 
 import itertools
+import math
 import random
 from dataclasses import replace
 
@@ -14,14 +15,14 @@ from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.race.launch import (
     BLOCK_LONGEST,
-    PRIME_SECONDS,
+    PRIME_CALLS_SECONDS,
     ROUNDS_LEAST,
     followers,
     make_plan,
     orders,
     settling_calls,
     starting_places,
-    with_even_slices,
+    with_whole_turns,
 )
 from tfbench.worker.block import Block
 
@@ -78,12 +79,15 @@ def test_steps_whose_threads_work_ahead_have_long_blocks_that_are_not_sliced():
     assert waits.rounds == ROUNDS_LEAST + 1
 
 
-@pytest.mark.parametrize(("seconds", "primes"), [(4e-4, 1), (6e-4, 0), (6e-3, 0), (0.05, 0)])
-def test_steps_longer_than_half_a_millisecond_are_not_primed(seconds, primes):
+@pytest.mark.parametrize(("seconds", "primes", "blocks"), [
+    (2e-4, 3, 4), (4e-4, 3, 4), (1.3e-3, 3, 3), (2.5e-3, 2, 2), (6e-3, 1, 1), (0.018, 1, 1), (0.021, 0, 1),
+])  # fmt: skip
+def test_untimed_calls_fill_the_caches_again_before_the_blocks_of_a_turn(seconds, primes, blocks):
     plan = planned(seconds, seconds)
-    assert (plan.iterations, plan.primes) == ((1, 1), (primes, primes))
-    rounds = POLICY.launch_seconds / (2 * seconds * (1 + primes))
-    assert plan.rounds == pytest.approx(max(POLICY.rounds_min, rounds), rel=0.02)
+    assert (plan.primes, plan.blocks) == ((primes, primes), blocks)
+    turns = POLICY.launch_seconds / (2 * seconds * (sum(plan.iterations) / 2 * blocks + primes))
+    assert plan.rounds == plan.turns * blocks
+    assert plan.turns == pytest.approx(max(POLICY.rounds_min / blocks, turns), abs=1)
 
 
 @pytest.mark.parametrize(("preparation", "rounds"), [(0.5, 7), (1.25, 12), (60.0, 20)])
@@ -122,7 +126,7 @@ def test_both_sides_of_a_case_have_blocks_of_the_same_size_and_variants_have_the
 def test_a_side_that_returns_at_once_does_not_make_the_other_one_repeat_its_step_for_minutes(slow, iterations):
     plan = planned(slow, 2e-6)
     assert plan.iterations == (iterations, iterations)
-    assert slow * plan.primes[0] <= BLOCK_LONGEST * PRIME_SECONDS
+    assert slow * plan.primes[0] <= BLOCK_LONGEST * PRIME_CALLS_SECONDS
 
 
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**32))
@@ -154,16 +158,17 @@ def test_two_entrants_take_turns_and_seldom_change_places():
 def test_a_block_with_untimed_work_has_one_iteration_and_the_work_counts_as_cost():
     plan = planned(1e-5, 1e-5, untimed={0: 9e-4, 1: 9e-4})
     assert plan.iterations == (1, 1)
-    assert plan.primes == (1, 1)
-    assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * 2 * 9.1e-4), rel=0.02)
+    assert (plan.primes, plan.blocks) == ((3, 3), 4)
+    assert plan.turns == math.floor(POLICY.launch_seconds / (2 * 7 * 9.1e-4))
     # Blocks of both sides are alike, also if only one side has such work.
     assert planned(1e-5, 1e-5, untimed={1: 1e-6}).iterations == (1, 1)
 
 
-def test_sliced_rounds_are_even():
+def test_sliced_rounds_are_even_and_those_of_a_turn_are_complete():
     plan = planned(0.05, 0.05, sliceable=True)
-    assert [with_even_slices(replace(plan, rounds=count)).rounds for count in (7, 8, 9)] == [8, 8, 10]
-    assert with_even_slices(replace(plan, rounds=7, sliced=False)).rounds == 7
+    assert [with_whole_turns(replace(plan, rounds=count)).rounds for count in (7, 8, 9)] == [8, 8, 10]
+    turns = replace(plan, sliced=False, blocks=4)
+    assert [with_whole_turns(replace(turns, rounds=count)).rounds for count in (1, 7, 8, 9)] == [4, 8, 8, 12]
 
 
 def test_of_two_entrants_each_starts_as_many_sliced_rounds_as_the_other():
@@ -178,7 +183,7 @@ def test_a_case_with_other_thresholds_on_the_other_side_has_equal_blocks_there()
     baseline, contender = sides_of(Case("w.py::w", "w", "w.py::w", (("a", "x"),)))
     changed = replace(contender.case, name="w.py::new", thresholds=(("minimum_effect", 0.02), ("tolerance", 0.05)))
     plan = planned(1.99e-4, 2.01e-4, [baseline, replace(contender, case=changed)])
-    assert plan.iterations == (2, 2)
+    assert (plan.iterations, plan.blocks) == ((2, 2), 2)
     assert plan.primes[0] == plan.primes[1]
 
 

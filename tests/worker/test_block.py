@@ -259,7 +259,7 @@ def test_turns_are_passed_on_in_order():
             clock.now += 10
 
         block = partial(Block(step, None, clock), iterations=1)
-        serve_turns(block, order_of(follow), own, [pipes[own][0], *outboxes])
+        serve_turns(lambda: [block()], order_of(follow), own, [pipes[own][0], *outboxes])
 
     # the rounds 0 1 | 1 0 | 0 1: entrant 1 keeps the turn once, entrant 0 too
     threads = [
@@ -294,7 +294,7 @@ def signals(monkeypatch, block, follow):
 
 def test_others_are_stopped_during_a_turn(monkeypatch):
     stop, go_on = (signal.SIGSTOP, 12), (signal.SIGCONT, 12)
-    assert signals(monkeypatch, lambda: (1, 2), [2, 0, -1]) == [stop, go_on, stop, go_on]
+    assert signals(monkeypatch, lambda: [(1, 2)], [2, 0, -1]) == [stop, go_on, stop, go_on]
     assert signals(monkeypatch, lambda: 1 / 0, [2]) == [stop, go_on, "failed"]
 
 
@@ -303,7 +303,8 @@ def test_a_process_group_that_no_longer_exists_is_ignored():
     os.write(outbox, b"1")
     gone = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
     gone.wait()
-    assert serve_turns(lambda: (1, 2), order_of([-1], (0, gone.pid)), 0, [inbox, *[outbox] * 2]) == ([1], [2])
+    blocks = [(1, 2), (3, 5)]
+    assert serve_turns(lambda: blocks, order_of([-1], (0, gone.pid)), 0, [inbox, *[outbox] * 2]) == ([1, 3], [2, 5])
     os.close(inbox)
     os.close(outbox)
 

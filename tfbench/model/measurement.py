@@ -59,16 +59,23 @@ class Plan:
     iterations: tuple[int, ...]
     """Timed iterations per block, for each entrant."""
     primes: tuple[int, ...]
-    """Untimed iterations before each block, for each entrant. Long steps have none."""
+    """Untimed iterations before the blocks of a turn, for each entrant. Long steps have none."""
     extra: tuple[float, ...]
     """Injected extra work, as a fraction of the block, for each entrant."""
     sliced: bool = False
     """Whether the scheduler alternates the processes and rounds have processor times. Otherwise they take turns."""
     slow: tuple[SlowCalls | None, ...] = ()
     """Injected slow calls of each entrant; empty without any."""
+    blocks: int = 1
+    """Blocks of each entrant in a turn, each of which is a round. Only the first of them is primed."""
     drain: tuple[float, ...] = ()
     """For each entrant, seconds of a call that shows that what its threads have made ahead is used up; empty where no threads
     work on after a turn."""
+
+    @property
+    def turns(self) -> int:
+        """Turns of each entrant that have all rounds."""
+        return -(-self.rounds // self.blocks)
 
     @property
     def works_on(self) -> bool:

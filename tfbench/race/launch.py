@@ -20,6 +20,9 @@ from tfbench.stats.rounds import without_neighbours
 
 BLOCK_SECONDS = 3e-4
 """Length of a timed block. Faster turns cancel more of a noise burst."""
+TURN_BLOCKS, TURN_SECONDS = 4, 4e-3
+"""A turn has so many blocks of a step that is alone in its block, if they take about this long. With one block after three untimed
+calls, rounds of steps of 0.7 to 1.4 ms would have 1.3 times the error for their time."""
 BLOCK_LONGEST = 4.0
 """The block of the slowest side takes at most this many times the planned length, unless a single iteration does. A
 step that returns at once on one side would otherwise make the other one repeat its own thousands of times."""
@@ -40,11 +43,12 @@ AHEAD_CALLS = 8
 one side always waits and that of the other one never, so that one of them seems twenty times as fast."""
 PRIME_SECONDS = 4e-4
 """Untimed work before each block, which starts with cold caches. At least one iteration."""
-PRIME_BELOW_SECONDS = 5e-4
-"""Longer steps are not primed. They refill the caches in 2 to 7% of their time, and priming halves the number of rounds
-and moves their blocks apart: without it, launches of steps of 1 to 10 ms differ half as much."""
-DEVICE_PRIME_BELOW_SECONDS = 0.02
-"""The same for devices, where this has not been measured."""
+PRIME_CALLS, PRIME_CALLS_SECONDS = 3, 6e-3
+"""And so many calls, if they take about this long, or one. After a turn of the other side, the first call of a step of 0.2 to
+1.4 ms takes 1.4 to 2.1 times as long as one in succession, the second one 1.1 to 1.2 times, and the third one 1.02 to 1.05
+times. A race of first calls compares refills: twenty products instead of four, of 3.8 times the time, had a ratio of 2.7."""
+PRIME_BELOW_SECONDS = 0.02
+"""Longer steps are not primed: a refill takes 0.2 to 0.6 ms."""
 ROUNDS_LONG = 20
 """Of a long step, up to this many rounds may take as long as the preparation took. More launches instead would each
 prepare anew."""
@@ -125,39 +129,44 @@ def make_plan(
     untimed = untimed or {}
     sliced = sliceable and not works_on and len(iteration) > 1 and min(iteration.values()) >= SLICED_ABOVE_SECONDS
     block = DEVICE_BLOCK_SECONDS if on_device else BLOCK_SECONDS
-    prime_below = DEVICE_PRIME_BELOW_SECONDS if on_device else PRIME_BELOW_SECONDS
     if works_on:
         block = AHEAD_BLOCK_SECONDS
     if sliced:
         block = max(iteration.values())  # equal shares of the processor then bring all through a round together
     whole = {index: time + untimed.get(index, 0) for index, time in iteration.items()}
-    iterations, primes, extra = [], [], []
+    iterations, primes, extra, blocks = [], [], [], list[int]()
     for entrant in entrants:
         # A case may have another name or other thresholds on the other side.
         alike = [index for index in iteration if entrants[index].case.variant == entrant.case.variant]
         alone = single or any(index in untimed for index in alike)
         times = [max(1e-9, whole[index]) for index in alike] or [block]
-        primed = not sliced and max((iteration[index] for index in alike), default=0.0) < prime_below
+        longest = max((iteration[index] for index in alike), default=0.0)
+        primed = not (sliced or works_on) and longest < PRIME_BELOW_SECONDS
+        calls = 1 if on_device else min(PRIME_CALLS, _count(PRIME_CALLS_SECONDS, times))
         iterations.append(1 if alone else max(_count(block, times), AHEAD_CALLS if waits else 1))
-        primes.append(_count(PRIME_SECONDS, times) if primed else 0)
+        primes.append(max(_count(PRIME_SECONDS, times), calls) if primed else 0)
+        blocks.append(max(1, min(TURN_BLOCKS, _count(TURN_SECONDS, times)) // iterations[-1]))
         extra.append(entrant.side.slowdown)
-    turn = _turn(whole, iterations, primes, extra)
+    several = 1 if sliced or on_device or works_on else min(blocks)
+    turn = _turn(whole, iterations, primes, extra, several)
     launch_seconds = DEVICE_LAUNCH_SECONDS if on_device else policy.launch_seconds
     if works_on:
         launch_seconds = policy.ahead_launch_seconds
     budget = launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
-    rounds, more = (math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
+    rounds, more = (several * math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
     long = math.floor(ROUNDS_MIN_SECONDS * max(1.0, len(iteration) / REFERENCE_ENTRANTS) / max(turn, 1e-9))
     least = max(ROUNDS_LEAST, min(policy.rounds_min, long))
-    return Plan(
+    plan = Plan(
         rounds=min(policy.rounds_max, max(least, rounds, min(more, ROUNDS_LONG))),
         iterations=tuple(iterations),
         primes=tuple(primes),
         extra=tuple(extra),
         sliced=sliced,
         slow=tuple(entrant.side.slow_calls for entrant in entrants),
+        blocks=several,
         drain=tuple(AHEAD_DRAINED * iteration.get(i, 0.0) for i in range(len(entrants))) if works_on else (),
     )
+    return with_whole_turns(plan)
 
 
 def _count(length: float, times: Sequence[float]) -> int:
@@ -187,19 +196,24 @@ def one_sample(entrants: Sequence[Entrant]) -> Plan:
 
 def planned_seconds(plan: Plan, iteration: Mapping[int, float]) -> float:
     """Return how long the rounds of a launch take, from the seconds of one iteration of each participating entrant."""
-    return plan.rounds * _turn(iteration, plan.iterations, plan.primes, plan.extra)
+    return plan.turns * _turn(iteration, plan.iterations, plan.primes, plan.extra, plan.blocks)
 
 
 def _turn(
-    iteration: Mapping[int, float], iterations: Sequence[int], primes: Sequence[int], extra: Sequence[float]
+    iteration: Mapping[int, float],
+    iterations: Sequence[int],
+    primes: Sequence[int],
+    extra: Sequence[float],
+    blocks: int,
 ) -> float:
     return sum(
-        seconds * (iterations[index] * (1 + extra[index]) + primes[index]) for index, seconds in iteration.items()
+        seconds * (blocks * iterations[index] * (1 + extra[index]) + primes[index])
+        for index, seconds in iteration.items()
     )
 
 
-def orders(entrants: Sequence[int], rounds: int, rng: random.Random) -> list[list[int]]:
-    """Draw the order of the entrants in each round.
+def orders(entrants: Sequence[int], turns: int, rng: random.Random) -> list[list[int]]:
+    """Draw the order of the entrants in each of their turns.
 
     A block after one of the same entrant finds its data in the caches, and takes up to a third less time. Three entrants
     or more have an order in which that never happens. Two take turns and change places now and then, so that nothing
@@ -207,7 +221,7 @@ def orders(entrants: Sequence[int], rounds: int, rng: random.Random) -> list[lis
     """
     order = rng.sample(list(entrants), len(entrants))
     drawn = [order]
-    for _ in range(rounds - 1):
+    for _ in range(turns - 1):
         if len(order) > 2:
             first = rng.choice(order[:-1])
             others = [entrant for entrant in order if entrant != first]
@@ -227,9 +241,10 @@ def followers(order: Sequence[Sequence[int]]) -> dict[int, list[int]]:
     return follow
 
 
-def with_even_slices(plan: Plan) -> Plan:
-    """Return the plan with an even number of rounds if they are sliced, so that each of two entrants starts half of them."""
-    return replace(plan, rounds=plan.rounds + plan.rounds % 2) if plan.sliced else plan
+def with_whole_turns(plan: Plan) -> Plan:
+    """Return the plan with the rounds of whole turns; an even number if they are sliced, so that each of two entrants starts half."""
+    step = 2 if plan.sliced else plan.blocks
+    return replace(plan, rounds=-(-plan.rounds // step) * step)
 
 
 def starting_places(orders: Sequence[Sequence[int]], entrant: int) -> tuple[int, ...]:

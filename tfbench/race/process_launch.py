@@ -228,7 +228,7 @@ class ProcessLaunch:
         foreign = load.foreign(self._used) if not plan.sliced else 0.0
         times = {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
         for entrant, own in times.items():
-            if len(own) != len(orders) or min(own) <= 0:
+            if len(own) != plan.rounds or min(own) <= 0:
                 error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
                 raise launching.EntrantFailed(entrant, error)
         # Only such blocks begin and end by the system's clock, and contain nothing that is not timed.
@@ -290,7 +290,7 @@ class ProcessLaunch:
                 drain = plan.drain[entrant] if plan.drain and groups else 0.0
                 request = protocol.Serve(
                     tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups,
-                    self._slow_calls(plan, entrant), drain,
+                    self._slow_calls(plan, entrant), drain, plan.blocks,
                 )  # fmt: skip
                 self._running[entrant].ask(request)
             os.write(self._pipes[orders[0][0]][1], TOKEN)

@@ -53,8 +53,8 @@ two calls in a hundred that are slow, so many rounds contain at least one in 95%
 TAIL_LAUNCH_SECONDS = 0.75
 """The rounds of a launch may take this long to reach `TAIL_ROUNDS`. Steps above 5 ms have fewer, and their reason says
 how rare slow calls can be without being seen."""
-RARE_LAUNCH_SECONDS = 1.0
-"""The rounds of a launch may take this long to reach ``rare_calls``, where they can: a step of 1 ms has 0.8 s of rounds
+RARE_LAUNCH_SECONDS = 1.5
+"""The rounds of a launch may take this long to reach ``rare_calls``, where they can: a step of 1 ms has 1.4 s of rounds
 instead of 0.3 s."""
 TAIL_ALPHA, MEAN_ALPHA = 0.25, 0.05
 """Shares of the alpha of a first race that are spent on the tail and on the mean, the rest on the median. A second race
@@ -327,7 +327,7 @@ class Race:
                 self.steps = self._shown_by(prepared, self.clock() - began, brief)
                 plan = self._plan(prepared, brief)
                 with stopwatch.phase(Phase.ROUNDS):
-                    seconds = opened.rounds(plan, launching.orders(sorted(prepared), plan.rounds, self.rng))
+                    seconds = opened.rounds(plan, launching.orders(sorted(prepared), plan.turns, self.rng))
                 runs: list[Run | None] = [None] * len(self.entrants)
                 for index, times in seconds.items():
                     how = plan.iterations[index], prepared[index].facts, opened.clocks.get(index, ())
@@ -439,14 +439,14 @@ class Race:
             waits, single,
         )  # fmt: skip
         if brief:
-            return replace(plan, rounds=1)
+            return replace(plan, rounds=1, blocks=1)
         round_seconds = launching.planned_seconds(plan, iteration) / plan.rounds
         if any(set(self._judged(entrant)) & {Statistic.TAIL, Statistic.MEAN} for entrant in prepared):
             # Enough rounds to see calls that are rarely slow.
             plan = replace(plan, rounds=max(plan.rounds, self._rounds_wanted(plan, round_seconds)))
         if self.launches:
             plan = self._allocated(plan, round_seconds)
-        return launching.with_even_slices(plan)
+        return launching.with_whole_turns(plan)
 
     def _rounds_wanted(self, plan: Plan, round_seconds: float) -> int:
         """Rounds of a launch of which the launches up to the first look have enough to see slow calls, where they are cheap."""

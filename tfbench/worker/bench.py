@@ -572,12 +572,12 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _turns(
         self, order: protocol.Serve, block: blocks.Block, beside: blocks.WorkBeside, clock: SmClock | None, failure: str
     ) -> protocol.Rounds:
-        """Time a block in each turn."""
+        """Time the blocks of each turn."""
         injected = blocks.injection(order.iterations, order.extra, order.slow, self._seed)
         drawn = random.Random(self.request.seed)  # the same on all sides, which then make equally many calls
         spent = 0
 
-        def turn() -> tuple[int, int]:
+        def turn() -> list[tuple[int, int]]:
             nonlocal spent
             beside.pause()
             if order.drain and not spent:
@@ -586,7 +586,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                 block.restart()
             # A step may take its inputs by turn. Equally many calls in each turn would time the same ones again and again.
             prime = order.prime + (order.prime > 0 and drawn.random() < 0.5)
-            times = block(order.iterations, prime, *next(injected))
+            times = [block(order.iterations, 0 if number else prime, *next(injected)) for number in range(order.blocks)]
             beside.go_on()
             return times
 

@@ -474,12 +474,12 @@ def _block_size(block: Block, limit: float) -> tuple[int, float]:
 
 
 def serve_turns(
-    block: Callable[[], tuple[int, int]], order: Serve, own: int, pipes: Sequence[int]
+    blocks: Callable[[], Sequence[tuple[int, int]]], order: Serve, own: int, pipes: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Time one block in each turn of this entrant, and pass the turn on without the controller.
+    """Time the blocks of each turn of this entrant, and pass the turn on without the controller.
 
     Args:
-        block: Times one block; returns when it began and ended.
+        blocks: Times the blocks of a turn; returns when each began and ended.
         own: The number of this entrant.
         pipes: The inbox, from which this entrant reads one byte per turn, and for each entrant the descriptor that writes
             to its inbox.
@@ -498,9 +498,9 @@ def serve_turns(
                 if not read(inbox, 1):
                     break
                 _signal(others, signal.SIGSTOP)
-            start, end = block()
-            began.append(start)
-            ended.append(end)
+            for start, end in blocks():
+                began.append(start)
+                ended.append(end)
             held = following == own
             if following < 0:
                 _signal(others, signal.SIGCONT)
