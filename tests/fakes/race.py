@@ -162,17 +162,13 @@ class ScriptedLaunch:
             self.facts[entrant][RETRACED] = True
         self.clocks = {entrant: (clock,) * plan.rounds for entrant, clock in self.launcher.gpu_clocks.items()}
         return {
-            entrant: [
-                seconds * (1 + rng.expovariate(200)) * self._slowness(entrant, plan.iterations[entrant]) for _ in orders
-            ]
+            entrant: [seconds * (1 + rng.expovariate(200)) * self._slowness(entrant) for _ in range(plan.rounds)]
             for entrant, seconds in typical.items()
         }
 
-    def _slowness(self, entrant: int, calls: int) -> float:
-        """Return the mean of so many calls, relative to one that is not slow."""
+    def _slowness(self, entrant: int) -> float:
         slow = self.launcher.slow.get(entrant)
-        hits = sum(self.launcher.rng.random() < slow.share for _ in range(calls)) if slow else 0
-        return 1 + (slow.factor - 1) * hits / calls if slow else 1.0
+        return slow.factor if slow and self.launcher.rng.random() < slow.share else 1.0
 
     def kill(self) -> None:
         self.launcher.killed += 1

@@ -228,7 +228,7 @@ class ProcessLaunch:
         foreign = load.foreign(self._used) if not plan.sliced else 0.0
         times = {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
         for entrant, own in times.items():
-            if len(own) != plan.rounds or min(own) <= 0:
+            if len(own) != len(orders) * plan.blocks or min(own) <= 0:
                 error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
                 raise launching.EntrantFailed(entrant, error)
         # Only such blocks begin and end by the system's clock, and contain nothing that is not timed.
