@@ -24,7 +24,7 @@ BUDGET = {
     "plugin": 1445,
     "profiles": 697,
     "race": 2377,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
-    "report": 2113,  # with many files of asv
+    "report": 2112,  # with many files of asv
     "session": 2422,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1225,  # with sparse and partial clones
     "stats": 822,  # with rare slow calls

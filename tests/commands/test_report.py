@@ -251,10 +251,10 @@ def test_many_files_of_asv_are_shown_by_date_with_their_newest_times_and_changes
     first = next(line for line in text.read_text().splitlines() if "time" in line and "suite" in line)
     assert first == (
         "| `suite.time_1 (m1, virtualenv-py3.12)` | 2.00 ms | 2.80 ms (1.400) | 2.80 ms (1.400) "
-        "| 1.40x at 2020-01-21 00:00 commit 141414141414 |"
+        "| 1.40x at 2020-01-21 00:00 14141414 |"
     )
     assert text.read_text().count("x at 2020") == 1
-    assert "91 files, from 2020-01-01 00:00 commit 000000000000 to 2020-01-31 00:00" in shown
+    assert "91 files, from 2020-01-01 00:00 00000000 to 2020-01-31 00:00 1e1e1e1e" in shown
     assert "30 files of m1, virtualenv-py3.12" in shown
     assert "left out in 3 files: failed benchmarks have no times: suite.time_2" in shown
     assert "left out in 1 file: failed benchmarks have no times: suite.time_0, suite.time_1, suite.time_2" in shown

@@ -95,7 +95,7 @@ WRONG = {
     ],
     "2.json is not a shard's report: it was measured without --shard": [shard(1), shard(2, shard=None)],
     f"{NAMES[0]} is in 1.json and in 2.json": [shard(1), shard(2, names=NAMES[:4])],
-    "the shards have 5 cases together, the suite has 6": [shard(1), shard(2, names=NAMES[1:5:2])],
+    "1.json: the shards have 5 cases together, the suite has 6": [shard(1), shard(2, names=NAMES[1:5:2])],
     "2.json has no row for its case b/test_x.py::test_b and 2 more": [shard(1), shard(2, verdicts=())],
     "2.json has no row for its case b/test_x.py::test_b": [shard(1), shard(2, verdicts=tuple(map(row, NAMES[3::2])))],
     "2.json has no row for its case b/test_x.py::test_b and 1 more": [
@@ -112,7 +112,7 @@ WRONG = {
     f"{digest(NAMES)[:28]} … {digest(NAMES)[-29:]} and {digest(NAMES[:5])[:28]} … {digest(NAMES[:5])[-29:]}": [
         shard(1), shard(2, shard=part(Shard(2, 2), NAMES[:5], NAMES[1::2])),
     ],
-    "the shards have 6 cases together, the suite has 6": [
+    "1.json: the shards have 6 cases together, the suite has 6": [
         (name, replace(one, shard={**one.shard, "suite": "0" * 64})) for name, one in (shard(1), shard(2))
     ],
 }  # fmt: skip

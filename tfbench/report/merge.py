@@ -173,14 +173,13 @@ class Merger:
         """
         if self._first is None:
             raise ReportError("no report to merge: no shard has reported")
-        _, first, report = self._first
+        named, first, report = self._first
         if missing := [index for index in range(1, first["of"] + 1) if index not in self._indices]:
             which = some([f"{index}/{first['of']}" for index in missing], _SHOWN)
             raise ReportError(f"shard {which} never reported: its job failed, or its report was not uploaded")
         if len(self._owner) != first["suite_cases"] or digest(self._owner) != first["suite"]:
-            raise ReportError(
-                f"the shards have {plural(len(self._owner), 'case')} together, the suite has {first['suite_cases']}"
-            )
+            cases, due = plural(len(self._owner), "case"), first["suite_cases"]
+            raise ReportError(f"{named}: the shards have {cases} together, the suite has {due}")
         for case, (name, row) in self._common.items():
             if case in self._owner:
                 raise ReportError(f"{name} has a row on {case}, a case of {self._owner[case]}")

@@ -149,7 +149,7 @@ def _of_asv(path: str, content: JSON) -> ResultFile:
     facts = _facts(machine, "" if "/" in python else python, an_object(content.get("requirements") or {}, ""))
     facts |= {"environment": brief(content["env_name"])} if content.get("env_name") else {}
     date = datetime.fromtimestamp(min(a_number(content.get("date") or 0, "date", 0) / 1000, 1e10), timezone.utc)
-    commit = f"{date:%Y-%m-%d %H:%M} commit {brief(content.get('commit_hash') or 'unknown')[:12]}"
+    commit = f"{date:%Y-%m-%d %H:%M} {brief(content.get('commit_hash') or 'unknown')[:8]}"
     return ResultFile(path, "asv", commit, times_by_name, facts, left_out)
 
 
@@ -305,9 +305,10 @@ def _step(logs: NDArray[np.float64]) -> tuple[int, float]:
     """Return where the medians of as many logarithms before and after differ most, and by how much."""
     if not (near := min(_NEAR, len(logs) // 2)):
         return 0, 0.0
-    medians = np.median(sliding_window_view(logs, near), axis=1)
-    jumps = medians[near:] - medians[:-near]
-    at = int(np.abs(jumps).argmax())
+    windows = sliding_window_view(logs, near)
+    jumps, moved = (side[near:] - side[:-near] for side in (np.median(windows, axis=1), windows.mean(axis=1)))
+    # Medians alone jump as soon as most of a window is beyond the step.
+    at = int((np.abs(jumps) + np.abs(moved)).argmax())
     return at + near, float(jumps[at])
 
 
