@@ -1,6 +1,5 @@
 """The states of a case, and what is kept when something fails on the way."""
 
-from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -31,7 +30,7 @@ class Strategy:
     """Settles all cases of a group at once, unless its answers say something else."""
 
     def __init__(self, races=None):
-        self.answers = {"race": races or {}}
+        self.races = races or {}
         self.asked = []
 
     def skipped(self, case, reason):
@@ -43,11 +42,8 @@ class Strategy:
         return case.group
 
     def race(self, case, group):
-        return self._answer("race", case, RaceResults([raced(one) for one in group]))
-
-    def _answer(self, kind, case, default):
-        self.asked.append((kind, case.name))
-        answer = self.answers[kind].get(case.name, default)
+        self.asked.append(case)
+        answer = self.races.get(case.name, RaceResults([raced(one) for one in group]))
         if isinstance(answer, BaseException):
             raise answer
         return answer
@@ -64,11 +60,9 @@ class Journal:
         self.kept.append(result)
 
 
-def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, keep_only=lambda environments: None):
-    shown = []
-    reporter = RunProgress(lambda now: shown.append(copy(now)), len(cases))
-    runs = CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, Journal(earlier), keep_only)
-    return runs, shown
+def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, **more):
+    reporter = RunProgress(lambda now: None, len(cases))
+    return CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, Journal(earlier), **more)
 
 
 def add_row(metric):
@@ -87,14 +81,14 @@ def fail(error):
 
 def test_a_group_is_raced_when_its_first_case_is_asked_for_and_only_once():
     strategy = Strategy()
-    runs, _ = case_runs(strategy)
+    runs = case_runs(strategy)
     assert strategy.asked == []
     assert [runs.result(case).verdict.outcome for case in (B, A, B)] == [Outcome.UNCHANGED] * 3
-    assert strategy.asked == [("race", B.name)]
+    assert strategy.asked == [B]
 
 
 def test_results_keep_the_order_of_the_cases_with_groups_together():
-    runs, _ = case_runs(Strategy())
+    runs = case_runs(Strategy())
     for case in (OTHER, B):
         runs.result(case)
     assert [result.case for result in runs.final] == [A, B, OTHER]
@@ -103,16 +97,16 @@ def test_results_keep_the_order_of_the_cases_with_groups_together():
 def test_cases_of_an_interrupted_run_are_final_if_their_whole_group_is():
     strategy = Strategy()
     earlier = {case.name: raced(case) for case in (A, OTHER)}
-    runs, _ = case_runs(strategy, earlier=earlier)
+    runs = case_runs(strategy, earlier=earlier)
     assert [result.case for result in runs.final] == [OTHER]
     assert runs.result(OTHER) is earlier[OTHER.name]
     assert strategy.asked == []
     runs.result(A)
-    assert strategy.asked == [("race", A.name)]
+    assert strategy.asked == [A]
 
 
 def test_a_case_that_pytest_ends_or_skips_has_a_result_and_a_final_result_stays():
-    runs, _ = case_runs(Strategy())
+    runs = case_runs(Strategy())
     runs.fail(A, "Timeout >1.0s")
     error = Verdict.of(A, Outcome.ERROR, Reason("not-measured", "Timeout >1.0s"))
     assert runs.final == [CaseResult(A, error)]
@@ -121,24 +115,21 @@ def test_a_case_that_pytest_ends_or_skips_has_a_result_and_a_final_result_stays(
     runs.result(OTHER)
     runs.fail(OTHER, "too late")
     runs.skip(OTHER, "too late")
-    assert [result.verdict and result.verdict.outcome for result in runs.all] == [
-        Outcome.ERROR,
-        None,
-        Outcome.UNCHANGED,
-    ]
+    outcomes = [result.verdict and result.verdict.outcome for result in runs.all]
+    assert outcomes == [Outcome.ERROR, None, Outcome.UNCHANGED]
 
 
 def test_the_race_of_a_group_leaves_the_final_result_of_a_member_alone():
     strategy = Strategy()
-    runs, _ = case_runs(strategy)
+    runs = case_runs(strategy)
     runs.skip(B, "not here")
     assert runs.result(A).sample is not None
     assert runs.result(B) == CaseResult(B, skip="not here")
-    assert strategy.asked == [("race", A.name)]
+    assert strategy.asked == [A]
 
 
 def test_a_case_that_is_not_measured_is_an_error_in_its_place():
-    runs, _ = case_runs(Strategy())
+    runs = case_runs(Strategy())
     runs.result(OTHER)
     assert [result.case for result in runs.all] == [A, B, OTHER]
     assert {result.verdict.reason.code for result in runs.all[:2]} == {"not-measured"}
@@ -158,8 +149,7 @@ def test_variants_share_the_seconds_that_they_need_together():
 
     strategy = Strategy()
     strategy.race = lambda case, group: spend(10, RaceResults([raced(A), raced(B)]))
-    report = RunProgress(lambda progress: None, len(CASES))
-    runs = CaseRuns(CASES, {}, strategy, {"probes": probe}, report, Journal(), clock=lambda: now)
+    runs = case_runs(strategy, {"probes": probe}, clock=lambda: now)
     for case in (A, B, A):
         runs.result(case)
     assert runs.seconds == {A.name: 7.25, B.name: 7.25}
@@ -175,18 +165,16 @@ def test_a_race_that_ctrl_c_ends_is_paid_for():
 
     strategy = Strategy()
     strategy.race = race
-    report = RunProgress(lambda progress: None, 1)
-    runs = CaseRuns([OTHER], {}, strategy, {}, report, Journal(), clock=lambda: now)
+    runs = case_runs(strategy, cases=[OTHER], clock=lambda: now)
     with pytest.raises(KeyboardInterrupt):
         runs.result(OTHER)
     assert runs.seconds == {OTHER.name: 5}
 
 
 def test_a_strategy_may_refuse_the_skip_of_a_mark():
-    strategy = Strategy()
-    error = SideError("gone")
-    strategy.skipped_by_mark = lambda case, reason: strategy._answer("race", case, error)
-    runs, _ = case_runs(strategy)
+    strategy = Strategy({A.name: SideError("gone")})
+    strategy.skipped_by_mark = lambda case, reason: strategy.race(case, [case])
+    runs = case_runs(strategy)
     runs.skip(A, "not here")
     (result,) = runs.final
     assert (result.case, result.verdict.name, result.verdict.reason) == (A, A.name, Reason("side", "gone"))
@@ -195,26 +183,24 @@ def test_a_strategy_may_refuse_the_skip_of_a_mark():
 def test_a_case_that_skips_itself_in_a_race_is_skipped_by_the_strategy():
     strategy = Strategy({A.name: RaceResults([CaseResult(A, skip="no GPU"), raced(B)])})
     strategy.skipped = lambda case, reason: CaseResult(case, skip=f"{case.label}: {reason}")
-    runs, _ = case_runs(strategy)
+    runs = case_runs(strategy)
     assert runs.result(A).skip == "a=x: no GPU"
     assert runs.result(B).verdict
 
 
 def test_a_skipped_case_is_final_from_the_start_and_does_not_keep_its_group_from_an_earlier_run():
     earlier, strategy = {A.name: raced(A)}, Strategy()
-    runs, _ = case_runs(strategy, skips={B.name: "no GPU"}, earlier=earlier)
+    runs = case_runs(strategy, skips={B.name: "no GPU"}, earlier=earlier)
     assert [(result.case, result.skip) for result in runs.final] == [(A, ""), (B, "no GPU")]
     assert (runs.result(A), runs.result(B).skip) == (earlier[A.name], "no GPU")
     assert strategy.asked == []
 
 
 def test_progress_counts_the_cases_whose_time_is_final():
-    shown = []
-    report = RunProgress(lambda now: shown.append(copy(now)), len(CASES))
+    report = RunProgress(lambda now: None, len(CASES))
     runs = CaseRuns(CASES, {}, Strategy({A.name: RaceResults([raced(A)])}), {}, report, Journal())
     runs.result(A)
-    report("now")
-    assert (shown[-1].done, shown[-1].total) == (1, 3)
+    assert (report.done, report.total) == (1, 3)
     runs.result(OTHER)
     assert report.done == 2
 
@@ -225,12 +211,10 @@ def test_an_environment_is_released_with_its_last_case():
         for name, env in (("a", ""), ("b", "1"), ("c", "1"), ("d", "2"))
     )
     kept = []
-    runs, _ = case_runs(
-        Strategy(),
-        skips={plain.name: "no GPU"},
-        cases=(plain, first, second, last),
+    runs = case_runs(
+        Strategy(), skips={plain.name: "no GPU"}, cases=(plain, first, second, last),
         keep_only=lambda environments: kept.append(list(environments)),
-    )
+    )  # fmt: skip
     runs.result(first)
     assert kept == []
     runs.fail(second, "too slow")
@@ -249,7 +233,7 @@ def test_an_environment_is_released_with_its_last_case():
 )
 def test_a_failed_race_is_an_error_of_every_case_in_the_group_and_the_run_goes_on(error, code, message, output):
     strategy = Strategy({A.name: error})
-    runs, _ = case_runs(strategy)
+    runs = case_runs(strategy)
     for case in (A, B):
         result = runs.result(case)
         assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.ERROR, code)
@@ -257,7 +241,7 @@ def test_a_failed_race_is_an_error_of_every_case_in_the_group_and_the_run_goes_o
         assert output in result.output
         assert result.failures == [result.verdict]
     assert runs.result(OTHER).verdict.outcome is Outcome.UNCHANGED
-    assert strategy.asked == [("race", A.name), ("race", OTHER.name)]
+    assert strategy.asked == [A, OTHER]
 
 
 @pytest.mark.parametrize(
@@ -269,13 +253,10 @@ def test_a_failed_race_is_an_error_of_every_case_in_the_group_and_the_run_goes_o
 )
 def test_a_failed_step_adds_an_error_row_and_keeps_what_is_known(error, code, message):
     steps = {"first": add_row("flops"), "second": fail(error), "third": add_row("never")}
-    runs, _ = case_runs(Strategy(), steps)
+    runs = case_runs(Strategy(), steps)
     result = runs.result(A)
-    assert [(row.metric, row.outcome) for row in result.rows] == [
-        ("time", Outcome.UNCHANGED),
-        ("flops", Outcome.UNCHANGED),
-        ("second", Outcome.ERROR),
-    ]
+    outcomes = {"time": Outcome.UNCHANGED, "flops": Outcome.UNCHANGED, "second": Outcome.ERROR}
+    assert {row.metric: row.outcome for row in result.rows} == outcomes
     assert result.rows[-1].reason.code == code
     assert message in result.rows[-1].reason.message
     assert result.failures == [result.rows[-1]]
@@ -290,20 +271,20 @@ def test_a_step_learns_which_cases_of_the_group_were_measured():
         return result
 
     broken = CaseResult(A, verdict(A, Outcome.ERROR))
-    runs, _ = case_runs(Strategy({B.name: RaceResults([broken, raced(B)])}), {"step": step})
+    runs = case_runs(Strategy({B.name: RaceResults([broken, raced(B)])}), {"step": step})
     runs.result(B)
     assert seen == [(B, [B])]
 
 
 def test_ctrl_c_in_a_race_keeps_the_partial_results():
-    runs, _ = case_runs(Strategy({A.name: RaceResults([raced(A)], interrupt=KeyboardInterrupt())}))
+    runs = case_runs(Strategy({A.name: RaceResults([raced(A)], interrupt=KeyboardInterrupt())}))
     with pytest.raises(KeyboardInterrupt):
         runs.result(A)
     assert [result.case for result in runs.final] == [A]
 
 
 def test_ctrl_c_in_a_step_keeps_the_verdict_on_time():
-    runs, _ = case_runs(Strategy(), {"first": add_row("flops"), "second": fail(KeyboardInterrupt())})
+    runs = case_runs(Strategy(), {"first": add_row("flops"), "second": fail(KeyboardInterrupt())})
     with pytest.raises(KeyboardInterrupt):
         runs.result(A)
     assert [row.metric for row in runs.final[0].rows] == ["time", "flops"]
