@@ -61,6 +61,7 @@ def test_a_race_that_goes_on_takes_launches_from_more_and_more_pairs_of_zygotes(
         "quick": 4,
         "standard": 12,
         "strict": 16,
+        "finest": 16,
     }
     order = preset("standard").with_common_ancestors().pair_order()
     assert [len(set(order[:count])) for count in (9, 13, 26, 30, 48)] == [4, 8, 8, 12, 12]

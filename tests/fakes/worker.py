@@ -238,7 +238,7 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
             for _ in range(case.get("waits", 0)):
                 os.read(pipes[0], 1)
             block = round(seconds * 1e9 * (serve.iterations * (1 + serve.extra)))
-            began = tuple(2 * block * turn for turn in range(len(serve.follow)))
+            began = tuple(2 * block * turn for turn in range(len(serve.follow) * serve.blocks))
             clocks = tuple(1.0 * case["clock"] for _ in began) if "clock" in case else ()
             ended = tuple(start + block for start in began)
             channel.send(Rounds(began, ended, (), clocks=clocks, clock_failure=case.get("clockless", "")))

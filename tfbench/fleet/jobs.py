@@ -298,7 +298,7 @@ class FleetFolder:
 JOB_SECONDS = 900.0
 """Expected seconds of a job. The start of a job costs about 20 s, which is 2% of it, and a lost
 machine loses at most a quarter of an hour, less what its journal kept."""
-CASE_SECONDS = {"quick": 6.0, "standard": 15.0, "strict": 40.0}
+CASE_SECONDS = {"quick": 6.0, "standard": 15.0, "strict": 40.0, "finest": 60.0}
 """Cost of a case whose cost is unknown, by policy."""
 MOST = 1_000_000
 """Largest number of jobs, as in the schema of reports."""

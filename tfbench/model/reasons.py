@@ -27,7 +27,7 @@ def _next_step(policy: str, needed: float = 0.0, seconds: float = 0.0, strict: S
     if needed:
         cost = f"a decision would take about {needed:.0f} launches, {words.span(seconds)}"
         return f"{cost}: use a quieter machine (`tfbench doctor`), or give the case a larger tolerance"
-    return f"use {'' if policy == 'strict' else '--policy strict or '}a quieter machine (`tfbench doctor`)"
+    return f"use {'' if policy in ('strict', 'finest') else '--policy strict or '}a quieter machine (`tfbench doctor`)"
 
 
 def _tail_undecided(ratio: Ratio, launches: int, median: float | None, policy: str = "", **cost: Any) -> str:

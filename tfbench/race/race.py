@@ -627,6 +627,6 @@ class Race:
             "seconds": min(needed * each, LARGEST),
         }
         reach = min(strict.looks[-1], strict.case_seconds / max(each, 1e-9))
-        if needed and self.policy.name != strict.name and more <= reach:
+        if needed and self.policy.minimum_effect > strict.minimum_effect and more <= reach:
             cost["strict"] = (more, more * each)
         return because(ReasonCode(reason.code), *reason.notes, **{**reason.facts, **cost})
