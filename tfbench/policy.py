@@ -244,9 +244,6 @@ class Thresholds(NamedTuple):
         return self._replace(tolerance=self.minimum_effect)
 
 
-_FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a difference
-
-
 @dataclass(frozen=True, slots=True)
 class Policy(
     DecisionThresholds, NoiseThresholds, LaunchBudgets, MetricThresholds,
@@ -334,7 +331,8 @@ class Policy(
         ``pools`` is the number of its sides, times the number of their environments.
         """
         alive = self.zygotes_alive if pools <= 2 else self.zygotes_variants
-        return min(self.zygotes, max(_FEWEST_PAIRS, alive // pools))
+        # With one pair of zygotes, its bias would be taken for a difference.
+        return min(self.zygotes, max(2, alive // pools))
 
     def warmup(self, brief: bool = False) -> tuple[float, float, float, float]:
         """Seconds, limits and steadiness of the warm-up, as messages have them; nearly none for a ``brief`` launch."""

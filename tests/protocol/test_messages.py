@@ -70,7 +70,9 @@ def test_a_base_of_messages_is_no_message(base):
 
 def test_whole_numbers_are_fractions_where_fractions_are_wanted():
     (message,) = [
-        decode(b'{"kind":"Serve","follow":[],"iterations":1,"prime":1,"extra":0,"groups":[],"slow":[],"drain":0}')
+        decode(
+            b'{"kind":"Serve","follow":[],"iterations":1,"prime":1,"extra":0,"groups":[],"slow":[],"drain":0,"blocks":1}'
+        )
     ]
     assert message == Serve((), 1, 1, 0.0, ())
     assert isinstance(message.extra, float)
