@@ -22,7 +22,7 @@ BUDGET = {
     "metrics": 879,  # with the rows of the life of a process
     "model": 1117,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1445,
-    "profiles": 697,
+    "profiles": 695,
     "race": 2377,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 2112,  # with many files of asv
     "session": 2422,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file

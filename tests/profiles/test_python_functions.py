@@ -50,12 +50,6 @@ def test_a_function_takes_at_most_its_sampled_call_and_its_share_follows_from_th
     assert stated == pytest.approx(min(100, 100 * (took - took_before) / (call - call_before)), abs=2)
 
 
-def test_a_function_that_is_the_whole_step_on_both_sides_is_no_cause():
-    before = profile(0.001, {"a.step": (1, 0), "a.Interpreter.invoke": (0.99, 1)})
-    now = profile(0.003, {"a.step": (1, 0), "a.Interpreter.invoke": (0.98, 1)})
-    assert grown(before, now) is None
-
-
 def test_a_function_that_only_one_side_has_did_not_run_before():
     cause = grown(profile(0.001, {"a.step": (1, 0)}), profile(0.003, {"b.new": (1, 2)}))
     assert "b.new takes 3.00 ms of a sampled call of 3.00 ms, and did not run before" in describe(cause)

@@ -95,6 +95,14 @@ def test_the_step_itself_is_no_cause(explain):
     assert lines == [NO_CAUSE]
 
 
+@pytest.mark.parametrize("module", ["tensorflow.lite.python.interpreter", "ai_edge_litert.interpreter"])
+def test_an_interpreter_that_a_step_calls_is_no_cause_either(explain, module):
+    before, now = (
+        python(seconds, {"w.step": (1000, 0), f"{module}.Interpreter.invoke": (990, 1)}) for seconds in (1e-3, 4e-3)
+    )
+    assert explain(attribution(cause(0.2)), 3.0, before, now)[0] == [NO_CAUSE]
+
+
 def test_changes_of_graphs_alone_are_listed_below_that_no_cause_was_found(explain):
     counts = {"lost": {"MatMul": 1}, "gained": {"Sum": 1}}
     lines, _ = explain(None, 1.4, evidence=explanation(("graph_ops", "", 54, 61, counts)))

@@ -27,8 +27,6 @@ FEWEST = 50
 """Samples below which a share has an error of more than 7%."""
 _STEP = 0.5
 """Mean depth on the stack below which a function is the step itself, which is no cause."""
-_WHOLE = 0.95
-"""Nor is one that takes this share of a call on both sides: the step may hand all of its work on, as to `Interpreter.invoke`."""
 _GENERATED = ("autograph_generated", "importlib._bootstrap")
 """Modules whose names do not lead to code that a user could change."""
 KEEPERS = {
@@ -98,8 +96,7 @@ def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Gro
     causes = []
     for function in now.functions:
         grew = now.inside(function) - before.inside(function)
-        shares = (side.inside(function) / max(side.call_seconds, 1e-12) for side in (before, now))
-        own = now.depth(function) < _STEP or min(shares) > _WHOLE
+        own = now.depth(function) < _STEP
         if grew >= HALF * slowdown and not own and not any(part in function for part in _GENERATED):
             inside = before.inside(function), now.inside(function)
             calls = before.call_seconds, now.call_seconds

@@ -174,7 +174,7 @@ def reread(kept: Kept) -> Explained:
 RETRACES = {"retraces_per_call": " per call", "retraces": " after the first call"}
 _OPS = "graph_ops"
 _LEAKS = frozenset(metric.name for metric in catalog.LEAK_METRICS)
-_EXECUTES = "tensorflow.python.eager."
+_EXECUTES = ("tensorflow.python.eager.", "tensorflow.lite.python.interpreter.", "ai_edge_litert.interpreter.")
 """The modules in which Python waits for ops. They say nothing about which ops."""
 _TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
 """Parts of the names of functions that trace. In a call that is not the first, they are a cause of their own."""
