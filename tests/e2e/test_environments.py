@@ -58,8 +58,10 @@ def test_where_sides_race_one_environment_after_the_other_is_raced_and_released(
         f"test_{name}[start={start}]" for start in ("one", "two") for name in ("first", "second")
     ]
     assert set(done.outcomes().values()) == {"unchanged"}, done.output
-    assert len((project.root / "zygotes").read_text().split()) == 4
-    assert set((project.root / "seen").read_text().splitlines()) == {"one 2", "two 2"}
+    started = len((project.root / "zygotes").read_text().split())  # more than four if imports are read again
+    seen = [line.split() for line in (project.root / "seen").read_text().splitlines()]
+    assert {start for start, _ in seen} == {"one", "two"}
+    assert max(int(alive) for _, alive in seen) <= started - 2  # those of the first environment have ended
 
 
 def test_variants_that_race_each_other_keep_their_order_and_their_zygotes(project):
