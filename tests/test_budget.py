@@ -23,7 +23,7 @@ BUDGET = {
     "model": 1117,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1445,
     "profiles": 695,
-    "race": 2377,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
+    "race": 2369,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 2112,  # with many files of asv
     "session": 2422,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1225,  # with sparse and partial clones

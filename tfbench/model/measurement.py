@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def turns(self) -> int:
-        """Turns of each entrant that have all rounds."""
+        """Turns of each entrant. With whole turns, they have exactly the rounds."""
         return -(-self.rounds // self.blocks)
 
     @property

@@ -22,7 +22,7 @@ BLOCK_SECONDS = 3e-4
 """Length of a timed block. Faster turns cancel more of a noise burst."""
 TURN_BLOCKS, TURN_SECONDS = 4, 4e-3
 """A turn has so many blocks of a step that is alone in its block, if they take about this long. With one block after three untimed
-calls, rounds of steps of 0.7 to 1.4 ms would have 1.3 times the error for their time."""
+calls, rounds of steps of 0.7 to 1.4 ms would have 1.2 to 1.4 times the error for their time."""
 BLOCK_LONGEST = 4.0
 """The block of the slowest side takes at most this many times the planned length, unless a single iteration does. A
 step that returns at once on one side would otherwise make the other one repeat its own thousands of times."""
@@ -42,7 +42,7 @@ AHEAD_CALLS = 8
 """Calls of a block at least, if their waits go on in the turn of the other side. In a block of one call, the call of
 one side always waits and that of the other one never, so that one of them seems twenty times as fast."""
 PRIME_SECONDS = 4e-4
-"""Untimed work before each block, which starts with cold caches. At least one iteration."""
+"""Untimed work before the blocks of a turn, which starts with cold caches. At least one iteration."""
 PRIME_CALLS, PRIME_CALLS_SECONDS = 3, 6e-3
 """And so many calls, if they take about this long, or one. After a turn of the other side, the first call of a step of 0.2 to
 1.4 ms takes 1.4 to 2.1 times as long as one in succession, the second one 1.1 to 1.2 times, and the third one 1.02 to 1.05
@@ -113,6 +113,9 @@ def make_plan(
     In sampling of two stages, the best number of samples within a unit grows with the cost of a unit (Cochran 1977,
     Sampling Techniques, section 10.6). The fewest rounds of steps above 0.3 s are fewer, see ``rounds_min_seconds``.
 
+    The calls of a turn that fill the caches again are untimed. So that they cost less, a turn of a step that is alone in its
+    block has several blocks, equally many on all sides.
+
     Entrants of the same variant get blocks of equally many iterations, so that the fixed cost of a block has the same
     weight on both sides. A side that is far slower limits their number, see `block_longest`.
 
@@ -148,16 +151,8 @@ def make_plan(
         blocks.append(max(1, min(TURN_BLOCKS, _count(TURN_SECONDS, times)) // iterations[-1]))
         extra.append(entrant.side.slowdown)
     several = 1 if sliced or on_device or works_on else min(blocks)
-    turn = _turn(whole, iterations, primes, extra, several)
-    launch_seconds = DEVICE_LAUNCH_SECONDS if on_device else policy.launch_seconds
-    if works_on:
-        launch_seconds = policy.ahead_launch_seconds
-    budget = launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
-    rounds, more = (several * math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
-    long = math.floor(ROUNDS_MIN_SECONDS * max(1.0, len(iteration) / REFERENCE_ENTRANTS) / max(turn, 1e-9))
-    least = max(ROUNDS_LEAST, min(policy.rounds_min, long))
     plan = Plan(
-        rounds=min(policy.rounds_max, max(least, rounds, min(more, ROUNDS_LONG))),
+        rounds=several,
         iterations=tuple(iterations),
         primes=tuple(primes),
         extra=tuple(extra),
@@ -166,7 +161,15 @@ def make_plan(
         blocks=several,
         drain=tuple(AHEAD_DRAINED * iteration.get(i, 0.0) for i in range(len(entrants))) if works_on else (),
     )
-    return with_whole_turns(plan)
+    turn = planned_seconds(plan, whole)
+    launch_seconds = DEVICE_LAUNCH_SECONDS if on_device else policy.launch_seconds
+    if works_on:
+        launch_seconds = policy.ahead_launch_seconds
+    budget = launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
+    rounds, more = (several * math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
+    long = math.floor(ROUNDS_MIN_SECONDS * max(1.0, len(iteration) / REFERENCE_ENTRANTS) / max(turn, 1e-9))
+    least = max(ROUNDS_LEAST, min(policy.rounds_min, long))
+    return with_whole_turns(replace(plan, rounds=min(policy.rounds_max, max(least, rounds, min(more, ROUNDS_LONG)))))
 
 
 def _count(length: float, times: Sequence[float]) -> int:
@@ -196,18 +199,8 @@ def one_sample(entrants: Sequence[Entrant]) -> Plan:
 
 def planned_seconds(plan: Plan, iteration: Mapping[int, float]) -> float:
     """Return how long the rounds of a launch take, from the seconds of one iteration of each participating entrant."""
-    return plan.turns * _turn(iteration, plan.iterations, plan.primes, plan.extra, plan.blocks)
-
-
-def _turn(
-    iteration: Mapping[int, float],
-    iterations: Sequence[int],
-    primes: Sequence[int],
-    extra: Sequence[float],
-    blocks: int,
-) -> float:
-    return sum(
-        seconds * (blocks * iterations[index] * (1 + extra[index]) + primes[index])
+    return plan.turns * sum(
+        seconds * (plan.blocks * plan.iterations[index] * (1 + plan.extra[index]) + plan.primes[index])
         for index, seconds in iteration.items()
     )
 
@@ -242,7 +235,7 @@ def followers(order: Sequence[Sequence[int]]) -> dict[int, list[int]]:
 
 
 def with_whole_turns(plan: Plan) -> Plan:
-    """Return the plan with the rounds of whole turns; an even number if they are sliced, so that each of two entrants starts half."""
+    """Return the plan with rounds for whole turns. Sliced rounds are even in number, so each of two entrants starts half of them."""
     step = 2 if plan.sliced else plan.blocks
     return replace(plan, rounds=-(-plan.rounds // step) * step)
 

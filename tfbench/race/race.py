@@ -50,7 +50,7 @@ longer: out of step, the sides then differ in most rounds."""
 TAIL_ROUNDS = 300
 """Rounds of each side that the launches up to the first look have together, if `TAIL_LAUNCH_SECONDS` allows them. Of
 two calls in a hundred that are slow, 60 rounds contain at least one in 70% of the races. With
-150, unchanged code of which 2% of the calls take sixty times as long would stay open in a seventh of the races of `quick`."""
+150, `quick` leaves unchanged code open in an eighth of the races if 2% of its calls take sixty times as long."""
 TAIL_LAUNCH_SECONDS = 0.75
 """The rounds of a launch may take this long to reach `TAIL_ROUNDS`. Steps above 5 ms have fewer, and their reason says
 how rare slow calls can be without being seen."""

@@ -355,7 +355,7 @@ class Strategy(ABC):
 
     @cached_property
     def yardstick_changes(self) -> tuple[YardstickChange, ...]:
-        """What the baseline side's own benchmarks define otherwise than those that judge both sides."""
+        """Differences between the baseline side's own benchmarks and those that judge both sides."""
         tree = self.baseline.judged if self.baseline else None
         return tuple(changes_of(tree)) if tree else ()
 

@@ -120,7 +120,7 @@ class Listing:
     skipped: frozenset[str] = frozenset()
     """Names of the cases that a mark of pytest skips there."""
     deselected: frozenset[str] = frozenset()
-    """Names of those that the run's options do not select there, by its marks and the tree's own conftest.py and configuration."""
+    """Names of the cases that the run's options leave out in that tree, where its own marks, conftest.py and configuration count."""
     broken: tuple[str, ...] = ()
     """Files and folders that cannot be imported there, relative to its root; ``.`` for all."""
     seen: frozenset[str] = frozenset()

@@ -72,8 +72,8 @@ def bounds(wall: int, used: int, threads: Sequence[tuple[int, int]], hidden: boo
 class Meter:
     """Measures stretches of work of this process on one processor, which the calling thread begins and ends.
 
-    A reading takes 2 µs. Other threads are read as well, in 2 µs each, from a stretch on that has waited while others ran, and as
-    long as stretches wait: each reading takes 20 µs of TensorFlow's caches from the step.
+    A reading takes 2 µs. After a stretch that waited while other threads ran, the meter also reads these threads, in 2 µs each. It
+    stops after a stretch that did not wait, because the readings displace the caches: the next call takes some 15 µs longer.
     """
 
     def __init__(self, processes: Sequence[int] = (), watch: bool = False) -> None:
