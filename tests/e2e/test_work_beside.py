@@ -83,6 +83,7 @@ SETTINGS = """
 """
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
