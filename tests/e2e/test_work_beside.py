@@ -73,17 +73,15 @@ SETTINGS = """
     import gc
     import os
 
-    def step():
-        return len([[number] for number in range(100)])
+    from tests.fakes.steps import taking
 
     def test_step(bench, monkeypatch):
         if "WAITS" not in os.environ:
             {setting}
-        bench(step)
+        bench(taking(bench, 1e-5))
 """
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
