@@ -37,7 +37,13 @@ def bench(step, *arguments, **keywords):
 if __name__ == "__main__":
     file, test, *variant = sys.argv[1:]
     function = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), test)
-    given = [one.values[0] for mark in getattr(function, "pytestmark", ()) for one in mark.args[1] if one.id in variant]
+    given = [
+        one.values[0]
+        for mark in getattr(function, "pytestmark", ())
+        if mark.name == "parametrize"
+        for one in mark.args[1]
+        if one.id in variant
+    ]
     PEAK = HostPeak()
     for one in given:
         one.enter()
