@@ -166,14 +166,16 @@ Found = dict[str, float]
 
 
 def compare_with_bare(journal: Path, seconds: float, only: str) -> None:
-    """Run the steps that the journal lacks, each bare, under tfbench and bare again; print the table of all."""
+    """Run the steps that the journal lacks, each bare, under plain pytest, under tfbench and again; print all."""
     known = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
     done, until = {row["case"]: row for row in known}, time.monotonic() + seconds
     chosen = [case for case in CASES if only in case]
     for case in chosen:
         if case not in done and time.monotonic() < until:
-            row: dict[str, Any] = {"case": case, "bare": [bare(case)], "tfbench": under_tfbench(case)}
-            row["bare"] += [bare(case), bare(case)]
+            row: dict[str, Any] = {"case": case, "bare": [bare(case)], "pytest": [bare(case, "--pytest")]}
+            row["tfbench"] = under_tfbench(case)
+            row["pytest"].append(bare(case, "--pytest"))
+            row["bare"].append(bare(case))
             done[case] = row
             journal.parent.mkdir(exist_ok=True)
             with journal.open("a") as file:
@@ -183,11 +185,12 @@ def compare_with_bare(journal: Path, seconds: float, only: str) -> None:
         print(f"{left} of {len(chosen)} steps are left: run the command again")
 
 
-def bare(case: str) -> Found:
-    """Run a case in a script of its own, on the processor and with the threads that tfbench gives it."""
+def bare(case: str, option: str = "") -> Found:
+    """Run a case in a script of its own, or under plain pytest, on the processor and with the threads that tfbench gives it."""
     file, _, test = case.partition("::")
     name, _, variant = test.removesuffix("]").partition("[")
-    words = [sys.executable, "-m", "benchmarks.harness.bare", file, name, *([variant] if variant else [])]
+    who = [option, case] if option else [file, name, *([variant] if variant else [])]
+    words = [sys.executable, "-m", "benchmarks.harness.bare", *who]
     cpus = processors(None, available_cpus()).of(Case(case, name, name))
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run(
@@ -195,7 +198,7 @@ def bare(case: str) -> Found:
     )
     if done.returncode:
         raise SystemExit(f"{case} failed:\n{done.stderr[-2000:]}")
-    found: Found = json.loads(done.stdout.splitlines()[-1])
+    found: Found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     return found
 
 
@@ -226,23 +229,27 @@ def quartile(rounds: Mapping[str, Any]) -> float:
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the steps with the medians of their bare runs beside the same under tfbench; times are lower quartiles."""
     print(
-        f"{'step':38}{'bare':>10}{'tfbench':>10}{'ratio':>7}{'spread':>8}{'peak':>9}{'tfbench':>9}{'leak':>7}{'tfbench':>8}"
+        f"{'step':22}{'bare':>10}{'spread':>8}{'pytest':>8}{'tfbench':>8}{'peak':>9}{'tfbench':>9}{'leak':>7}{'tfbench':>8}"
     )
-    ratios = []
+    ratios, apart = [], []
     for row in rows:
         runs, found = row["bare"], row["tfbench"]
         seconds, peak, leaked = (median(run[name] for run in runs) for name in ("seconds", "peak", "leaked"))
         times = [run["seconds"] for run in runs]
         ratios.append(found["seconds"] / seconds)
+        plain = median(run["seconds"] for run in row["pytest"])
+        apart.append(found["seconds"] / plain)
         name = row["case"].partition("::test_")[2].partition("[")[0]
         print(
-            f"{name:38}{seconds * 1e6:7,.0f} µs{found['seconds'] * 1e6:7,.0f} µs{ratios[-1]:7.3f}"
-            f"{max(times) / min(times) - 1:8.1%}{peak / 2**20:5.1f} MiB{found.get('peak', math.nan) / 2**20:5.1f} MiB"
+            f"{name:22}{seconds * 1e6:7,.0f} µs{max(times) / min(times) - 1:8.1%}{plain / seconds:8.3f}{ratios[-1]:8.3f}"
+            f"{peak / 2**20:5.1f} MiB{found.get('peak', math.nan) / 2**20:5.1f} MiB"
             f"{leaked:5.0f} B{found.get('leaked', math.nan):6.0f} B"
         )
     if ratios:
         within = sum(abs(ratio - 1) <= 0.03 for ratio in ratios)
         print(f"{within} of {len(ratios)} times within 3%; median ratio {median(ratios):.3f}")
+        within = sum(abs(ratio - 1) <= 0.03 for ratio in apart)
+        print(f"beside plain pytest: {within} of {len(apart)} within 3%; median ratio {median(apart):.3f}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,17 @@
-"""Run a benchmark without tfbench's workers: ``python -m benchmarks.harness.bare FILE TEST [VARIANT]`` prints JSON."""
+"""Run a benchmark without tfbench's workers: ``python -m benchmarks.harness.bare FILE TEST [VARIANT]`` prints JSON.
+
+``python -m benchmarks.harness.bare --pytest CASE`` runs it as a test of plain pytest.
+"""
 
 import importlib
 import json
+import os
 import sys
 import time
 from statistics import quantiles
+from types import SimpleNamespace
+
+import pytest
 
 from tfbench.worker.isolation import mallinfo
 from tfbench.worker.probes import HostPeak
@@ -34,7 +41,23 @@ def bench(step, *arguments, **keywords):
     print(json.dumps({"seconds": quantiles(seconds)[0], "peak": PEAK.bytes, "leaked": max(0.0, min(windows))}))
 
 
+class Plain:
+    """A plugin of pytest with the fixtures of the suite, which times steps as above."""
+
+    @pytest.fixture
+    def bench(self, request):
+        global PEAK
+        PEAK = HostPeak()
+        for one in getattr(request.node, "callspec", SimpleNamespace(params={})).params.values():
+            one.enter()
+        return bench
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--pytest":
+        options = ("no:tfbench.plugin", "no:benchmark", "no:cacheprovider", "no:warnings")
+        words = [word for one in options for word in ("-p", one)]
+        sys.exit(pytest.main(["-c", os.devnull, "--rootdir=.", "--noconftest", *words, "-qs", sys.argv[2]], [Plain()]))
     file, test, *variant = sys.argv[1:]
     function = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), test)
     given = [

@@ -99,3 +99,19 @@ def test_the_entrants_of_a_round_start_at_their_places(pipes, monkeypatch):
     for thread in threads:
         thread.join(10)
     assert began == [0, 1, 1, 0] * 3
+
+
+def slice_of_the_scheduler():
+    with open("/proc/self/sched") as file:
+        return next((int(line.split()[-1]) for line in file if line.startswith("se.slice")), 0)
+
+
+def test_slices_are_long_enough_to_hide_the_misses_after_each(pipes):
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    if release < (6, 12) or not os.access("/proc/self/sched", os.R_OK) or not slice_of_the_scheduler():
+        pytest.skip("this kernel cannot choose or tell the length of a slice")
+    child = os.fork()
+    if not child:
+        serve(pipes[:1], 0, lambda: busy(0.001))
+        os._exit(slice_of_the_scheduler() != 20_000_000)
+    assert os.waitpid(child, 0)[1] == 0
