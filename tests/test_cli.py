@@ -240,6 +240,18 @@ def test_one_file_for_two_reports_is_refused_before_it_is_written(tmp_path, caps
     assert not page.exists()
 
 
+def test_an_output_replaces_what_an_earlier_run_wrote_and_no_other_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("report.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
+    outputs = ["--markdown", "r.md", "--html", "page.html"]
+    assert [cli.main(["report", "report.json", *outputs]) for _ in range(2)] == [0, 0]
+    assert [cli.main(["gate", "report.json", "--comment", "comment.md"]) for _ in range(2)] == [0, 0]
+    Path("test_x.py").write_text("import tfbench\n")
+    assert cli.main(["report", "report.json", "--markdown", "test_x.py"]) == 2
+    assert "--markdown test_x.py: tfbench has not written this file" in capsys.readouterr().err
+    assert Path("test_x.py").read_text() == "import tfbench\n"
+
+
 @pytest.mark.parametrize("command", ["gate", "report"])
 def test_a_reader_that_wants_no_more_ends_a_command_silently(tmp_path, command):
     report = tmp_path / "report.json"

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -324,6 +325,21 @@ def test_one_file_for_two_outputs_is_refused(place, monkeypatch):
     check_outputs({"--html": place, "--markdown": None, "--report-json": "other"})
     with pytest.raises(UsageError, match=r"--html and --report-json both write \./place; name two files"):
         check_outputs({"--html": place, "--report-json": "./place"})
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ('{"schema":"tfbench-report/1",\n', True), ('{\n "schema": "tfbench-bisect/1",\n', True), ("", True),
+        ("of two files\n\n| case | 1 | 2 |\n", True),
+        ('{"$schema": "https://example.org", "name": "mine"}', False), ("import tfbench\n", False),
+        ("<!DOCTYPE html>\n<html></html>\n", False), ("# tfbench: how we use it\n", False),
+    ],
+)  # fmt: skip
+def test_only_an_output_of_tfbench_is_overwritten(tmp_path, text, own):
+    (tmp_path / "r").write_text(text)
+    with nullcontext() if own else pytest.raises(UsageError, match="tfbench has not written this file; remove it"):
+        check_outputs({"--report-json": tmp_path / "r"})
 
 
 @pytest.mark.parametrize("path", ["-", Path("-")])

@@ -57,17 +57,14 @@ def describe(options: Mapping[str, object] | None = None) -> JSON:
 
     ``options`` has the values of options that the project's conftest.py files define.
     """
+    given = {f"{OPTION}{name}": str(value) for name, value in (options or {}).items()}
+    if kept := [one for one in interpreter_options() if one != "-B"]:
+        given[PYTHON_OPTIONS] = shlex.join(kept)
     return {
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": packages(),
-        "settings": settings()
-        | {f"{OPTION}{name}": str(value) for name, value in (options or {}).items()}
-        | (
-            {PYTHON_OPTIONS: shlex.join(kept)}
-            if (kept := [one for one in interpreter_options() if one != "-B"])
-            else {}
-        ),
+        "settings": settings() | given,
         "machine": machine(),
     }
 
@@ -144,12 +141,9 @@ def foreign_distribution() -> str:
 
 def settings() -> dict[str, str]:
     """Return the environment variables that can change a time."""
-    return {
-        key: value
-        for key, value in sorted(os.environ.items())
-        if (key.startswith(_PREFIXES) or key in _NAMES or (key == VISIBLE[0] and value in ("", "-1")))
-        and not _changes_no_time(key)
-    }
+    known = {name: value for name, value in sorted(os.environ.items()) if not _changes_no_time(name)}
+    named = {*_NAMES, VISIBLE[0]} if known.get(VISIBLE[0]) in ("", "-1") else _NAMES
+    return {name: value for name, value in known.items() if name.startswith(_PREFIXES) or name in named}
 
 
 def _changes_no_time(variable: str) -> bool:

@@ -6,6 +6,7 @@ import atexit
 import errno
 import hashlib
 import os
+import re
 import shutil
 import stat
 import sys
@@ -311,11 +312,26 @@ def write_whole(path: Path, text: str | Iterable[str]) -> None:
         raise
 
 
+_OWN = re.compile(rb'"schema": ?"tfbench-|content="tfbench"|\*\*tfbench: |<!-- tfbench -->|\| case \|')
+"""What the start of each output has: JSON, pages, Markdown and its tables."""
+
+
+def _is_foreign(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:
+        return bool(start := file.read(4096)) and not _OWN.search(start)
+    return False
+
+
 def check_outputs(files: Mapping[str, str | Path | None]) -> None:
-    """Check the options that write files: each its own one, and none ``-``; raises `UsageError` if they do not."""
+    """Check the options that write files: each its own one, none ``-``, and none a file that tfbench has not written.
+
+    Raises `UsageError` if one is unusable.
+    """
     taken: dict[Path, str] = {}
     for option, path in files.items():
         if str(path) == "-":
             raise UsageError(f"{option} writes a file, and - is none; name one")
         if path and (first := taken.setdefault(Path(path).resolve(), option)) != option:
             raise UsageError(f"{first} and {option} both write {brief(path)}; name two files")
+        if path and Path(path).is_file() and _is_foreign(Path(path)):
+            raise UsageError(f"{option} {brief(path)}: tfbench has not written this file; remove it, or name another")

@@ -183,9 +183,7 @@ def _places(there: str, here: str, root: str) -> list[str]:
 
 
 def _has(place: str, package: str) -> bool:
-    return os.path.isfile(os.path.join(place, package, "__init__.py")) or os.path.isfile(
-        os.path.join(place, f"{package}.py")
-    )
+    return any(os.path.isfile(os.path.join(place, package + end)) for end in (f"{os.sep}__init__.py", ".py"))
 
 
 def _moved(path: str, there: str, here: str) -> str:

@@ -218,12 +218,26 @@ def test_both_names_set_the_same_value_and_values_are_not_taken_for_paths(folder
         assert "no policy named 'nothing'" in output
 
 
-def test_a_conftest_that_names_the_plugin_gives_its_options_too(tmp_path):
+@pytest.mark.parametrize("by", ["words", "PYTEST_ADDOPTS"])
+@pytest.mark.parametrize("option", ["--report-json", "--tfbench-profile", "--history"])
+def test_an_output_elsewhere_that_an_earlier_run_wrote_is_no_test(folder, tmp_path_factory, monkeypatch, option, by):
+    place = tmp_path_factory.mktemp("elsewhere")
+    (place / "r.json").write_text('{"schema":"tfbench-report/1"')
+    words = [option, str(place / "r.json" if option == "--report-json" else place)]
+    if by == "PYTEST_ADDOPTS":
+        monkeypatch.setenv(by, " ".join(words))
+        words = []
+    code, output = run_pytest(folder, "--benchmark", "--collect-only", "-q", *words)
+    assert (code, output.splitlines()[0]) == (0, "speed/test_b.py::test_b"), output
+
+
+def test_a_conftest_that_names_the_plugin_gives_its_options_too(tmp_path, tmp_path_factory):
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["tfbench.plugin"]\n')
     (tmp_path / "test_b.py").write_text("def test_b(bench):\n    bench(int)\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--benchmark", "--policy=nothing", "test_b.py"],
+        [sys.executable, "-m", "pytest", "--benchmark", "--policy=nothing", "test_b.py", "--profile", elsewhere],
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert "no policy named 'nothing'" in done.stdout + done.stderr

@@ -6,6 +6,7 @@ import argparse
 import copy
 import os
 import re
+import shlex
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,7 @@ DEFAULTS: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 OWN: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """Key of the options that conftest.py files define: their names in Python and defaults."""
 
+_NAMES = {name: option for option in OPTIONS for name in (f"--{option.name}", PREFIX + option.name)}
 _LISTING = (
     "collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow", "markers", "help",
 )  # fmt: skip
@@ -108,8 +110,10 @@ def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, None, None]:
     """Add the options after all plugins and the first conftest.py files had their turn, and under ``--benchmark`` only."""
-    early_config.known_args_namespace.file_or_dir = _paths(early_config, parser, args)
     benchmark = early_config.known_args_namespace.benchmark
+    if benchmark:
+        _start_anew(early_config)
+    early_config.known_args_namespace.file_or_dir = _paths(early_config, parser, args)
     others = _defaults(parser) if benchmark else {}
     yield
     if benchmark:
@@ -118,9 +122,8 @@ def pytest_load_initial_conftests(
         early_config.stash[TAKEN] = add_options(parser)
         return
     _, unknown = parser.parse_known_and_unknown_args(list(args), copy.copy(early_config.option))
-    names = {name: option for option in OPTIONS for name in (f"--{option.name}", PREFIX + option.name)}
-    given = [name for word in unknown if (name := word.partition("=")[0]) in names]
-    if asks := next((name for name in given if ASKS in names[name].roles), ""):
+    given = [name for word in unknown if (name := word.partition("=")[0]) in _NAMES]
+    if asks := next((name for name in given if ASKS in _NAMES[name].roles), ""):
         raise pytest.UsageError(f"{asks} needs --benchmark; add it")
     if given:
         add_options(parser)  # settings of benchmark runs, as addopts of an ini file may have them
@@ -139,6 +142,31 @@ def _defaults(parser: pytest.Parser) -> dict[str, Any]:
         return vars(parser.parse_known_args([], argparse.Namespace()))
     except pytest.UsageError:  # an option is required
         return {}
+
+
+def _start_anew(config: pytest.Config) -> None:
+    """Start pytest again, with an equals sign, if a file or folder elsewhere is the value of an option.
+
+    pytest parses its arguments before it knows the options of plugins, takes such a path for a test, and looks for its root
+    and its ini file there. Raises `SystemExit` with the exit code of the other run.
+    """
+    given, words = config.invocation_params, list[str]()
+    typed = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *map(str, given.args)]
+    for word in typed:
+        elsewhere = os.path.exists(word) and not Path(word).resolve().is_relative_to(given.dir.resolve())
+        is_value = elsewhere and words and words[-1] in _NAMES and _NAMES[words[-1]].metavar
+        words[-1:] = [f"{words[-1]}={word}"] if is_value else [*words[-1:], word]
+    if words != typed:
+        os.environ.pop("PYTEST_ADDOPTS", None)
+        os.environ[HISTORY_VARIABLE] = HISTORY_PLACES[config.pluginmanager]
+        raise SystemExit(pytest.main(words, given.plugins))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Start anew here if a conftest.py names this plugin, which was not asked earlier."""
+    if config.getoption("benchmark"):
+        _start_anew(config)
 
 
 class _Reader(argparse.ArgumentParser):

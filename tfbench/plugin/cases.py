@@ -250,11 +250,8 @@ def take_over(item: pytest.Function, run: Callable[[pytest.Function], None]) -> 
 
 def by_environment(items: Sequence[pytest.Item], cases: Mapping[str, Case]) -> list[pytest.Item]:
     """Put items of one start-up environment together. Where cases race alone, every change costs new zygotes."""
-    groups: dict[tuple[tuple[str, str], ...], list[pytest.Item]] = {}
-    for item in items:
-        case = cases.get(item.nodeid)
-        groups.setdefault(case.env if case else (), []).append(item)
-    return [item for group in groups.values() for item in group]
+    envs = [case.env if (case := cases.get(item.nodeid)) else () for item in items]
+    return [item for env in dict.fromkeys(envs) for item, own in zip(items, envs, strict=True) if own == env]
 
 
 # Make the case of an item

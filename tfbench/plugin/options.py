@@ -214,7 +214,6 @@ def check_options(config: pytest.Config, options: RunOptions) -> None:
     if options.gate_suite and (partial := next((name for name, given in parts.items() if given), "")):
         raise UsageError(f"--gate-suite needs a race of all cases in one run; run without {partial}")
     for option, path in (("--profile", options.profile), ("--history", options.history)):
-        check_not_taken_for_test(config, option, path)
         if path and not is_url(path) and (config.invocation_params.dir / path).is_file():
             raise UsageError(f"{option} {path}: this is a file; name a folder")
     if listing:
@@ -258,25 +257,6 @@ def history_of(config: pytest.Config, given: str) -> str:
     """Return the place of ``--history``, ``""`` without it."""
     place = (HISTORY_PLACES[config.pluginmanager] or given) if given == HISTORY else given
     return place if not place or is_url(place) else str(given_folder(config, place, HISTORY))
-
-
-def check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> None:
-    """Refuse a path that pytest would take for a test, and its folder for the root.
-
-    pytest parses its arguments before it knows the options of plugins.
-    Raises `UsageError` if the path exists outside the current folder.
-    """
-    given = config.invocation_params
-    if (
-        path
-        and path in given.args
-        and Path(path).exists()
-        and not Path(path).resolve().is_relative_to(given.dir.resolve())
-    ):
-        raise UsageError(
-            f"{option} {path}: pytest takes an existing path outside this folder for a test; "
-            f"write {option}={path}, with an equals sign"
-        )
 
 
 # What the user selected, for another process that has to select the same

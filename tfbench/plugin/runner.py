@@ -280,15 +280,13 @@ REPORTS = ("report_json", "report_html", "report_markdown")
 class ReportFiles:
     """The report files of a run, checked before it starts.
 
-    Raises `UsageError` if a path would be taken for a test or is given twice, or HTML's chart library is not installed.
+    Raises `UsageError` if a path is given twice or has another file, or HTML's chart library is not installed.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         given = {option: config.getoption(f"tfbench_{option}") for option in REPORTS}
         self._paths: Mapping[str, str] = {option: path for option, path in given.items() if path}
-        for option, path in self._paths.items():
-            opts.check_not_taken_for_test(config, opts.written(option), path)
         check_outputs({opts.written(option): path for option, path in self._paths.items()})
         if "report_html" in self._paths:
             check_library()
