@@ -200,8 +200,7 @@ def test_profiling_has_a_launch_of_its_own_and_a_report(project):
     file.write_bytes(file.read_bytes()[:-20])
     cut = project.tfbench("explain", "test_counted", "--profile", "prof")
     assert cut.returncode == 5
-    assert "is no complete XPlane file" in cut.stderr
-    assert "profile the case again" in cut.stderr
+    assert "was cut short, or is damaged; profile again" in cut.stderr
     other = project.tfbench("explain", "test_other", "--profile", "prof")
     assert (other.returncode, "has no profile of 'test_other'; available: test_counted" in other.stderr) == (2, True)
     nowhere = project.tfbench("explain", "test_counted", "--profile", "nowhere")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.profiles import Built
+from tfbench import cli
 from tfbench.errors import ProfileError
 from tfbench.profiles.folders import step_breakdown
 from tfbench.report.profile import as_json, one_side
@@ -139,3 +140,13 @@ def test_the_steps_of_one_side_are_a_table_and_json(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "0.0% of a step waits for input" in text
     assert "device copies" in text
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_the_log_folder_of_another_program_is_read_under_any_title(tmp_path, capsys, runs):
+    for number in range(runs):
+        training().write(tmp_path / "logs" / "plugins" / "profile" / f"2026_11_30_{number}")
+    assert cli.main(["explain", "my training", "--profile", str(tmp_path / "logs")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith(f"my training: {tmp_path / 'logs'} 0.0% of a step waits for input")
+    assert "device compute 400 µs" in shown

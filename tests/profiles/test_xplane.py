@@ -76,12 +76,12 @@ def test_an_incomplete_file_gives_one_line(tmp_path):
     built.steps()
     path = built.write(tmp_path)
     content = path.read_bytes()
-    for cut, words in ((len(content) - 5, "another kind of file, or was cut short"), (0, "is empty")):
+    for cut, words in ((len(content) - 5, "was cut short, or is damaged; profile again"), (0, "is empty")):
         path.write_bytes(content[:cut])
         with pytest.raises(ProfileError, match=words):
             load(path)
     path.write_bytes(b"\xff" * 50)
-    with pytest.raises(ProfileError, match="no complete XPlane file"):
+    with pytest.raises(ProfileError, match="is no XPlane file; name another folder"):
         load(path)
     with pytest.raises(ProfileError, match="cannot be read: No such file"):
         load(tmp_path / "none.xplane.pb")

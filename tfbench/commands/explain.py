@@ -44,7 +44,8 @@ def run_explain(arguments: argparse.Namespace) -> int:
     This takes no times. The sides are those of `pytest --benchmark --against`, or give a second case instead, such as
     another variant of the same workload. With `--profile DIR`, both are also profiled into DIR, and tfbench explains the
     difference of the profiles. `--profile DIR` alone reads the profiles that `pytest --benchmark --profile DIR` wrote for
-    the case. A part of a name selects all cases that contain it. With `--repro DIR`, the files of the benchmark and a
+    the case, or a log folder of another program with marked steps, for which CASE is a title. A part of a name selects
+    all cases that contain it. With `--repro DIR`, the files of the benchmark and a
     runner are written into DIR for a bug report: the runner races both interpreters, which need TensorFlow, NumPy and
     pytest. A folder that shows no difference is removed.
     """
@@ -97,6 +98,6 @@ def _read(console: Console, arguments: argparse.Namespace) -> int:
         if BASELINE in explanation.profiles:
             console.print(attributed(explanation.attribution, explanation.why))
         for side, steps in explanation.profiles.items():
-            console.print(one_side(f"{short_name(kept.case)}, {side}: {kept.sides[side]}", steps))
+            console.print(one_side(f"{short_name(kept.case)}{side and f', {side}'}: {kept.sides[side]}", steps))
     console.print(Text(f"all of it: {command('xprof', arguments.profile)}"))
     return 0

@@ -79,9 +79,8 @@ class Grown(NamedTuple):
 
 def _renamed(profile: PythonProfile) -> PythonProfile:
     """Return the profile with the modules of Keras named as before 2.13, which moved all of them into ``keras.src``."""
-    return replace(
-        profile, functions={name.replace("keras.src.", "keras."): count for name, count in profile.functions.items()}
-    )
+    named = {name.replace("keras.src.", "keras."): count for name, count in profile.functions.items()}
+    return replace(profile, functions=named)
 
 
 def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Grown | None:
@@ -129,11 +128,9 @@ def of_slowdown(share: float, seen: float, raced: float | None) -> str:
 def _allocated(before: PythonProfile, now: PythonProfile) -> list[str]:
     """Describe the lines of Python whose memory grew: ``allocated at a/b.py:12: 6.1 MiB more than before``."""
     old = before.memory.get("lines", {})
-    growth = ((size - old.get(line, 0), line) for line, size in now.memory.get("lines", {}).items())
-    most = sorted(growth, reverse=True)
-    return [
-        f"allocated at {line}: {more / (1 << 20):.1f} MiB more than before" for more, line in most if more >= 1 << 20
-    ]
+    lines = now.memory.get("lines", {}).items()
+    most = sorted((((size - old.get(line, 0)) / (1 << 20), line) for line, size in lines), reverse=True)
+    return [f"allocated at {line}: {more:.1f} MiB more than before" for more, line in most if more >= 1]
 
 
 def memory_lines(before: PythonProfile, now: PythonProfile) -> list[str]:

@@ -68,7 +68,7 @@ class ProfiledSide:
     def __str__(self) -> str:
         """Describe it: ``git:main, Python 3.11.7, tensorflow 2.21.0, …``."""
         packages = (f"{name} {version}" for name, version in self.packages.items())
-        return ", ".join(filter(None, [self.spec, f"Python {self.python}", *packages, self.processor]))
+        return ", ".join(filter(None, [self.spec, self.python and f"Python {self.python}", *packages, self.processor]))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Kept:
     folder: Path
     case: str
     sides: Mapping[str, ProfiledSide]
-    """By name. The contender is always present."""
+    """By name. The contender is always present, or ``""`` alone: the profiles of another program."""
     raced: float | None = None
     """The raced slowdown, as a fraction."""
 
@@ -122,12 +122,15 @@ def write_about(kept: Kept) -> None:
 def named(folder: Path, name: str) -> list[Kept]:
     """Find the profiles of a case by its name, with or without its file, or of all cases whose names contain the text.
 
+    A log folder of another program has no cases, so the name is only a title. Its runs count as launches.
     Raises `UsageError` if no case matches, or the folder does not exist, and `ProfileError` if a description is not in
     the format of this version.
     """
     if not folder.is_dir():
         how = command("pytest", "--benchmark", "--profile", str(folder))
         raise UsageError(f"{folder} is not a folder: create profiles with `{how}`")
+    if any((folder / RUNS).glob("*/*.xplane.pb")):
+        return [Kept(folder, name, {"": ProfiledSide(str(folder))})]
     kept = [_read(about) for about in sorted(folder.glob(f"*/{ABOUT}"))]
     wanted = name.strip("…").replace("...", "")
     exact = [folder for folder in kept if folder.case == name or folder.case.endswith(f"::{name}")]

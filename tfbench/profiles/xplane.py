@@ -100,7 +100,7 @@ class Space:
 
 
 def load(path: Path) -> Space:
-    """Read an XPlane file. Raises `ProfileError` if it cannot be read, was cut short, or is not an XPlane file."""
+    """Read an XPlane file. Raises `ProfileError` if it cannot be read, was cut short or damaged, or is another kind of file."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -111,10 +111,9 @@ def load(path: Path) -> Space:
     try:
         message.ParseFromString(content)
     except Exception as error:  # each implementation of protobuf raises its own classes
-        kind = type(error).__name__
-        raise ProfileError(
-            f"{path} is no complete XPlane file ({kind}): it is another kind of file, or was cut short; profile the case again"
-        ) from None
+        begins = content.startswith(b"\n")  # the tag of a plane
+        fault = "was cut short, or is damaged; profile again" if begins else "is no XPlane file; name another folder"
+        raise ProfileError(f"{path} {fault} ({type(error).__name__})") from None
     planes = [_plane(plane) for plane in message.planes]
     if not planes:
         raise ProfileError(f"{path} holds no profile: it has no plane; profile the case again")
