@@ -14,6 +14,7 @@ import os
 import struct
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
 
 from tfbench.fs import DATA_FOLDER, file_digest
@@ -97,27 +98,23 @@ class OwnFiles:
         if self._replaced:
             sys.addaudithook(note)
 
-    def _below(self, folder: str) -> Iterable[str]:
-        try:
-            with os.scandir(folder) as entries:
-                folders = [
-                    entry for entry in entries if entry.is_dir(follow_symlinks=False) and entry.name not in _UNREAD
-                ]
-        except FileNotFoundError:  # removed meanwhile
-            return
-        for entry in folders:
-            environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg")) or is_installed(entry.path, self.tree)
-            if not environment and entry.path != PACKAGE and os.access(entry.path, os.R_OK | os.X_OK):
-                yield entry.path
-                yield from self._below(entry.path)
+    def _below(self, folder: str) -> Iterator[str]:
+        """Yield the folders below a folder that may have code or data of the tree."""
+        for place, names, _ in os.walk(folder):
+            names[:] = [name for name in names if name not in _UNREAD and self._is_part(os.path.join(place, name))]
+            yield from (os.path.join(place, name) for name in names)
+
+    def _is_part(self, folder: str) -> bool:
+        environment = os.path.exists(os.path.join(folder, "pyvenv.cfg")) or is_installed(folder, self.tree)
+        readable = not os.path.islink(folder) and os.access(folder, os.R_OK | os.X_OK)
+        return readable and not environment and folder != PACKAGE
 
     def rest(self) -> None:
         """Stop noting."""
-        if self._inotify < 0:
-            return
-        self._drain()
-        os.close(self._inotify)
-        self._inotify = -1
+        if self._inotify >= 0:
+            self._drain()
+            os.close(self._inotify)
+            self._inotify = -1
 
     def _drain(self) -> None:
         while True:
@@ -166,11 +163,10 @@ class OwnFiles:
         """
         seen = hashlib.sha256(f"{sys.version} {os.path.realpath(sys.executable)}".encode())
         for path in sorted(path for path, name in self.loaded().items() if not name):
-            try:
+            fact = (path, 0, 0, 0, 0)
+            with suppress(OSError):
                 status = os.stat(path)
                 fact = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-            except OSError:
-                fact = (path, 0, 0, 0, 0)
             seen.update(repr(fact).encode("utf-8", "surrogateescape"))
         return seen.hexdigest()[:16]
 
@@ -210,8 +206,7 @@ class OwnFiles:
 
     def loaded(self) -> dict[str, str]:
         """Return the modules and the mapped native code of this process: real path -> path in the tree, or ``""``."""
-        modules = {file for name, file in module_files(self.known) if not name.startswith(_GENERATED)}
-        files = modules | _mapped()
+        files = _mapped() | {file for name, file in module_files(self.known) if not name.startswith(_GENERATED)}
         for file in files - self._places.keys():
             path = file if is_installed(file, self.tree) else os.path.realpath(file)
             own = is_below(path, self.tree) and not _is_apart(path, self.tree)
@@ -235,7 +230,6 @@ def _is_apart(path: str, tree: str) -> bool:
 
 
 def _same(path: str, other: str) -> bool:
-    try:
+    with suppress(OSError):
         return filecmp.cmp(path, other, shallow=False)
-    except OSError:
-        return False
+    return False

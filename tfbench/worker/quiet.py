@@ -134,10 +134,7 @@ class Meter:
     def _others(self) -> dict[int, tuple[int, int]]:
         """Return for each other thread how long it ran and was in a queue."""
         times = {}
-        for name in os.listdir("/proc/self/task"):
-            thread = int(name)
-            if thread == self._thread:
-                continue
+        for thread in {*map(int, os.listdir("/proc/self/task"))} - {self._thread}:
             if thread not in self._files and (file := _open(thread)) is not None:
                 self._files[thread] = file
             try:
@@ -151,10 +148,9 @@ class Meter:
 
 
 def _open(thread: int) -> int | None:
-    try:
+    with suppress(OSError):
         return os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
+    return None
 
 
 def own_time() -> int:

@@ -86,9 +86,10 @@ class Shared:
         name = f"{build.__name__}-{_key(build, arguments)}"
         with locked(self.root / f"{name}.lock"):
             place = self._built(name) or self._build(name, build, arguments)
-        inputs = _manifest(place)[_INPUTS]
-        _check(place)
-        self.own_files.add(inputs)
+        made = _manifest(place)
+        if changed := sorted(set(made[_OUTPUTS].items()) ^ set(_digests(place).items())):
+            raise _changed(place, changed[0][0])
+        self.own_files.add(made[_INPUTS])
         return place
 
     def _built(self, name: str) -> Path | None:
@@ -103,18 +104,15 @@ class Shared:
         """Build into a folder that is named after the inputs of the build."""
         fresh = self.root / f"new-{name}"
         with atomic_dir(fresh, replace=True) as folder:
-            _run(folder, build, arguments, self.own_files)
+            task = partial(_fill, folder, partial(build, folder, *arguments), self.own_files)
+            code, reason = tf_runtime.forked(task)
+            if code or reason:
+                raise BenchmarkError(f"{build.__name__} failed: {reason or f'its process ended with status {code}'}")
         inputs = json.dumps(_manifest(fresh)[_INPUTS], sort_keys=True)
         place = self.root / f"{name}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
         if not place.exists():
             fresh.rename(place)
         return place
-
-
-def _run(folder: Path, build: Callable[..., object], arguments: tuple[Any, ...], own_files: OwnFiles) -> None:
-    code, reason = tf_runtime.forked(partial(_fill, folder, partial(build, folder, *arguments), own_files))
-    if code or reason:
-        raise BenchmarkError(f"{build.__name__} failed: {reason or f'its process ended with status {code}'}")
 
 
 def _fill(folder: Path, build: Callable[[], object], own_files: OwnFiles) -> str:
@@ -164,11 +162,6 @@ def _manifest(place: Path) -> Mapping[str, dict[str, str]]:
         return {key: texts(manifest[key], key) for key in (_INPUTS, _OUTPUTS)}
     except (OSError, ValueError, KeyError):
         raise _changed(place, _MANIFEST) from None
-
-
-def _check(place: Path) -> None:
-    if changed := sorted(set(_manifest(place)[_OUTPUTS].items()) ^ set(_digests(place).items())):
-        raise _changed(place, changed[0][0])
 
 
 def _changed(place: Path, file: str) -> BenchmarkError:

@@ -276,10 +276,9 @@ def _own_flops(graph: Any) -> int:
 
 def tensor_bytes(tensor: Any) -> int:
     """Return the bytes of a tensor's numbers; 0 for a symbolic tensor, a string, and a tensor without fixed shape."""
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         return int(tensor.shape.num_elements()) * int(tensor.dtype.size) if hasattr(tensor, "numpy") else 0
-    except (TypeError, ValueError):
-        return 0
+    return 0
 
 
 _L2 = 38
@@ -419,12 +418,10 @@ def _attributes(result: object) -> Mapping[str, object] | None:
     if not hasattr(result, "__dict__") or callable(result) or not is_own(type(result)):
         return None
 
-    def counts(name: str, part: object) -> bool:
-        return not name.startswith("_") and (
-            isinstance(part, _HOLD_NUMBERS) or hasattr(part, "numpy") or is_own(type(part))
-        )
+    def counts(part: object) -> bool:
+        return isinstance(part, _HOLD_NUMBERS) or hasattr(part, "numpy") or is_own(type(part))
 
-    return {name: part for name, part in sorted(vars(result).items()) if counts(name, part)}
+    return {name: part for name, part in sorted(vars(result).items()) if not name.startswith("_") and counts(part)}
 
 
 def is_own(kind: type) -> bool:
