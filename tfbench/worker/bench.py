@@ -478,10 +478,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             self.facts.pop("warm_up", None)  # a brief launch does not become steady
         waited = waiting([stretch])
         on_device, untimed = block.synchronise is not None, block.untimed
-        by_system = self.clock is time.perf_counter_ns and untimed is None
         works_on = not on_device and not blocks.rest()
-        may_wait = not on_device and by_system and waited > _WAITS
-        paced = blocks.waits_ahead(block, self.request.warmup[0], iteration) if may_wait else None
+        by_system = self.clock is time.perf_counter_ns and untimed is None and not on_device
+        paced = blocks.waits_ahead(block, self.request.warmup[0], iteration) if by_system and waited > _WAITS else None
         if works_on or paced:
             self.facts.pop("warm_up", None)  # calls that find their results ready say nothing about the others
             iteration = paced or blocks.pace(block, self.request.warmup[0])

@@ -8,7 +8,6 @@ import math
 import os
 import random
 import signal
-import struct
 import sys
 import threading
 import time
@@ -528,7 +527,6 @@ def _signal(groups: Sequence[int], which: int) -> None:
 SLICE_SECONDS = 0.02
 """Length of a slice of the scheduler where it can be chosen (Linux 6.12). Else it is 3 to 4 ms, after each of which a
 training step of 29 ms fills its caches anew, for 8% of its time."""
-_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 HEAD_START = 1e-3
 """Seconds between the starts of two entrants in a round, less than a slice of the scheduler. Otherwise the one that has
 waited for the other would start first in every round, and would take 1% more processor time for it."""
@@ -536,12 +534,12 @@ waited for the other would start first in every round, and would take 1% more pr
 
 def _lengthen_slices() -> None:
     """Ask for longer slices for all threads of this process. Older kernels ignore or refuse that."""
-    number = _SCHED_SETATTR.get(os.uname().machine)
-    if number and os.sched_getscheduler(0) == os.SCHED_OTHER and hasattr(library := ctypes.CDLL(None), "syscall"):
-        # struct sched_attr: its size, policy, flags, nice, priority, and the slice as a runtime in nanoseconds.
-        wanted = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, os.nice(0), 0, int(SLICE_SECONDS * 1e9), 0, 0)
+    number = {"x86_64": 314, "aarch64": 274}.get(os.uname().machine)  # sched_setattr
+    if number and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        # struct sched_attr: its size and SCHED_OTHER, flags, nice, and the slice as a runtime in nanoseconds.
+        wanted = (ctypes.c_uint64 * 6)(48, 0, os.nice(0) & 0xFFFFFFFF, int(SLICE_SECONDS * 1e9))
         for thread in os.listdir("/proc/self/task"):
-            library.syscall(number, int(thread), wanted, 0)
+            ctypes.CDLL(None).syscall(number, int(thread), wanted, 0)
 
 
 def serve_slices(

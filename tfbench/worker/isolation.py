@@ -145,12 +145,6 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1)
 
 
-def lead_group() -> None:
-    """Become the leader of a process group, with which `reap` ends what this process has started."""
-    if os.getpgrp() != os.getpid():
-        os.setpgid(0, 0)
-
-
 def limit_files(largest: int) -> None:
     """Have the kernel end this process and its children if they write a larger file. They write no core files."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

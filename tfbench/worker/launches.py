@@ -132,7 +132,8 @@ def growth(grown: JSON) -> Iterator[None]:
         more = _objects()
         more.subtract(objects)
         largest = tracemalloc.take_snapshot().statistics("lineno")[:_LINES]
-        grown["lines"] = {_place(line.traceback[0].filename, line.traceback[0].lineno): line.size for line in largest}
+        # Without the folder that a package is installed in.
+        grown["lines"] = {str(line.traceback[0]).rpartition("site-packages/")[2]: line.size for line in largest}
         grown["types"] = {name: count for name, count in more.most_common(_TYPES) if count > 0}
     finally:
         tracemalloc.stop()
@@ -148,11 +149,6 @@ def _sizes() -> dict[str, float]:
         ours = python + tracemalloc.get_tracemalloc_memory()
         sizes |= {"native": max(0.0, float(info.uordblks + info.hblkhd) - ours), "retained": float(info.fordblks)}
     return sizes
-
-
-def _place(file: str, line: int) -> str:
-    """Return a line of a package without the folder that it is installed in."""
-    return f"{file.rpartition('site-packages/')[2]}:{line}"
 
 
 def _objects() -> Counter[str]:
