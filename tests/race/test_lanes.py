@@ -9,21 +9,17 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import UsageError
-from tfbench.race.lanes import Lanes, Processor, Processors, lanes, parse_lanes, places, topology
+from tfbench.race.lanes import Core, Lanes, Processors, lanes, parse_lanes, places, topology
 
 ROOT = Path(__file__).parents[2]
 
 
 def machine(cores, threads=1, caches=1):
-    """Returns the processors of a machine: thread t of core c is processor t * cores + c, as Linux numbers them."""
-    return sorted(
-        (
-            Processor(thread * cores + core, str(core), str(core * caches // cores))
-            for core in range(cores)
-            for thread in range(threads)
-        ),
-        key=lambda one: one.number,
-    )
+    """Returns the cores of a machine: thread t of core c is processor t * cores + c, as Linux numbers them."""
+    return [
+        Core(tuple(thread * cores + core for thread in range(threads)), str(core * caches // cores))
+        for core in range(cores)
+    ]
 
 
 def test_a_lane_has_two_cores_and_the_first_core_stays_free():
@@ -46,19 +42,19 @@ def test_lanes_are_apart_by_cache_and_do_not_cross_one():
 
 @pytest.mark.parametrize(("cores", "threads", "caches"), [(4, 1, 1), (6, 2, 3), (12, 2, 1), (32, 1, 4), (64, 2, 8)])
 def test_no_core_is_in_two_lanes(cores, threads, caches):
-    known = {one.number: one for one in machine(cores, threads, caches)}
-    found = places(list(known.values()))
-    used = [core for place in found for core in {known[number].core for number in place}]
+    known = {number: core for core in machine(cores, threads, caches) for number in core.numbers}
+    found = places(machine(cores, threads, caches))
+    used = [core for place in found for core in {known[number] for number in place}]
     assert len(used) == len(set(used))
-    assert "0" not in used
+    assert known[0] not in used
     assert len(found) >= (cores - 1 - caches) // (1 if threads == 2 else 2)
     for place in found:
         assert len(place) == 2
         assert len({known[number].cache for number in place}) == 1
 
 
-def whole(processors):
-    numbers = tuple(one.number for one in processors)
+def whole(cores):
+    numbers = tuple(sorted(number for core in cores for number in core.numbers))
     return Processors(numbers[-1:], numbers, numbers[::-1])
 
 
@@ -90,8 +86,9 @@ def test_the_topology_is_the_kernels(tmp_path):
             (folder / f"cache/index{index}").mkdir(parents=True)
             (folder / f"cache/index{index}/level").write_text(level)
             (folder / f"cache/index{index}/shared_cpu_list").write_text(shared)
-    assert topology([3, 0], tmp_path) == [Processor(0, "0,2", "0-3"), Processor(3, "1,3", "0-3")]
-    assert topology([9], tmp_path) == [Processor(9, "9", "")]  # a kernel that says nothing
+    assert topology([3, 0], tmp_path) == [Core((0,), "0-3"), Core((3,), "0-3")]
+    assert topology(range(4), tmp_path) == [Core((0, 2), "0-3"), Core((1, 3), "0-3")]
+    assert topology([9], tmp_path) == [Core((9,), "")]  # a kernel that says nothing
 
 
 LANE = [Processors((0,), (0,)), Processors((1,), (1,))]

@@ -7,7 +7,6 @@ import pytest
 from tests.fakes.report import judged, variant
 from tfbench.errors import SideError
 from tfbench.model import Case, Outcome, Reason, Run, Sample, Verdict
-from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult, RunProgress
 from tfbench.session.session import CaseRuns
 
@@ -43,7 +42,7 @@ class Strategy:
 
     def race(self, case, group):
         self.asked.append(case)
-        answer = self.races.get(case.name, RaceResults([raced(one) for one in group]))
+        answer = self.races.get(case.name, [raced(one) for one in group])
         if isinstance(answer, BaseException):
             raise answer
         return answer
@@ -148,7 +147,7 @@ def test_variants_share_the_seconds_that_they_need_together():
         return spend(4 if result.case == A else 0.5, result)
 
     strategy = Strategy()
-    strategy.race = lambda case, group: spend(10, RaceResults([raced(A), raced(B)]))
+    strategy.race = lambda case, group: spend(10, [raced(A), raced(B)])
     runs = case_runs(strategy, {"probes": probe}, clock=lambda: now)
     for case in (A, B, A):
         runs.result(case)
@@ -181,7 +180,7 @@ def test_a_strategy_may_refuse_the_skip_of_a_mark():
 
 
 def test_a_case_that_skips_itself_in_a_race_is_skipped_by_the_strategy():
-    strategy = Strategy({A.name: RaceResults([CaseResult(A, skip="no GPU"), raced(B)])})
+    strategy = Strategy({A.name: [CaseResult(A, skip="no GPU"), raced(B)]})
     strategy.skipped = lambda case, reason: CaseResult(case, skip=f"{case.label}: {reason}")
     runs = case_runs(strategy)
     assert runs.result(A).skip == "a=x: no GPU"
@@ -198,30 +197,11 @@ def test_a_skipped_case_is_final_from_the_start_and_does_not_keep_its_group_from
 
 def test_progress_counts_the_cases_whose_time_is_final():
     report = RunProgress(lambda now: None, len(CASES))
-    runs = CaseRuns(CASES, {}, Strategy({A.name: RaceResults([raced(A)])}), {}, report, Journal())
+    runs = CaseRuns(CASES, {}, Strategy({A.name: [raced(A)]}), {}, report, Journal())
     runs.result(A)
     assert (report.done, report.total) == (1, 3)
     runs.result(OTHER)
     assert report.done == 2
-
-
-def test_an_environment_is_released_with_its_last_case():
-    plain, first, second, last = (
-        Case(f"t.py::{name}", name, f"t.py::{name}", env=((("X", env),) if env else ()))
-        for name, env in (("a", ""), ("b", "1"), ("c", "1"), ("d", "2"))
-    )
-    kept = []
-    runs = case_runs(
-        Strategy(), skips={plain.name: "no GPU"}, cases=(plain, first, second, last),
-        keep_only=lambda environments: kept.append(list(environments)),
-    )  # fmt: skip
-    runs.result(first)
-    assert kept == []
-    runs.fail(second, "too slow")
-    runs.fail(second, "too slow")
-    assert kept == [[last.env]]
-    runs.result(last)
-    assert kept == [[last.env], []]
 
 
 @pytest.mark.parametrize(
@@ -271,13 +251,17 @@ def test_a_step_learns_which_cases_of_the_group_were_measured():
         return result
 
     broken = CaseResult(A, verdict(A, Outcome.ERROR))
-    runs = case_runs(Strategy({B.name: RaceResults([broken, raced(B)])}), {"step": step})
+    runs = case_runs(Strategy({B.name: [broken, raced(B)]}), {"step": step})
     runs.result(B)
     assert seen == [(B, [B])]
 
 
 def test_ctrl_c_in_a_race_keeps_the_partial_results():
-    runs = case_runs(Strategy({A.name: RaceResults([raced(A)], interrupt=KeyboardInterrupt())}))
+    def interrupted():
+        yield raced(A)
+        raise KeyboardInterrupt
+
+    runs = case_runs(Strategy({A.name: interrupted()}))
     with pytest.raises(KeyboardInterrupt):
         runs.result(A)
     assert [result.case for result in runs.final] == [A]

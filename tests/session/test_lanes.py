@@ -54,7 +54,7 @@ def session(tmp_path):
 def run(session):
     with closing(session):
         for case in CASES:
-            session.lanes.result(case)
+            session.result(case)
         session.conclude()
         return session.report(complete=True)
 
@@ -75,7 +75,7 @@ def test_the_report_does_not_depend_on_the_number_of_lanes(session, settings):
 
 def test_cases_that_may_be_skipped_wait_for_their_turn(session):
     opened = session(2, uncertain=frozenset({"t.py::test_3"}))
-    opened.lanes.result(CASES[0])
+    opened.result(CASES[0])
     opened.runs.skip(Case("t.py::test_3", "test_3", "t.py::test_3"), "not today")
     report = run(opened)
     assert [(skip.case.name, skip.reason) for skip in report.skips] == [("t.py::test_3", "not today")]
@@ -87,13 +87,13 @@ def test_cases_that_may_be_skipped_wait_for_their_turn(session):
 )
 def test_a_case_that_may_run_on_a_gpu_needs_the_machine(session, monkeypatch, device, levels, apart):
     monkeypatch.setattr(process_launcher, "has_driver", lambda: True)
-    assert session(2, device).lanes._apart((replace(CASES[2], variant=levels),)) is apart
+    assert session(2, device)._apart((replace(CASES[2], variant=levels),)) is apart
 
 
 @pytest.mark.parametrize(("cpus", "apart"), [(1, False), (2, False), (3, True), (0, True)])
 def test_a_case_that_fits_into_each_lane_needs_no_machine_of_its_own(session, cpus, apart):
-    opened = session(1).lanes
-    opened._request = replace(opened._request, lane_processors=(Processors((1,), (0, 1)), Processors((4,), (2, 3, 4))))
+    opened = session(1)
+    opened.request = replace(opened.request, lane_processors=(Processors((1,), (0, 1)), Processors((4,), (2, 3, 4))))
     assert opened._apart((CASES[2], replace(CASES[3], cpus=cpus))) is apart
 
 
@@ -107,7 +107,7 @@ def test_a_case_that_breaks_is_an_error_and_the_others_go_on(session):
 def test_ctrl_c_ends_all_lanes_and_keeps_what_is_finished(session):
     slow = {case.name: {"at": "rounds", "does": "hang"} for case in CASES[4:]}
     opened = session(2, script=slow)
-    opened.lanes.result(CASES[0])
+    opened.result(CASES[0])
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in the background
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()

@@ -42,11 +42,19 @@ def races(*seconds, interrupted_at=-1):
     return Races(request, launcher, CONTENDER, 1, RunProgress(lambda now: shown.append(copy(now)), 2)), shown
 
 
+def until_interrupted(results):
+    """Return the results before Ctrl-C."""
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(results)
+    return found
+
+
 def test_variants_race_the_reference_and_progress_follows_each_launch():
     made, shown = races(1e-3, 2e-3)
-    found = made.variants(CASES[::-1])
-    assert [result.case.label for result in found.settled] == ["a=x", "a=y"]
-    assert found.settled[1].variant_result.ratio.center == pytest.approx(2, rel=0.05)
+    found = list(made.variants(CASES[::-1]))
+    assert [result.case.label for result in found] == ["a=x", "a=y"]
+    assert found[1].variant_result.ratio.center == pytest.approx(2, rel=0.05)
     assert shown[0].text == "w"
     assert shown[0].race is None
     assert shown[-1].race is not None
@@ -55,23 +63,19 @@ def test_variants_race_the_reference_and_progress_follows_each_launch():
 @pytest.mark.parametrize(("launches", "known"), [(0, 0), (1, 2)])
 def test_variants_that_are_interrupted_give_what_the_launches_so_far_showed(launches, known):
     made, _ = races(1e-3, 2e-3, interrupted_at=launches)
-    found = made.variants(CASES)
-    assert isinstance(found.interrupt, KeyboardInterrupt)
-    assert len(found.settled) == known
+    assert len(until_interrupted(made.variants(CASES))) == known
 
 
 @pytest.mark.parametrize(("launches", "known"), [(0, 0), (3, 1)])
 def test_sides_that_are_interrupted_give_a_result_if_any_look_was_taken(launches, known):
     made, _ = races(1e-3, 2e-3, interrupted_at=launches)
-    found = made.sides(CASES[0], RIVAL)
-    assert found.interrupt is not None
-    assert len(found.settled) == known
-    assert all(result.verdict.outcome is Outcome.INCONCLUSIVE for result in found.settled)
+    found = until_interrupted(made.sides(CASES[0], RIVAL))
+    assert [result.verdict.outcome for result in found] == [Outcome.INCONCLUSIVE] * known
 
 
 def test_a_note_is_appended_to_the_reason_and_each_side_has_its_own_sample():
     made, _ = races(1e-3, 1e-3)
-    (result,) = made.sides(CASES[0], RIVAL, None, because(Note.CONFIRMED)).settled
+    (result,) = made.sides(CASES[0], RIVAL, None, because(Note.CONFIRMED))
     assert result.verdict.reason.message.endswith("; found twice")
     assert result.sample != result.baseline
 
@@ -87,7 +91,7 @@ def test_a_note_is_appended_to_the_reason_and_each_side_has_its_own_sample():
 def test_a_case_that_only_the_baseline_breaks_is_incomparable_if_it_works_here(fault, repaired, outcome):
     made, _ = races(1e-3, 1e-3)
     vars(made._launcher).update(fault, repaired=repaired)
-    (result,) = made.sides(CASES[0], RIVAL).settled
+    (result,) = made.sides(CASES[0], RIVAL)
     assert result.verdict.outcome is outcome
     assert ("on the baseline side" in result.verdict.reason.message) == repaired
 
@@ -96,13 +100,13 @@ def test_a_case_that_the_contender_or_a_later_launch_breaks_is_an_error():
     for fault in ({1: 0}, {0: 1}):
         made, _ = races(1e-3, 1.02e-3)
         made._launcher.dies_at = fault
-        (result,) = made.sides(CASES[0], RIVAL).settled
+        (result,) = made.sides(CASES[0], RIVAL)
         assert result.verdict.outcome is Outcome.ERROR
 
 
 def test_a_case_alone_is_new_for_the_given_reason():
     made, _ = races(1e-3)
-    (result,) = made.alone(CASES[0], Reason("not-in-baseline", "no counterpart")).settled
+    (result,) = made.alone(CASES[0], Reason("not-in-baseline", "no counterpart"))
     assert (result.verdict.outcome, result.verdict.reason.message) == (Outcome.NEW, "no counterpart")
 
 
@@ -134,7 +138,7 @@ def test_a_broken_contract_on_time_is_raced_again_in_fresh_processes_of_other_zy
     if alone:
         (row,) = made.claims(CLAIMED, [CASES[0]])
     else:
-        (row,) = made.variants([CASES[0], CLAIMED]).settled[1].metrics
+        (row,) = list(made.variants([CASES[0], CLAIMED]))[1].metrics
     assert (row.outcome, row.metric) == (outcome, "contract:as_fast")
     assert reported in row.reason.message
     assert {pair >= zygotes for pair in launcher.pairs} == {False, True}
@@ -145,10 +149,9 @@ def test_a_broken_contract_on_time_is_raced_again_in_fresh_processes_of_other_zy
 
 def test_a_contract_that_was_not_confirmed_before_ctrl_c_is_open():
     made, _ = races(1e-3, 2e-3)
-    made.variants([CASES[0], CLAIMED])
+    list(made.variants([CASES[0], CLAIMED]))
     first = sum(pair < preset("quick").zygotes for pair in made._launcher.pairs)
     made, _ = races(1e-3, 2e-3, interrupted_at=first + 1)
-    found = made.variants([CASES[0], CLAIMED])
-    assert found.interrupt is not None
-    assert found.settled[1].metrics[0].outcome is Outcome.INCONCLUSIVE
-    assert "interrupted before this was confirmed" in found.settled[1].metrics[0].reason.message
+    row = until_interrupted(made.variants([CASES[0], CLAIMED]))[1].metrics[0]
+    assert row.outcome is Outcome.INCONCLUSIVE
+    assert "interrupted before this was confirmed" in row.reason.message

@@ -33,7 +33,6 @@ from tfbench.policy import Policy, preset
 from tfbench.session.request import CaseResult
 from tfbench.session.results import (
     _typical_facts,
-    broken,
     claimed,
     failed,
     limited,
@@ -183,7 +182,7 @@ def test_a_benchmark_that_cannot_run_here_is_skipped():
 )
 def test_what_could_not_be_measured_is_an_error_of_one_line(error, code, message, output):
     verdict = Verdict.of(CASE, Outcome.ERROR, Reason(code, message))
-    assert broken(CASE, error) == CaseResult(CASE, verdict, output=output)
+    assert failed(CASE, error) == CaseResult(CASE, verdict, output=output)
 
 
 @pytest.mark.parametrize("through_a_side", [False, True])
@@ -195,7 +194,7 @@ def test_too_few_open_files_are_one_line_with_the_fix(monkeypatch, through_a_sid
         cause, error = error, SideError("no temporary file can be written")
         error.__cause__ = cause
     message = f"the limit of {limit} open files is too low; raise it with ulimit -n {enough}"
-    assert broken(CASE, error) == CaseResult(
+    assert failed(CASE, error) == CaseResult(
         CASE, Verdict.of(CASE, Outcome.ERROR, Reason("broken", message)), output=""
     )
 
@@ -210,7 +209,7 @@ def test_too_few_open_files_are_one_line_with_the_fix(monkeypatch, through_a_sid
     ],
 )
 def test_a_lack_of_memory_and_processes_is_no_fault_of_tfbench(error, lacks):
-    found = broken(CASE, error)
+    found = failed(CASE, error)
     assert found.verdict.reason.code == "broken"
     assert found.verdict.reason.message.startswith(lacks)
     assert found.output == ""

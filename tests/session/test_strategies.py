@@ -15,7 +15,6 @@ from tfbench.model import Case, MetricValues, Note, Outcome, Reason, ReasonCode,
 from tfbench.policy import preset
 from tfbench.race.timer import Stopwatch
 from tfbench.session import strategies
-from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult, missing
 from tfbench.session.strategies import (
     LiveSideStrategy,
@@ -57,17 +56,17 @@ class Races:
 
     def variants(self, group):
         self.run.append(("variants", *(case.name for case in group)))
-        return RaceResults([self._variant(case) for case in group])
+        return [self._variant(case) for case in group]
 
     def sides(self, case, baseline, there=None, *notes, repair=None):
         self.repair = repair
         self.run.append(("sides", case.name, *(note.code for note in notes if note)))
         self.there = there
-        return RaceResults([])
+        return []
 
     def alone(self, case, why):
         self.run.append(("alone", case.name, why.code))
-        return RaceResults([])
+        return []
 
     def _variant(self, case):
         verdict = Verdict.of(case, Outcome.NEW, Reason("no-baseline", "measured"))
@@ -120,7 +119,7 @@ def test_each_case_races_the_recreated_side():
 def test_without_the_baselines_side_variants_race_and_times_stay_undecided(recreated):
     races = Races(2e-5)
     strategy = saved_baseline(races, recreated=recreated)
-    (result,) = strategy.race(CODED, [CODED]).settled
+    (result,) = strategy.race(CODED, [CODED])
     assert (strategy.group_of(CODED), races.run) == (CODED.group, [("variants", CODED.name)])
     assert result.verdict.outcome is Outcome.INCONCLUSIVE
     assert ("its tree is gone" if recreated else "--replay all") in result.verdict.reason.message
@@ -128,7 +127,7 @@ def test_without_the_baselines_side_variants_race_and_times_stay_undecided(recre
 
 def test_a_side_that_was_recreated_differently_is_incomparable():
     races, starter = Races(), Starter(baseline=replace(ENVIRONMENT, packages={"tensorflow": "2.20.0"}))
-    (result,) = saved_baseline(races, starter).race(CODED, [CODED]).settled
+    (result,) = saved_baseline(races, starter).race(CODED, [CODED])
     assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCOMPARABLE, "other-environment")
     assert "tensorflow 2.21.0 there, 2.20.0 here" in result.verdict.reason.message
     assert races.run == []
@@ -303,6 +302,7 @@ def test_a_case_that_is_skipped_here_alone_is_incomparable():
 def test_a_change_that_alters_its_own_gate_is_named(monkeypatch, tmp_path, here, there, said):
     strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: CODED}, gate=there))
     strategy.request.gate = here
+    strategy.changed_only = SimpleNamespace(spares=lambda *_: None, notes=set())  # has notes of its own
     strategy.race(CODED, [CODED])
     assert sum("this change alters its own gate" in note for note in strategy.notes) == said
 
@@ -344,11 +344,8 @@ def test_the_source_of_a_baseline_is_the_working_tree_only_while_both_are_the_sa
 class Environments:
     """Installs what it is asked for."""
 
-    def prefer(self, commands, python):
-        self.python = python
-
-    def get(self, requirements):
-        return SimpleNamespace(executable=f"{self.python}: {' '.join(requirements)}")
+    def get(self, requirements, python):
+        return SimpleNamespace(executable=f"{python}: {' '.join(requirements)}")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_compared_environments_get_the_same_python(tmp_path, monkeypatch):
         ours.prefer([SMALL, ["typed-ast==1.5.5"]])
         assert ours.get(SMALL).python.startswith(("3.10", "3.11"))
         with pytest.raises(SideError, match=r"no Python 3\.7"):
-            ours.prefer([SMALL], "3.7")
+            ours.get(SMALL, "3.7")
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ class Recorded(Environments):
     def get(self, request, python=""):
         self.request = request
         self.python_asked = python
-        return environments.Environment(Path("/made"), tuple(request), "3.11.0", ())
+        return environments.Environment(tuple(request), "3.11.0", (), folder=Path("/made"))
 
 
 def test_a_specification_names_packages(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from tfbench.errors import SideError
 from tfbench.sides import environments
-from tfbench.sides.environments import ResolveError, between, last_patches, resolved
+from tfbench.sides.environments import ResolveError, between, last_patches, locked_requirements
 
 
 def test_releases_between_two_are_listed_in_the_order_asked_for():
@@ -17,16 +17,16 @@ def test_releases_are_listed_whatever_way_the_name_is_written():
 
 
 def test_a_release_with_wheels_for_a_python_in_the_middle_alone_is_listed(monkeypatch):
-    def resolved(requirements, *options):
+    def resolve(requirements, *options):
         fits = "3.12" in options and ">1.0,<3.0" in requirements[0]
         return ["thing==2.0"] if fits else _refuse("No solution found when resolving dependencies")
 
-    monkeypatch.setattr(environments, "resolved", resolved)
+    monkeypatch.setattr(environments, "locked_requirements", resolve)
     assert between("thing", "1.0", "3.0") == ["1.0", "2.0", "3.0"]
 
 
 def test_an_index_that_does_not_answer_is_no_index_without_releases(monkeypatch):
-    monkeypatch.setattr(environments, "resolved", lambda *_: _refuse("error: 401 Unauthorized"))
+    monkeypatch.setattr(environments, "locked_requirements", lambda *_: _refuse("error: 401 Unauthorized"))
     with pytest.raises(SideError, match="thing: its releases cannot be listed: error: 401 Unauthorized"):
         between("thing", "1.0", "3.0")
 
@@ -57,7 +57,7 @@ def test_behind_a_certificate_that_only_the_system_trusts_uv_tries_again(tmp_pat
     uv.chmod(0o755)
     monkeypatch.setattr(environments, "_program", lambda: str(uv))
     monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
-    assert resolved(["thing"]) == ["thing==1"]
+    assert locked_requirements(["thing"]) == ["thing==1"]
     monkeypatch.setenv("UV_SYSTEM_CERTS", "")  # the user's choice stays
     with pytest.raises(ResolveError, match="invalid peer certificate"):
-        resolved(["thing"])
+        locked_requirements(["thing"])

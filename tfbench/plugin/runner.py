@@ -577,7 +577,7 @@ class Runner:
             fixture._mode = "tfbench"  # otherwise pytest-benchmark warns that no test used it
         try:
             with self._session.avoid_worker_cpus():
-                result = self._session.lanes.result(case)
+                result = self._session.result(case)
         finally:
             self._display.clear()
         if result.sample is not None:

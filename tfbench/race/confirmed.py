@@ -11,25 +11,23 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tfbench.errors import BenchmarkError
 from tfbench.metrics import exact
-from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY, WARM_UP
+from tfbench.metrics.catalog import FIRST_CALL, WARM_UP
 from tfbench.model.case import CACHE, CACHE_STATES, NATIVE, TIME
 from tfbench.model.measurement import Ratio, Run, Statistic
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.report import Outcome, Verdict
 from tfbench.policy import Policy
 from tfbench.race.launch import Clock, Entrant, Failure
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, Steps
 from tfbench.race.timer import Phase
 from tfbench.sides.source_tree import MODULES, may_miss
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
-
-if TYPE_CHECKING:
-    from tfbench.race.process_launcher import ProcessLauncher
 
 # Refuse to compare two source trees whose processes have not loaded the native code of their own tree alone
 
@@ -239,11 +237,6 @@ class ConfirmedRace:
         return self._first_call.result
 
     @property
-    def memory(self) -> Verdict | None:
-        """On the peak of host memory."""
-        return next((row for row in self.sampled if row.metric == PEAK_HOST_MEMORY), None)
-
-    @property
     def sampled(self) -> list[Verdict]:
         """On the metrics of which each launch has a sample."""
         return [judge.result for judge in self._sampled if judge.result is not None]
@@ -254,11 +247,6 @@ class ConfirmedRace:
         second = self._second
         took_place = second is not None and (second.all_launches or second.failures or second.disturbed)
         return [self.first, *([second] if second is not None and took_place else [])]
-
-    @property
-    def abort_reason(self) -> str:
-        """Reason for giving up one of the races, ``""`` if none was given up."""
-        return next((race.abort_reason for race in self.races if race.abort_reason), "")
 
     @property
     def failures(self) -> dict[int, Failure]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -53,68 +54,55 @@ _SYSTEM = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True)
-class Processor:
-    """A logical processor, and what it shares with others."""
+class Core:
+    """A core: its logical processors, and the last-level cache that it shares with others."""
 
-    number: int
-    core: str
-    """Logical processors of one core have the same."""
+    numbers: tuple[int, ...]
     cache: str
-    """Cores behind one last-level cache have the same."""
 
 
-def topology(numbers: Collection[int], system: Path = _SYSTEM) -> list[Processor]:
-    """Return these processors, sorted by number, with their cores and caches as far as the kernel says."""
-    return [_processor(cpu, system / f"cpu{cpu}") for cpu in sorted(numbers)]
+def topology(numbers: Collection[int], system: Path = _SYSTEM) -> list[Core]:
+    """Return the cores of these processors, sorted by number, as far as the kernel says."""
+    cores = defaultdict[tuple[str, str], list[int]](list)
+    for cpu in sorted(numbers):
+        folder = system / f"cpu{cpu}"
+        caches = folder.glob("cache/index[0-9]*")
+        levels = {read_proc(index / "level"): read_proc(index / "shared_cpu_list") for index in caches}
+        core = read_proc(folder / "topology" / "thread_siblings_list") or str(cpu)
+        cores[core, levels.get(max(levels, default=""), "")].append(cpu)
+    return [Core(tuple(found), cache) for (_, cache), found in cores.items()]
 
 
-def _processor(cpu: int, folder: Path) -> Processor:
-    levels = {
-        read_proc(index / "level"): read_proc(index / "shared_cpu_list") for index in folder.glob("cache/index[0-9]*")
-    }
-    core = read_proc(folder / "topology" / "thread_siblings_list") or str(cpu)
-    return Processor(cpu, core, levels.get(max(levels, default=""), ""))
-
-
-def places(processors: Sequence[Processor]) -> list[tuple[int, ...]]:
-    """Return the lanes that these processors have room for: a core with two threads each, or two cores behind one cache.
+def places(cores: Sequence[Core]) -> list[tuple[int, ...]]:
+    """Return the lanes that these cores have room for: a core with two threads each, or two cores behind one cache.
 
     The first core stays free for the controller. Neighbours in the result are behind different caches, if there are several.
     """
-    cores = _cores(processors)
-    caches: dict[str, list[tuple[int, ...]]] = {}
+    caches = defaultdict[str, list[tuple[int, ...]]](list)
     for core in cores[1:]:
-        caches.setdefault(core[0].cache, []).append(tuple(processor.number for processor in core[:2]))
+        caches[core.cache].append(core.numbers[:2])
     by_cache = [
         units
         if all(len(unit) == 2 for unit in units)
         else [(*a, *b) for a, b in zip(units[::2], units[1::2], strict=False)]
         for units in caches.values()
     ]
-    longest = max(map(len, by_cache), default=0)
-    return [units[index] for index in range(longest) for units in by_cache if index < len(units)]
+    return [lane for row in zip_longest(*by_cache) for lane in row if lane]
 
 
-def _cores(processors: Sequence[Processor]) -> list[list[Processor]]:
-    cores: dict[str, list[Processor]] = {}
-    for processor in processors:
-        cores.setdefault(processor.core, []).append(processor)
-    return list(cores.values())
-
-
-def lanes(whole: Processors, count: int, processors: Sequence[Processor]) -> tuple[Processors, ...]:
+def lanes(whole: Processors, count: int, cores: Sequence[Core]) -> tuple[Processors, ...]:
     """Return the processors of so many lanes. Raises `UsageError` if there are fewer cores than lanes.
 
     Args:
         whole: The processors of a run of one lane.
-        processors: The topology of ``whole.every``.
+        cores: The topology of ``whole.every``.
     """
     if count == 1:
         return (whole,)
-    chosen: list[tuple[int, ...]] = places(processors)[:count]
+    chosen = places(cores)[:count]
     if len(chosen) < count:
         # Forced: each lane has one core, and none is left for the controller.
-        chosen = [tuple(processor.number for processor in core[:1]) for core in _cores(processors)][:count]
+        chosen = [core.numbers[:1] for core in cores][:count]
     if len(chosen) < count:
         raise UsageError(
             f"--lanes {count}: the processors of this run have {len(chosen)} cores, one for each lane at least"

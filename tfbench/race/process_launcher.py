@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -230,9 +230,8 @@ class ProcessLauncher:
                     side = sides[key[:2]]
                     origin = self._origin(side, key)
                     if (key, origin) in tried:
-                        failure = SideError(f"{side.name}: the measuring process ended right after its start")
-                        self._remember(key, failure)
-                        raise failure
+                        with self._remembering(key):
+                            raise SideError(f"{side.name}: the measuring process ended right after its start")
                     origins.setdefault(origin, {})[key] = side
                 batch = list(origins.items())[: max(1, len(self._whole.every))]
                 starting = {key: (origin, side) for origin, zygotes in batch for key, side in zygotes.items()}
@@ -285,23 +284,23 @@ class ProcessLauncher:
     def _start_together(self, wanted: Mapping[_Key, tuple[_Origin, Side]]) -> None:
         """Start these zygotes; if one fails, all of them end, and its `SideError` is raised."""
         starting: dict[_Key, Zygote] = {}
-        key = next(iter(wanted))
         try:
-            for key, (origin, side) in wanted.items():  # noqa: B007, the failed one is remembered
-                self._ancestor(origin, side)
             for key, (origin, side) in wanted.items():
-                ancestor, (_, env, _, only) = self._ancestor(origin, side), key
-                how = self._suite, self._policy, self._scratch.folder, only, self._stopping
-                starting[key] = Zygote(ancestor, side, dict(env), *how)
+                with self._remembering(key):
+                    self._ancestor(origin, side)
+            for key, (origin, side) in wanted.items():
+                with self._remembering(key):
+                    ancestor, (_, env, _, only) = self._ancestor(origin, side), key
+                    how = self._suite, self._policy, self._scratch.folder, only, self._stopping
+                    starting[key] = Zygote(ancestor, side, dict(env), *how)
             for key, zygote in starting.items():
-                zygote.wait_ready()
-                self._note_ready(key, zygote)
-        except BaseException as error:
+                with self._remembering(key):
+                    zygote.wait_ready()
+                    self._note_ready(key, zygote)
+        except BaseException:
             for zygote in starting.values():
                 zygote.close()
             self._end_idle_ancestors()
-            if isinstance(error, SideError):
-                self._remember(key, error)
             raise
         self._zygotes.update(starting)
         for (_, env, *_), zygote in starting.items():
@@ -327,11 +326,16 @@ class ProcessLauncher:
         if ready.spawns:
             self._note(_SPAWNS.format(name))
 
-    def _remember(self, key: _Key, error: SideError) -> None:
+    @contextmanager
+    def _remembering(self, key: _Key) -> Iterator[None]:
         """Remember a failure in one line: its first case shows the whole output."""
-        settings = " ".join(f"{name}={value}" for name, value in key[1])
-        where = f" (with {settings})" if settings else ""
-        self._failed[key[:2]] = SideError(f"{error.headline}{where}; it was not tried again")
+        try:
+            yield
+        except SideError as error:
+            settings = " ".join(f"{name}={value}" for name, value in key[1])
+            where = f" (with {settings})" if settings else ""
+            self._failed[key[:2]] = SideError(f"{error.headline}{where}; it was not tried again")
+            raise
 
     def zygote(self, entrant: Entrant, pair: int, *, apart: bool = False) -> Zygote:
         """Return the zygote of this pair, started if necessary. Raises `SideError` if it does not start.
@@ -370,11 +374,6 @@ class ProcessLauncher:
         with self._lock:
             self._end([key for key in self._zygotes if key[0] == side.name])
             self._failed = {pool: error for pool, error in self._failed.items() if pool[0] != side.name}
-
-    def keep_only(self, environments: Collection[Environment]) -> None:
-        """End the zygotes of all other environments. A later request starts them again."""
-        with self._lock:
-            self._end([key for key in self._zygotes if key[1] not in environments])
 
     def close(self) -> None:
         """End every zygote and all that it started, and remove their temporary files."""

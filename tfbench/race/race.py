@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model.case import BESIDE, ONCE, WAITED
@@ -18,6 +18,8 @@ from tfbench.model.words import LARGEST
 from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared
 from tfbench.race import launch as launching
+from tfbench.race.process_launch import ProcessLaunch
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.stats import verdict
 from tfbench.stats.alpha_spending import policy_of
@@ -61,10 +63,6 @@ TAIL_ALPHA, MEAN_ALPHA = 0.25, 0.05
 """Shares of the alpha of a first race that are spent on the tail and on the mean, the rest on the median. A second race
 asks only what the first one found, at the whole alpha: the products of both stages add up to the square of the alpha at
 most."""
-
-if TYPE_CHECKING:
-    from tfbench.race.process_launch import ProcessLaunch
-    from tfbench.race.process_launcher import ProcessLauncher
 
 # Race entrants, launch after launch, until the evidence decides or the policy's budget is spent
 
@@ -299,8 +297,8 @@ class Race:
         """Fewest entrants of a launch. One side of a pair proves no difference, one variant is worth measuring."""
         return min(2, len({entrant.side.name for entrant in self.entrants}))
 
-    def _launch(self, active: Sequence[int], brief: bool = False) -> Launch | None:
-        """Race these entrants once, from the next pair of zygotes; ``None`` if the launch does not count.
+    def _launch(self, active: Sequence[int], brief: bool = False) -> None:
+        """Race these entrants once, from the next pair of zygotes.
 
         If an entrant breaks during its set-up, the others go on. A brief launch is for the first call and the peak of
         memory, so it warms nothing up and has one round.
@@ -338,17 +336,15 @@ class Race:
             failures[error.entrant] = error.failure
         except LaunchDisturbed as error:
             self.disturbed.append(str(error))
-            return None
+            return
         finally:
             if opened is not None:
                 opened.kill()
         self.failures.update(failures)
-        if launch is None:
-            return None
-        # The times of a sliced launch lack what it has waited.
-        lacking = plan.sliced and max(_waits(launch), default=0.0) > SLICED_MEAN_WAITING
-        self.add(launch, times=not (brief or lacking))
-        return None if lacking else launch
+        if launch is not None:
+            # The times of a sliced launch lack what it has waited.
+            lacking = plan.sliced and max(_waits(launch), default=0.0) > SLICED_MEAN_WAITING
+            self.add(launch, times=not (brief or lacking))
 
     def add(self, launch: Launch, times: bool = True) -> None:
         """Add a launch, whose ``times`` count or not, to the evidence."""
@@ -530,10 +526,8 @@ class Race:
     def _decide(self, entrant: int, final: bool) -> verdict.Decision:
         decision, thresholds = self._by_time(entrant, final), self._thresholds(entrant, Statistic.MEDIAN)
         if Statistic.TAIL in self._judged(entrant):
-            effects, how = (
-                verdict.pooled(self.effects(entrant, statistic=Statistic.MEAN)),
-                self._how(entrant, Statistic.TAIL),
-            )
+            effects = verdict.pooled(self.effects(entrant, statistic=Statistic.MEAN))
+            how = self._how(entrant, Statistic.TAIL)
             mean = verdict.compare(effects, self.rounds(entrant), self.policy, **how, share=MEAN_ALPHA)
             decision = verdict.with_mean(decision, mean, effects, self._thresholds(entrant, Statistic.TAIL), final)
         sides = self.runs(self.reference or 0), self.runs(entrant)
@@ -558,11 +552,8 @@ class Race:
         if not all(run.clocks if statistic is Statistic.CYCLES else BESIDE in run.facts for run in runs):
             return None
         effects = self.effects(entrant, statistic=statistic)
-        evidence, how = (
-            verdict.pooled(effects) if statistic is Statistic.WHOLE else effects,
-            self._how(entrant, Statistic.MEDIAN),
-        )
-        return verdict.compare(evidence, self.rounds(entrant), self.policy, **how)
+        evidence = verdict.pooled(effects) if statistic is Statistic.WHOLE else effects
+        return verdict.compare(evidence, self.rounds(entrant), self.policy, **self._how(entrant, Statistic.MEDIAN))
 
     def _how(self, entrant: int, noise: Statistic) -> dict[str, Any]:
         """Return how this entrant is compared, with the noise of a statistic."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import math
 import os
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -215,8 +214,6 @@ def timer() -> Timer | None:
     Linux' timer interrupts all processors at once, every 1 to 10 ms. Where it does not, as with the kernel's parameter
     ``skew_tick``, blocks with a supposed interrupt are as fast as others, and nothing is taken from them.
     """
-    if sys.platform != "linux":
-        return None
     try:
         period = round(time.clock_getres(_COARSE) * 1e9)
         phase = _phase(period) if period else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from tfbench.metrics import exact
 from tfbench.model import TIME, Case, Outcome, Ratio, Reason, Verdict
@@ -18,15 +18,6 @@ from tfbench.race.timer import Phase
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import NO_BASELINE, claimed, failed, new, of_sides, of_variant, twice
 from tfbench.sides.spec import Side
-
-
-@dataclass(frozen=True)
-class RaceResults:
-    """The results of a race; those of an interrupted race are partial."""
-
-    settled: Sequence[CaseResult]
-    interrupt: KeyboardInterrupt | None = None
-    """The Ctrl-C that ended the race; to be raised after the results are stored."""
 
 
 class Races:
@@ -46,21 +37,24 @@ class Races:
         self._judged: set[str] = set()
         """Benchmark files whose imports have been judged."""
 
-    def variants(self, group: Sequence[Case]) -> RaceResults:
-        """Race each variant of a workload against the reference variant, which is the first entrant."""
-        race = self._race(sorted(group, key=lambda case: not case.reference))
-        interrupt = self._run(race, group[0].workload)
-        if interrupt:
+    def variants(self, group: Sequence[Case]) -> Iterator[CaseResult]:
+        """Race each variant of a workload against the reference variant, which is the first entrant.
+
+        After Ctrl-C the results so far are partial.
+        """
+        race, waiting = self._race(sorted(group, key=lambda case: not case.reference)), list[CaseResult]()
+        try:
+            self._run(race, group[0].workload)
+            waiting = [of_variant(race, index) for index in range(len(group))]
+            while waiting:
+                rows = self._confirmed(waiting[0].case, waiting[0].metrics, group)
+                yield replace(waiting.pop(0), metrics=rows)
+        except KeyboardInterrupt:
             race.conclude()
-        indices = [index for index in range(len(group)) if not interrupt or race.runs(index)]
-        results = []
-        for index in indices:
-            result = of_variant(race, index)
-            if not interrupt:
-                rows, interrupt = self._confirmed(result.case, result.metrics, group)
-                result = replace(result, metrics=tuple(rows))
-            results.append(result)
-        return RaceResults(results, interrupt=interrupt)
+            for result in waiting or (of_variant(race, index) for index in range(len(group)) if race.runs(index)):
+                rows = tuple(twice(row, None) if row.outcome is Outcome.REGRESSED else row for row in result.metrics)
+                yield replace(result, metrics=rows)
+            raise
 
     def sides(
         self,
@@ -68,8 +62,8 @@ class Races:
         baseline: Side,
         there: Case | None = None,
         *notes: Reason | None,
-        repair: Callable[[CaseResult], RaceResults | None] = lambda broken: None,
-    ) -> RaceResults:
+        repair: Callable[[CaseResult], Iterable[CaseResult] | None] = lambda broken: None,
+    ) -> Iterator[CaseResult]:
         """Race two sides of a case, and confirm a regression. The reason of the verdict gets the notes.
 
         Args:
@@ -79,20 +73,25 @@ class Races:
         entrants = [Entrant(there or case, baseline), Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
         race = ConfirmedRace(entrants, self._launcher, policy, self.sharing, time.perf_counter, self._draws(case.name))
-        interrupt = self._run(race, case.name)
-        undecided = interrupt is not None and race.decision is None
-        results = [] if undecided else [of_sides(case, race, *notes)]
-        if not interrupt and race.only_baseline_breaks:
-            return repair(results[0]) or self._repaired(results[0])
-        return RaceResults(results, interrupt=interrupt)
+        try:
+            self._run(race, case.name)
+        except KeyboardInterrupt:
+            if race.decision is not None:
+                yield of_sides(case, race, *notes)
+            raise
+        result = of_sides(case, race, *notes)
+        if race.only_baseline_breaks:
+            yield from repair(result) or self._repaired(result)
+        else:
+            yield result
 
-    def _repaired(self, broken: CaseResult) -> RaceResults:
+    def _repaired(self, broken: CaseResult) -> list[CaseResult]:
         """Measure a case that breaks on the baseline side: it is incomparable if it works here, and an error otherwise."""
-        here = self.alone(broken.case, NO_BASELINE)
-        works = [result.verdict and result.verdict.outcome is Outcome.NEW for result in here.settled]
-        if here.interrupt or not all(works) or not broken.verdict:
-            return here
-        return RaceResults([replace(broken, verdict=broken.verdict.changed(outcome=Outcome.INCOMPARABLE))])
+        (here,) = self.alone(broken.case, NO_BASELINE)
+        works = here.verdict and here.verdict.outcome is Outcome.NEW
+        if not works or not broken.verdict:
+            return [here]
+        return [replace(broken, verdict=broken.verdict.changed(outcome=Outcome.INCOMPARABLE))]
 
     def again(self, case: Case, baseline: Entrant, confirms: bool) -> Ratio | None:
         """Race two sides of a case once more, in the launches of a first look, with other zygotes if it ``confirms``.
@@ -106,9 +105,7 @@ class Races:
         config = RaceConfig(self.sharing, pairs_of(entrants, policy, second=confirms))
         race = Race(entrants, self._launcher, policy, config, time.perf_counter, self._draws(case.name))
         with self._launcher.stopwatch.phase(Phase.CONFIRMING):
-            interrupt = self._run(race, f"{case.name}, again for the mean of all cases")
-        if interrupt:
-            raise interrupt
+            self._run(race, f"{case.name}, again for the mean of all cases")
         decision = race.decisions.get(1)
         return None if decision is None or race.failures else decision.comparison.ratio
 
@@ -133,37 +130,30 @@ class Races:
         old, new = (self._launcher.imports(entrant, whole) for entrant in (before, now))
         return exact.imports(now.case, old, new, self._policy, self.sharing)
 
-    def alone(self, case: Case, why: Reason) -> RaceResults:
+    def alone(self, case: Case, why: Reason) -> list[CaseResult]:
         """Measure a case that has no counterpart to race against. The reason of the verdict `new` is ``why``."""
         race = self._race([case])
-        if interrupt := self._run(race, case.name):
-            return RaceResults([], interrupt=interrupt)
-        return RaceResults([failed(case, race.failures[0]) if race.failures else new(case, race, 0, why)])
+        self._run(race, case.name)
+        return [failed(case, race.failures[0]) if race.failures else new(case, race, 0, why)]
 
-    def claims(self, case: Case, others: Sequence[Case]) -> list[Verdict]:
+    def claims(self, case: Case, others: Sequence[Case]) -> tuple[Verdict, ...]:
         """Check the contracts of a case on its time relative to other variants, and confirm a broken one."""
         race = self._race([*others, case])
-        if interrupt := self._run(race, f"{case.workload}: {case.label} against other variants"):
-            raise interrupt
-        rows, interrupt = self._confirmed(case, claimed(race, len(others)), others)
-        if interrupt:
-            raise interrupt
-        return list(rows)
+        self._run(race, f"{case.workload}: {case.label} against other variants")
+        return self._confirmed(case, claimed(race, len(others)), others)
 
-    def _confirmed(
-        self, case: Case, rows: Sequence[Verdict], group: Sequence[Case]
-    ) -> tuple[Sequence[Verdict], KeyboardInterrupt | None]:
+    def _confirmed(self, case: Case, rows: Sequence[Verdict], group: Sequence[Case]) -> tuple[Verdict, ...]:
         """Race again, in fresh processes of other zygotes, for each contract on time that a first race found broken."""
         suspects = {row.metric for row in rows if row.outcome is Outcome.REGRESSED}
         if not suspects or not self._policy.confirm:
-            return rows, None
+            return tuple(rows)
         named = [claim.levels for claim in case.claims_on(TIME)]
         others = [other for other in group if other.variant in named]
         race = self._race([*others, case], second=True)
         with self._launcher.stopwatch.phase(Phase.CONFIRMING):
-            interrupt = self._run(race, f"{case.workload}: {case.label} against other variants, again")
-        again = {} if interrupt else {row.metric: row for row in claimed(race, len(others))}
-        return [twice(row, again.get(row.metric)) if row.metric in suspects else row for row in rows], interrupt
+            self._run(race, f"{case.workload}: {case.label} against other variants, again")
+        again = {row.metric: row for row in claimed(race, len(others))}
+        return tuple(twice(row, again.get(row.metric)) if row.metric in suspects else row for row in rows)
 
     def _race(self, cases: Sequence[Case], second: bool = False) -> Race:
         entrants = [Entrant(case, self._contender) for case in cases]
@@ -175,11 +165,6 @@ class Races:
         self._raced[name] += 1
         return random.Random(f"{self._seed} {self._raced[name]} {name}")
 
-    def _run(self, race: Race | ConfirmedRace, text: str) -> KeyboardInterrupt | None:
-        """Run the race; returns the Ctrl-C that ended it early, since its launches so far still count."""
+    def _run(self, race: Race | ConfirmedRace, text: str) -> None:
         self._report(text)
-        try:
-            race.run(lambda now: self._report(text, now))
-        except KeyboardInterrupt as interrupt:
-            return interrupt
-        return None
+        race.run(lambda now: self._report(text, now))

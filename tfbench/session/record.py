@@ -36,8 +36,7 @@ class RunMeasurements:
     @property
     def samples(self) -> dict[str, Sample]:
         """Samples with at least one launch, by case name."""
-        samples = {result.case.name: result.sample for result in self.results}
-        return {name: sample for name, sample in samples.items() if sample is not None and sample.runs}
+        return {result.case.name: result.sample for result in self.results if result.sample and result.sample.runs}
 
 
 class BaselineStore:
@@ -84,10 +83,11 @@ class BaselineStore:
         return accepted
 
     def drop_candidate(self, name: str) -> None:
-        """Forget the run that `accept` would take. Raises `SideError` if git cannot forget its tree."""
+        """Forget the run that `accept` would take: a later run begins, or replaces the baseline."""
         if name in self.candidates.names():
             self.candidates.remove(name)
-            drop(self.root, CANDIDATES + name)
+            with suppress(SideError):  # git goes on keeping a tree that no file needs any more
+                drop(self.root, CANDIDATES + name)
 
     def left_out(self, name: str) -> list[str]:
         """Return the names of the baseline's cases that the last run against it did not measure.
@@ -124,14 +124,8 @@ class RunRecorder:
         Raises `BaselineError` if a case failed, there is no sample, or the file cannot be written.
         """
         name = self._request.save_baseline
-        why = ""
-        if failed := next((result.case.name for result in measurements.results if result.failures), ""):
-            why = f"{failed} did not pass"
-        elif self._request.inject_slowdown:
-            why = "its times contain an injected slowdown; run without --inject-slowdown"
-        elif not measurements.samples:
-            why = "no case was measured"
-        if why:
+        failed = next((result.case.name for result in measurements.results if result.failures), "")
+        if why := f"{failed} did not pass" if failed else self._unfit(measurements):
             raise BaselineError(f"the baseline {name!r} was not saved: {why}")
         measured = self._measured(measurements, KEPT + name)
         if not measured.context.tree:
@@ -139,27 +133,23 @@ class RunRecorder:
                 f"the baseline {name!r} has times only: {self._request.root} is in no git checkout, so its code cannot "
                 "be raced again"
             )
-        self.drop_candidate(name)
+        self.store.drop_candidate(name)
         return self._save(self.store.saved, name, measured, KEPT)
 
-    def drop_candidate(self, name: str) -> None:
-        """Forget the run that `baseline accept` would take: a later run begins, or replaces the baseline."""
-        with suppress(SideError):
-            self.store.drop_candidate(name)
+    def _unfit(self, measurements: RunMeasurements) -> str:
+        """Return why these are no measurements to keep, ``""`` if they are."""
+        if self._request.inject_slowdown:
+            return "its times contain an injected slowdown; run without --inject-slowdown"
+        return "" if measurements.samples else "no case was measured"
 
     def remember(self, measurements: RunMeasurements) -> Path | None:
         """Record a run in its history, and the candidate that `baseline accept` would take.
 
         Returns the candidate's file, if there is one. Raises `TfbenchError` or `OSError` if a file cannot be written.
         """
-        samples, baseline = measurements.samples, self._request.baseline
-        if self._request.inject_slowdown or not samples:
+        baseline = self._request.baseline
+        if why := self._unfit(measurements):
             if self._request.history:
-                why = (
-                    "its times contain an injected slowdown"
-                    if self._request.inject_slowdown
-                    else "no case was measured"
-                )
                 self.notes.append(f"history: this run was not added, because {why}")
             return None
         if not self._history and not baseline:
@@ -173,17 +163,17 @@ class RunRecorder:
 
     def _record(self, history: AnyHistory, measured: Baseline, measurements: RunMeasurements) -> None:
         anchor, samples, commit = measurements.anchor, measured.samples, measured.environment.commit
-        verdicts = {
-            result.case.name: result.verdict
+        ratios = {
+            result.case.name: ratio
             for result in measurements.results
-            if anchor and result.baseline is not None and result.verdict and result.case.name in samples
+            if anchor and result.baseline and result.verdict and (ratio := result.verdict.ratio)
+            if result.case.name in samples and 0 < ratio.center < math.inf
         }
-        ratios = {name: verdict.ratio for name, verdict in verdicts.items() if verdict.ratio}
         path = history.record(
             SessionRecord(
                 measured.context,
                 floors={name: sample.floors for name, sample in samples.items()},
-                ratios={name: ratio for name, ratio in ratios.items() if 0 < ratio.center < math.inf},
+                ratios=ratios,
                 anchor=anchor,
                 releases=tags_of(self._request.root, commit) if commit else (),
             )

@@ -254,16 +254,11 @@ def disturbed(case: Case, race: Race) -> CaseResult:
     return untimed(case, Outcome.INCONCLUSIVE, reason, launches=launches, wall_seconds=seconds)
 
 
-def failed(case: Case, failure: errors.TfbenchError, **side: str) -> CaseResult:
-    """Return the result of a case whose benchmark broke, on a ``side`` of its race if given, or cannot run here."""
+def failed(case: Case, failure: Exception, **side: str) -> CaseResult:
+    """Return the result of a case that cannot run here, or that broke: its benchmark, on a ``side`` if given, or tfbench itself."""
     if isinstance(failure, errors.BenchmarkSkipped):
         return CaseResult(case, skip=str(failure))
     return untimed(case, Outcome.ERROR, *reason_of(failure, **side))
-
-
-def broken(case: Case, error: Exception) -> CaseResult:
-    """Return the result of a case that could not be measured because a side or tfbench itself failed."""
-    return untimed(case, Outcome.ERROR, *reason_of(error))
 
 
 def not_measured(case: Case, why: str = "the run ended before this case was measured") -> CaseResult:
@@ -327,8 +322,8 @@ PROBES = "probes"
 class BaselineValues:
     """The other side of a comparison: saved, or live and to be probed."""
 
-    metric_values: MetricValues | None = None
-    """Saved values; ``None`` if the side is to be probed."""
+    metric_values: MetricValues = field(default_factory=MetricValues)
+    """Saved values, unless there is a side to probe."""
     side: Side | None = None
     """The side to probe."""
     case: Case | None = None
@@ -478,7 +473,7 @@ class MetricChecker:
         facts = _facts(result)
         explained: list[Reason] = []
         if baseline is None:
-            why = result.verdict.reason if result.verdict and result.verdict.outcome is Outcome.NEW else NO_BASELINE
+            why = result.verdict.reason if result.verdict.outcome is Outcome.NEW else NO_BASELINE
             rows = [row.changed(reason=why) for row in self._measured(case, mine, facts)]
         else:
             rows, explained = self._compared(result, side, mine, baseline)
@@ -531,20 +526,15 @@ class MetricChecker:
         judged the memory of its sides itself.
         """
         case, facts = result.case, _facts(result)
-        values, differences = baseline.metric_values, list(baseline.differences)
-        entrant = baseline.entrant(case)
-        if values is None and entrant is not None:
+        values, launches = baseline.metric_values, [(Entrant(case, side), [mine.metric_values])]
+        if (entrant := baseline.entrant(case)) is not None:
             probed = self._probed[_key(entrant)]
             if isinstance(probed, Exception):
                 return [_not_probed(case, "the baseline side", probed)], []
             values = probed.metric_values
-        if values is None:
-            values = MetricValues()
-        context = exact.ComparisonContext(differences, baseline.machines)
-        rows, explained = self._rows(case, values, mine, context)
-        launches = [(Entrant(case, side), [mine.metric_values])]
-        if entrant is not None and baseline.metric_values is None:
             launches.append((entrant, [values]))
+        context = exact.ComparisonContext(baseline.differences, baseline.machines)
+        rows, explained = self._rows(case, values, mine, context)
         for pairs, settled in zip(self._further, _SETTLED, strict=True):
             if all(row.outcome in settled for row in rows):
                 break

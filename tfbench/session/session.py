@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -22,12 +22,12 @@ from tfbench.policy import Policy
 from tfbench.race.lanes import Lanes, Processors
 from tfbench.race.launch import Clock, Entrant
 from tfbench.race.prober import Prober
-from tfbench.race.process_launcher import Environment, ProcessLauncher
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase, Stopwatch, timer
 from tfbench.session import results as case_results
 from tfbench.session import strategies
 from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
-from tfbench.session.races import RaceResults, Races
+from tfbench.session.races import Races
 from tfbench.session.record import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, Progress, RunProgress, RunRequest
 from tfbench.session.resume import ChangedOnly, Journal, drawn
@@ -42,16 +42,16 @@ from tfbench.suite.shards import part
 # Judge the mean time of all raced cases. Race them again until it is decided, and before a slower one fails the run
 
 
+@dataclass
 class SuiteGate:
     """The verdict of ``--gate-suite``. Its ``limit`` is the slowdown of the mean to find, as a fraction."""
 
-    def __init__(self, limit: float, policy: Policy, races: Races, strategy: strategies.Strategy) -> None:
-        self._limit = limit
-        self._policy = policy
-        self._races = races
-        self._strategy = strategy
-        self.verdict: SuiteVerdict | None = None
-        """The verdict, once `judge` has made it."""
+    limit: float
+    policy: Policy
+    races: Races
+    strategy: strategies.Strategy
+    verdict: SuiteVerdict | None = field(default=None, init=False)
+    """The verdict, once `judge` has made it."""
 
     def judge(self, final: Sequence[CaseResult]) -> SuiteVerdict:
         """Judge the cases that were raced against the baseline. A failure becomes a verdict `error`.
@@ -63,7 +63,7 @@ class SuiteGate:
             self.verdict = self._judge(raced)
         except Exception as error:
             reason, _ = case_results.reason_of(error)
-            self.verdict = SuiteVerdict(self._limit, Outcome.ERROR, reason, len(raced))
+            self.verdict = SuiteVerdict(self.limit, Outcome.ERROR, reason, len(raced))
         return self.verdict
 
     def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:
@@ -73,21 +73,21 @@ class SuiteGate:
         )
         if first is None:
             reason = because(ReasonCode.FEW_CASES, cases=cases, needed=FEWEST_CASES)
-            return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, reason, cases)
+            return SuiteVerdict(self.limit, Outcome.INCOMPARABLE, reason, cases)
         outcome, mean = self._outcome(first), because(Note.MEAN, ratio=first, cases=cases, again=passes)
-        if outcome is not Outcome.REGRESSED or not self._policy.confirm:
-            return SuiteVerdict(self._limit, outcome, because(CODES[outcome], mean), cases, first)
+        if outcome is not Outcome.REGRESSED or not self.policy.confirm:
+            return SuiteVerdict(self.limit, outcome, because(CODES[outcome], mean), cases, first)
         second, added, passes = self._decided(raced)
         if second is None:
             reason = because(ReasonCode.NOT_CONFIRMED, mean, because(Note.TOO_FEW_AGAIN))
-            return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, reason, cases, first)
+            return SuiteVerdict(self.limit, Outcome.INCONCLUSIVE, reason, cases, first)
         if self._outcome(second) is Outcome.REGRESSED:
             code, first_mean = ReasonCode.SLOWER, Note.FOUND_TWICE
         else:
             outcome, code, first_mean = Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED, Note.FIRST_MEAN
         again = because(Note.MEAN, ratio=second, cases=added, again=passes if passes > 1 else 0)
         reason = because(code, again, because(first_mean, mean))
-        return SuiteVerdict(self._limit, outcome, reason, added, second)
+        return SuiteVerdict(self.limit, outcome, reason, added, second)
 
     def _decided(self, raced: Sequence[CaseResult], first: Sequence[Ratio] = ()) -> tuple[Ratio | None, int, int]:
         """Race all cases again until their mean is decided; return it, of how many cases, and how often they were raced.
@@ -98,11 +98,13 @@ class SuiteGate:
             first: The ratios of the first races, which count as well; empty to confirm their mean by fresh ratios alone.
         """
         ratios, passes, added = list(first), 0, len(first)
-        for _ in range(self._policy.suite_passes if self._policy.confirm else 0):
+        for _ in range(self.policy.suite_passes if self.policy.confirm else 0):
             mean = self._mean(ratios)
             if ratios and (mean is None or self._outcome(mean) is not Outcome.INCONCLUSIVE):
                 break
-            more = [ratio for result in raced if (ratio := self._again(result, confirms=not first)) is not None]
+            pairs = [(result.case, self.strategy.baseline_entrant(result.case)) for result in raced]
+            again = [self.races.again(case, side, not first) for case, side in pairs if side is not None]
+            more = [ratio for ratio in again if ratio is not None]
             if not more:
                 break
             ratios += more
@@ -110,15 +112,11 @@ class SuiteGate:
             added = len(more)
         return self._mean(ratios), added, passes
 
-    def _again(self, raced: CaseResult, confirms: bool) -> Ratio | None:
-        baseline = self._strategy.baseline_entrant(raced.case)
-        return self._races.again(raced.case, baseline, confirms) if baseline is not None else None
-
     def _outcome(self, mean: Ratio) -> Outcome:
-        return classify_mean(mean, self._limit)
+        return classify_mean(mean, self.limit)
 
     def _mean(self, ratios: Sequence[Ratio]) -> Ratio | None:
-        return mean_ratio(ratios, 1 - self._policy.alpha)
+        return mean_ratio(ratios, 1 - self.policy.alpha)
 
 
 # Take each case of a run from pending to finished, whatever fails on the way
@@ -146,7 +144,6 @@ class CaseRuns:
         skips: Name of a case -> why it cannot run here.
         steps: What completes a raced case, in order; the keys name the rows that report a failed step.
         journal: Keeps each finished result. Those of an interrupted run are used if the whole group has one.
-        keep_only: Called with the environments of the unfinished cases whenever an environment has none left.
         clock: Counts the seconds that cases cost.
     """
 
@@ -158,13 +155,11 @@ class CaseRuns:
         steps: Mapping[str, Step],
         report: RunProgress,
         journal: Journal,
-        keep_only: Callable[[Collection[Environment]], None] = lambda environments: None,
         clock: Clock = lambda: 0.0,
     ) -> None:
         self._strategy = strategy
         self._steps = steps
         self._report = report
-        self._keep_only = keep_only
         self._clock = clock
         self._journal = journal
         self.interrupted = False
@@ -185,7 +180,6 @@ class CaseRuns:
                 for run in group:
                     run.result, run.finished = journal.earlier[run.case.name], True
         report.done = len(self.final)
-        self._unfinished = Counter(run.case.env for run in self._runs.values() if not run.finished)
 
     @property
     def groups(self) -> list[tuple[Case, ...]]:
@@ -210,7 +204,7 @@ class CaseRuns:
         try:
             result = self._strategy.skipped_by_mark(case, reason)
         except Exception as error:
-            result = case_results.broken(case, error)
+            result = case_results.failed(case, error)
         self._advance(self._runs[case.name], result, finished=True)
 
     def fail(self, case: Case, why: str) -> None:
@@ -258,14 +252,13 @@ class CaseRuns:
     def _race(self, run: _CaseRun) -> None:
         pending = [member.case for member in run.group if member.result is None]  # pytest may have skipped some
         try:
-            raced = self._strategy.race(run.case, pending)
+            for result in self._strategy.race(run.case, pending):
+                known = result if result.verdict else self._strategy.skipped(result.case, result.skip)
+                self._advance(self._runs[result.case.name], known)
         except Exception as error:
-            raced = RaceResults([case_results.broken(case, error) for case in pending])
-        for result in raced.settled:
-            known = result if result.verdict else self._strategy.skipped(result.case, result.skip)
-            self._advance(self._runs[result.case.name], known)
-        if raced.interrupt is not None:
-            raise raced.interrupt
+            for member in run.group:
+                if member.result is None:
+                    self._advance(member, case_results.failed(member.case, error))
 
     def _finish(self, run: _CaseRun) -> None:
         measured = [member.case for member in run.group if member.result and member.result.sample is not None]
@@ -286,85 +279,6 @@ class CaseRuns:
         with self._lock:
             self._report.done += run.result is None
             run.result, run.finished = result, finished
-            if finished:
-                env = run.case.env
-                self._unfinished[env] -= 1
-                if not self._unfinished[env]:
-                    del self._unfinished[env]
-                    self._keep_only(self._unfinished.keys())
-
-
-# Measure cases in lanes, ahead of the tests that ask for them
-
-
-Group = tuple[Case, ...]
-
-
-class CaseLanes:
-    """The results of the cases of a run, which several lanes measure at the same time if the request has them."""
-
-    def __init__(self, request: RunRequest, runs: CaseRuns, launcher: ProcessLauncher, contender: Side) -> None:
-        self._request = request
-        self._runs = runs
-        self._launcher = launcher
-        self._contender = contender
-        self._opened: Lanes[Group] | None = None
-
-    def result(self, case: Case) -> CaseResult:
-        """Return the result of this case, see `CaseRuns.result`. The first call starts the lanes.
-
-        Raises `KeyboardInterrupt` after Ctrl-C. The races of all lanes have ended, and partial results are kept.
-        """
-        try:
-            with self._runs.noting_interrupts():
-                if len(self._request.lane_processors) > 1 and (group := self._groups.get(case.name)):
-                    self._open().wait_for(group)
-            return self._runs.result(case)
-        except KeyboardInterrupt:
-            self.close()
-            raise
-
-    @cached_property
-    def _groups(self) -> dict[str, Group]:
-        """Name of a case -> its group."""
-        return {case.name: group for group in self._runs.groups for case in group}
-
-    def _open(self) -> Lanes[Group]:
-        if self._opened is None:
-            timer()  # watched once, while nothing runs
-            groups, request = list(dict.fromkeys(self._groups.values())), self._request
-            waiting = self._launcher.stopwatch.waiting
-            self._opened = Lanes(
-                groups, request.lane_processors, self._measure, self._apart, request.lanes_ahead, waiting
-            )
-        return self._opened
-
-    def _measure(self, group: Group, lane: Processors) -> None:
-        with self._launcher.on(lane):
-            for case in group:
-                self._runs.result(case)
-
-    def _apart(self, group: Group) -> bool:
-        """Whether a group needs the machine for itself, or may not be measured at all."""
-        narrowest = min(len(lane.every) for lane in self._request.lane_processors)
-        return any(
-            case.cpus not in range(1, narrowest + 1)
-            or case.alone
-            or case.name in self._request.uncertain
-            or self._launcher.on_gpu([Entrant(case, self._contender)])
-            for case in group
-        )
-
-    def finish(self) -> None:
-        """Have lanes finish their present races and begin no others, as after ``-x``."""
-        if self._opened is not None:
-            self._opened.close()
-
-    def close(self) -> None:
-        """End the races of all lanes at once. Finished cases keep their results."""
-        if self._opened is not None:
-            self._launcher.stop()
-            self._opened.close()
 
 
 # Put one run together, answer it case by case, and report it
@@ -372,6 +286,7 @@ class CaseLanes:
 
 _UNREPORTED = ("cases", MODULES)
 """What is known of a started side beyond its environment. A report has the cases in its verdicts."""
+Group = tuple[Case, ...]
 _PROBED = (ReasonCode.OTHER_ENVIRONMENT, ReasonCode.SAME_CODE)
 """Reasons without times that leave the other metrics to be judged."""
 
@@ -411,7 +326,7 @@ class Session:
             )
             self.saved = saved = self.recorder.store.saved.fetch(request.baseline) if request.baseline else None
             if saved is not None and not request.resume:
-                self.recorder.drop_candidate(request.baseline)
+                self.recorder.store.drop_candidate(request.baseline)
             with stopwatch.phase(Phase.STARTING):
                 other = strategies.baseline_side(request, saved, contender, environments)
             baseline, unmade = (None, other) if isinstance(other, Reason) else (other, None)
@@ -457,12 +372,62 @@ class Session:
                 "gate": self.strategy.gated,
             }
             self.runs = CaseRuns(
-                cases, skips, self.strategy, steps, report, self.journal, launcher.keep_only,
-                lambda: stopwatch.seconds_of_cases,
-            )  # fmt: skip
-            self.lanes = CaseLanes(request, self.runs, launcher, contender)
+                cases, skips, self.strategy, steps, report, self.journal, lambda: stopwatch.seconds_of_cases
+            )
+            self._lanes: Lanes[Group] | None = None
             self.suite_gate = SuiteGate(request.gate_suite, policy, races, self.strategy)
             self._held = held.pop_all()
+
+    def result(self, case: Case) -> CaseResult:
+        """Return the result of this case, see `CaseRuns.result`. The first call starts the lanes, if there are several.
+
+        Raises `KeyboardInterrupt` after Ctrl-C. The races of all lanes have ended, and partial results are kept.
+        """
+        try:
+            with self.runs.noting_interrupts():
+                if len(self.request.lane_processors) > 1 and (group := self._groups.get(case.name)):
+                    self._opened().wait_for(group)
+            return self.runs.result(case)
+        except KeyboardInterrupt:
+            self._finish_lanes(stop=True)
+            raise
+
+    @cached_property
+    def _groups(self) -> dict[str, Group]:
+        """Name of a case -> its group."""
+        return {case.name: group for group in self.runs.groups for case in group}
+
+    def _opened(self) -> Lanes[Group]:
+        """Return the lanes, which measure cases ahead of the tests that ask for them."""
+        if self._lanes is None:
+            timer()  # watched once, while nothing runs
+            groups, request = list(dict.fromkeys(self._groups.values())), self.request
+            how = self._measure, self._apart, request.lanes_ahead, self.launcher.stopwatch.waiting
+            self._lanes = Lanes(groups, request.lane_processors, *how)
+        return self._lanes
+
+    def _measure(self, group: Group, lane: Processors) -> None:
+        with self.launcher.on(lane):
+            for case in group:
+                self.runs.result(case)
+
+    def _apart(self, group: Group) -> bool:
+        """Whether a group needs the machine for itself, or may not be measured at all."""
+        narrowest = min(len(lane.every) for lane in self.request.lane_processors)
+        return any(
+            case.cpus not in range(1, narrowest + 1)
+            or case.alone
+            or case.name in self.request.uncertain
+            or self.launcher.on_gpu([Entrant(case, self.contender)])
+            for case in group
+        )
+
+    def _finish_lanes(self, stop: bool = False) -> None:
+        """Have lanes begin no other races, as after ``-x``, and finish the present ones, or ``stop`` them at once."""
+        if self._lanes is not None:
+            if stop:
+                self.launcher.stop()
+            self._lanes.close()
 
     def _probe(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
         """Add the verdicts on the metrics that a probing launch reads.
@@ -509,7 +474,7 @@ class Session:
 
         Raises `KeyboardInterrupt` after Ctrl-C.
         """
-        self.lanes.finish()
+        self._finish_lanes()
         if not self.request.gate_suite:
             return None
         with self.runs.noting_interrupts():
@@ -520,7 +485,7 @@ class Session:
 
         Raises `TfbenchError` if the other side's benchmarks cannot be collected.
         """
-        self.lanes.finish()
+        self._finish_lanes()
         if self.contender.code is not None:
             self.edited[:] = edited_files(self.request.root, self._files)
         if not self.runs.interrupted:
@@ -605,16 +570,13 @@ class Session:
 
     def close(self) -> None:
         """End every process, and release the GPUs."""
-        self.lanes.close()
+        self._finish_lanes(stop=True)
         self.journal.close(complete=len(self.runs.final) == len(self.cases))
         self._held.close()
 
     @contextmanager
     def avoid_worker_cpus(self) -> Iterator[None]:
         """Move this process to processors that the workers do not use, if there are any, until the block ends."""
-        if not hasattr(os, "sched_setaffinity"):
-            yield
-            return
         before = os.sched_getaffinity(0)
         of_lanes = {cpu for lane in self.request.lane_processors for cpu in lane.every}
         used = of_lanes if len(self.request.lane_processors) > 1 else set(self.request.processors.one)

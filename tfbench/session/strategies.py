@@ -7,7 +7,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,15 +22,15 @@ from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.options import NEVER
-from tfbench.session.races import RaceResults, Races
+from tfbench.session.races import Races
 from tfbench.session.request import CaseResult, RunProgress, RunRequest, missing
-from tfbench.session.results import NO_BASELINE, BaselineValues, MetricChecker, untimed
+from tfbench.session.results import BaselineValues, MetricChecker, untimed
 from tfbench.session.resume import ChangedOnly
-from tfbench.sides.counterparts import Counterparts, Listing, Selection, benchmarks_of
+from tfbench.sides.counterparts import Counterparts, Listing, benchmarks_of
 from tfbench.sides.environments import Environments, installed, minor, other_requirements
 from tfbench.sides.source_tree import Snapshot, is_pinned, snapshot
 from tfbench.sides.spec import UNPINNED, Side, as_committed, of_tree, parse, parts_of
-from tfbench.sides.yardstick import JudgedTree, changes_of, judged_tree, own_files, same_but_imports
+from tfbench.sides.yardstick import changes_of, judged_tree, own_files, same_but_imports
 from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.history import Anchor, json_digest
 
@@ -135,8 +135,8 @@ def _executable(saved: EnvironmentInfo, contender: Side, environments: Environme
     here = packages() | _versions(saved.packages, sys.executable)
     if saved.packages == here and minor(saved.python) == minor(platform.python_version()):
         return contender.executable
-    environments.prefer([], minor(saved.python))
-    return environments.get([f"{name}=={version}" for name, version in saved.packages.items()]).executable
+    wanted = [f"{name}=={version}" for name, version in saved.packages.items()]
+    return environments.get(wanted, minor(saved.python)).executable
 
 
 def _versions(names: Iterable[str], executable: str) -> dict[str, str]:
@@ -287,51 +287,6 @@ class SideStarter:
         )  # fmt: skip
 
 
-# Race cases with the other side's own benchmark files, where it cannot run those of the working tree
-
-
-@dataclass
-class OwnFiles:
-    """The other side's source tree with its own benchmark files, as far as these differ from ours in their imports alone."""
-
-    request: RunRequest
-    contender: Side
-    lock: threading.RLock
-    _side: Side | Reason | None = field(default=None, init=False)
-    """The side once it is made, or why there is none."""
-
-    def side_for(self, case: Case, side: Side) -> Side | None:
-        """Return the side that runs its own file of a case; ``None`` if that may not stand for the working tree's.
-
-        It may if the two files are the same apart from imports and other test functions. Raises `SideError` if the tree cannot
-        be written.
-        """
-        tree, root = side.judged, self.request.root
-        if tree is None or not same_but_imports(*_files(tree, root, case), _function(case)):
-            return None
-        with self.lock:
-            if self._side is None:
-                functions = defaultdict[str, set[str]](set)
-                for known in self.request.suite_cases:
-                    functions[known.name.partition("::")[0]].add(_function(known))
-                self._side = NO_BASELINE
-                if kept := own_files(tree.own_root, root, self.contender.yardstick, functions):
-                    cache = Layout(self.request.folder).trees
-                    judged = judged_tree(root, tree.tree, self.contender.yardstick, cache, kept)
-                    self._side = replace(of_tree(side, judged), name=f"{side.name} with its own files")
-            return self._side if isinstance(self._side, Side) else None
-
-
-def _files(tree: JudgedTree, root: Path, case: Case) -> tuple[Path, Path]:
-    file = case.name.partition("::")[0]
-    return tree.own_root / file, root / file
-
-
-def _function(case: Case) -> str:
-    """Return the name of the function or method of a case."""
-    return case.name.partition("[")[0].rpartition("::")[2].rpartition(".")[2]
-
-
 # Decide what each case races against: the other variants, a live side, or the side of a saved baseline
 
 
@@ -360,16 +315,33 @@ class Strategy(ABC):
         return tuple(changes_of(tree)) if tree else ()
 
     @cached_property
-    def own_files(self) -> OwnFiles:
-        """The other side with benchmark files of its own."""
-        return OwnFiles(self.request, self.contender, self.starter.lock)
+    def _with_own_files(self) -> Side | None:
+        """The baseline side with its own benchmark files, as far as these differ from ours in their imports alone."""
+        root, side = self.request.root, self.baseline
+        assert side is not None
+        assert side.judged is not None
+        functions = defaultdict[str, set[str]](set)
+        for known in self.request.suite_cases:
+            functions[known.name.partition("::")[0]].add(_function(known))
+        if not (kept := own_files(side.judged.own_root, root, self.contender.yardstick, functions)):
+            return None
+        cache = Layout(self.request.folder).trees
+        judged = judged_tree(root, side.judged.tree, self.contender.yardstick, cache, kept)
+        return replace(of_tree(side, judged), name=f"{side.name} with its own files")
 
-    def _on_own_files(
-        self, case: Case, there: Case, side: Side, broken: CaseResult, *notes: Reason
-    ) -> RaceResults | None:
-        """Race a case that breaks on the other side alone with that side's benchmark files; ``None`` if they may not stand for ours."""
+    def _on_own_files(self, case: Case, there: Case, broken: CaseResult, *notes: Reason) -> Iterable[CaseResult] | None:
+        """Race a case that breaks on the other side alone with that side's own benchmark file.
+
+        ``None`` if that may not stand for the working tree's. It may if the two are the same apart from imports and other
+        test functions. Raises `SideError` if the tree cannot be written.
+        """
         assert broken.verdict is not None
-        if (own := self.own_files.side_for(case, side)) is None:
+        file, tree = case.name.partition("::")[0], self.baseline.judged if self.baseline else None
+        if tree is None or not same_but_imports(tree.own_root / file, self.request.root / file, _function(case)):
+            return None
+        with self.starter.lock:
+            own = self._with_own_files
+        if own is None:
             return None
         self.starter.start([case], own)
         self._raced_on[case.name] = own
@@ -380,7 +352,7 @@ class Strategy(ABC):
         return case.name if self.baseline else case.group
 
     @abstractmethod
-    def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
+    def race(self, case: Case, group: Sequence[Case]) -> Iterable[CaseResult]:
         """Race this case, with its whole group where variants race each other.
 
         Raises `SideError` if a side does not start.
@@ -420,6 +392,10 @@ class Strategy(ABC):
         """Return the result of a case that cannot run here, and not on a live side either."""
         return CaseResult(case, skip=reason or "no reason given")
 
+    def _benchmarks_of(self, side: Side) -> Listing:
+        request = self.request
+        return benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds)
+
     def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
         """Return the result of a case that pytest skips here; the other side may run it.
 
@@ -441,7 +417,7 @@ class Strategy(ABC):
 class VariantStrategy(Strategy):
     """Race the variants of each workload against each other."""
 
-    def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
+    def race(self, case: Case, group: Sequence[Case]) -> Iterable[CaseResult]:
         self.starter.start(group, self.contender)
         return self.races.variants(group)
 
@@ -462,15 +438,15 @@ class LiveSideStrategy(Strategy):
     _failed: SideError | None = field(default=None, init=False)
     """Why they cannot be collected, for all cases after the first one."""
 
-    def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
+    def race(self, case: Case, group: Sequence[Case]) -> Iterable[CaseResult]:
         self._collect_side()
         self.starter.start(group, self.contender, self.baseline)
         there = self._counterpart(case)
         if (rule := self.changed_only) is not None:
             spared = rule.spares(case, self.baseline, there, self._differences())
-            self.notes[:] = sorted(rule.notes)
+            self.notes += rule.notes.difference(self.notes)
             if spared:
-                return RaceResults([untimed(case, Outcome.NEW, spared)])
+                return [untimed(case, Outcome.NEW, spared)]
         return self.races.sides(
             case, self.baseline, there, *self._marks(case), repair=partial(self._repaired, case, there)
         )
@@ -487,12 +463,12 @@ class LiveSideStrategy(Strategy):
             before, now = (" ".join(map("=".join, one.env)) or "none" for one in (there, case))
             yield because(Note.OTHER_MARK, mark="variables", before=before, now=now)
 
-    def _repaired(self, case: Case, there: Case, broken: CaseResult) -> RaceResults | None:
+    def _repaired(self, case: Case, there: Case, broken: CaseResult) -> Iterable[CaseResult] | None:
         """Race a case that breaks on the other side alone with the benchmark files of that side, if they may stand for ours.
 
         ``None`` if they may not, and the other side has the case.
         """
-        if (raced := self._on_own_files(case, there, self.baseline, broken, *self._marks(case))) is not None:
+        if (raced := self._on_own_files(case, there, broken, *self._marks(case))) is not None:
             return raced
         if self.counterparts is not None and not self.counterparts.has(case):
             assert broken.verdict is not None
@@ -510,7 +486,11 @@ class LiveSideStrategy(Strategy):
             self.report(f"collecting the benchmarks of {self.baseline.spec}")
             request = self.request
             with self.starter.launcher.stopwatch.phase(Phase.STARTING):
-                before = self._benchmarks(request.selection)
+                try:
+                    before = self._benchmarks_of(self.baseline)
+                except SideError as error:
+                    self._failed = SideError(f"{error.headline}; it was not tried again")
+                    raise
                 self.counterparts = Counterparts(before, request.suite_cases, request.collected, request.root)
             if before.gate not in ((), request.gate):  # without a file of this run, the tree has not been collected
                 mine, theirs = map(" ".join, (request.gate, before.gate))
@@ -523,15 +503,6 @@ class LiveSideStrategy(Strategy):
                     f"{', '.join(changed)}: not as in {self.baseline.spec}, but both sides run with the packages that are "
                     "installed here; race the packages with --against NAME==VERSION"
                 )
-
-    def _benchmarks(self, selection: Selection) -> Listing:
-        try:
-            return benchmarks_of(
-                self.baseline, selection, self.request.collect_command, self.request.policy.start_seconds
-            )
-        except SideError as error:
-            self._failed = SideError(f"{error.headline}; it was not tried again")
-            raise
 
     def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
         self._collect_side()
@@ -594,21 +565,20 @@ class SavedBaselineStrategy(Strategy):
     unmade: Reason | None
     source: Callable[[], Side | Reason]
     """Returns a side with the baseline's source tree, or why that is impossible."""
-    _selected: Callable[[str], bool] | None = field(default=None, init=False)
-    """Tells whether the baseline's tree selects a case that is deselected here; ``None`` as long as it is not known."""
+    _selected: Collection[str] | None = field(default=None, init=False)
+    """Cases that are deselected here, and that the baseline's tree selects; ``None`` as long as they are not known."""
     _unknown: Reason | None = field(default=None, init=False)
     """Why that cannot be told."""
 
-    def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
+    def race(self, case: Case, group: Sequence[Case]) -> Iterable[CaseResult]:
         self.starter.start(group, self.contender)
         if self.baseline is not None:
             return self._race_again(case, self.baseline)
         saved, here = self.saved.environment, self.starter.environment_info(self.contender)
         differences = machine_differences(saved, here) + environment_differences(saved, here)
-        raced = self.races.variants(group)
-        return replace(raced, settled=[not_raced(self.saved, one, differences, self.unmade) for one in raced.settled])
+        return (not_raced(self.saved, one, differences, self.unmade) for one in self.races.variants(group))
 
-    def _race_again(self, case: Case, baseline: Side) -> RaceResults:
+    def _race_again(self, case: Case, baseline: Side) -> Iterable[CaseResult]:
         if case.name not in self.saved.samples:
             return self.races.alone(case, not_saved(self.saved))
         self.starter.start([case], baseline)
@@ -616,27 +586,24 @@ class SavedBaselineStrategy(Strategy):
         if differences := environment_differences(self.saved.environment, recreated):
             spec = describe(self.saved)
             reason = because(ReasonCode.OTHER_ENVIRONMENT, spec=spec, differences=differences)
-            return RaceResults([untimed(case, Outcome.INCOMPARABLE, reason)])
+            return [untimed(case, Outcome.INCOMPARABLE, reason)]
         known = self.saved.samples[case.name].case
         statistic = (not case.statistic and self.request.statistic) or known.statistic
         there = replace(case, thresholds=known.thresholds, statistic=statistic)
-        return self.races.sides(case, baseline, there, repair=partial(self._on_own_files, case, there, baseline))
+        return self.races.sides(case, baseline, there, repair=partial(self._on_own_files, case, there))
 
     def baseline_values(self, result: CaseResult) -> BaselineValues:
         """Compare with the saved metrics, and with the saved memory unless a race has judged it."""
         saved, case = self.saved, result.case
         sample = saved.samples.get(case.name)
         here = self.starter.environment_info(self.contender)
-        if sample is not None and changed_since(saved, case):
-            if self.baseline is not None:  # the saved values are those of another benchmark
-                return BaselineValues(side=self._raced_on.get(case.name, self.baseline), case=case)
-            changed = [Note.BENCHMARK_CHANGED]
-        else:
-            changed = []
+        changed = sample is not None and changed_since(saved, case)
+        if changed and self.baseline is not None:  # the saved values are those of another benchmark
+            return BaselineValues(side=self._raced_on.get(case.name, self.baseline), case=case)
         return BaselineValues(
             metric_values=saved.metric_values.get(case.name, MetricValues()),
             facts=[run.facts for run in sample.runs] if sample else [],
-            differences=[*environment_differences(saved.environment, here), *changed],
+            differences=[*environment_differences(saved.environment, here), *[Note.BENCHMARK_CHANGED] * changed],
             machines=machine_differences(saved.environment, here),
         )
 
@@ -646,18 +613,16 @@ class SavedBaselineStrategy(Strategy):
         return _skipped_here(case, because(Note.SKIPPED_NOW, name=self.saved.name, why=reason))
 
     def conclude(self) -> None:
-        request = self.request
-        if self._selected is not None or not self._absent.intersection(request.collected):
+        deselected = self._absent & self.request.collected
+        if self._selected is not None or not deselected:
             return  # no doubt, so the tree need not be collected
         side = self.source()
         if isinstance(side, Reason):
-            self._unknown = side
-            self._selected = lambda name: True
+            self._unknown, self._selected = side, deselected
         elif not side.tree_redirect:
-            self._selected = lambda name: False  # the same code is deselected on both sides
+            self._selected = ()  # the same code is deselected on both sides
         else:
-            there = benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds)
-            self._selected = lambda name: name not in there.deselected
+            self._selected = deselected - self._benchmarks_of(side).deselected
 
     def _marked(self, case: Case) -> Case | None:
         sample = self.saved.samples.get(case.name)
@@ -669,8 +634,7 @@ class SavedBaselineStrategy(Strategy):
         return {name for name in self.saved.samples if self.request.selection.has(name)} - self.request.known
 
     def missing(self) -> list[Verdict]:
-        selected, collected = self._selected or (lambda name: False), self.request.collected
-        gone = [name for name in self._absent if name not in collected or selected(name)]
+        gone = (self._absent - self.request.collected).union(self._selected or ())
         expected = Note.MAY_HAVE_RUN if self._unknown else Note.RAN_THEN
         return missing(
             self.request,
@@ -678,6 +642,11 @@ class SavedBaselineStrategy(Strategy):
             because(ReasonCode.NOT_COLLECTED, because(Note.GONE_SINCE, name=self.saved.name)),
             because(ReasonCode.DESELECTED_HERE, because(expected, self._unknown, name=self.saved.name)),
         )
+
+
+def _function(case: Case) -> str:
+    """Return the name of the function or method of a case."""
+    return case.name.partition("[")[0].rpartition("::")[2].rpartition(".")[2]
 
 
 def _skipped_here(case: Case, note: Reason) -> CaseResult:

@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
@@ -164,18 +163,10 @@ def run(*arguments: str, given: str = "") -> str:
     return done.stdout
 
 
-def resolved(requirements: Iterable[str], *options: str) -> list[str]:
-    """Resolve requirements to every package they need, as ``name==version``. Only wheels count.
-
-    Raises `ResolveError` if no set of releases fits.
-    """
-    return [line.partition(" ")[0] for line in locked_requirements(requirements, *options)]
-
-
 def locked_requirements(requirements: Iterable[str], *options: str) -> list[str]:
-    """Resolve like `resolved`, to lines such as ``name==version --hash=sha256:… --hash=sha256:…``.
+    """Resolve requirements to every package they need, as lines such as ``name==version --hash=sha256:… --hash=sha256:…``.
 
-    A line has the hashes of all files of the release, so that an environment that is installed from it has those files.
+    Only wheels count. A line has the hashes of all files of the release, so that an environment that is installed from it has those files.
     Raises `ResolveError` if no set of releases fits.
     """
     given = "".join(f"{requirement}\n" for requirement in requirements)
@@ -222,14 +213,14 @@ def _release(requirement: str, *options: str, early: str = "disallow") -> str | 
     name = canonicalize_name(re.split(r"[<>\[]", requirement)[0])  # as uv prints it
     here = ("--python", sys.executable)  # without an interpreter, uv searches for one
     try:
-        listed = resolved([requirement], "--no-deps", "--prerelease", early, *here, *options)
+        listed = locked_requirements([requirement], "--no-deps", "--prerelease", early, *here, *options)
     except ResolveError as refused:
         if refused.offline:
             raise SideError(f"{name}: its releases cannot be listed without a network") from refused
         if "No solution found" not in str(refused):
             raise SideError(f"{name}: its releases cannot be listed: {refused}") from refused
         return None
-    pairs = (line.partition("==") for line in listed)
+    pairs = (line.partition(" ")[0].partition("==") for line in listed)
     return next((version for package, _, version in pairs if package == name), None)
 
 
@@ -261,20 +252,16 @@ class _Made(msgspec.Struct, frozen=True):
     """What the folder of an environment says of it."""
 
     request: tuple[str, ...]
-    python: str
-    packages: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Environment:
-    """A complete environment."""
-
-    folder: Path
-    request: tuple[str, ...]
     """Requirements that it was built for."""
     python: str
     packages: tuple[str, ...]
     """Every installed package with its version."""
+
+
+class Environment(_Made, frozen=True, kw_only=True):
+    """A complete environment."""
+
+    folder: Path
 
     @property
     def executable(self) -> str:
@@ -318,17 +305,12 @@ class Environments(ExitStack):
         """Pythons to build with, the preferred one first."""
         return interpreters()
 
-    def prefer(self, requests: Sequence[Sequence[str]], version: str = "") -> None:
-        """Prefer a Python that has wheels for all requests, so that environments differ only in what was requested.
-
-        With a minor ``version``, such as ``3.11``, only that one counts. Raises `SideError` if this machine lacks it.
-        """
-        minors = {path: minor(version_of(path)) for path in self._interpreters}
-        if not (matching := [path for path, minor in minors.items() if version in ("", minor)]):
-            raise SideError(f"no Python {version} on this machine; install it, for example with uv python install")
+    def prefer(self, requests: Sequence[Sequence[str]]) -> None:
+        """Prefer a Python that has wheels for all requests, so that environments differ only in what was requested."""
         self._tell("looking for a Python that has wheels for all of them")
-        first = next((path for path in matching if all(_fits(request, path) for request in requests)), matching[0])
-        self._interpreters = [first, *(path for path in matching if path != first)]
+        known = self._interpreters
+        first = next((path for path in known if all(_fits(request, path) for request in requests)), known[0])
+        self._interpreters = [first, *(path for path in known if path != first)]
 
     def get(self, request: Sequence[str], python: str = "") -> Environment:
         """Return an environment with these requirements, and build it if needed.
@@ -352,7 +334,7 @@ class Environments(ExitStack):
             fitting = (
                 self._hold(environment.folder)
                 for environment in self.every()
-                if environment.request == request and _runs(environment.python, python)
+                if environment.request == request and python in ("", minor(environment.python))
             )
             if held := next(filter(None, fitting), None):
                 return held
@@ -370,7 +352,7 @@ class Environments(ExitStack):
     def _resolve(self, request: tuple[str, ...], python: str) -> tuple[str, list[str]]:
         """Return the first interpreter that has wheels for everything, and every package with its version and hashes."""
         refusals = []
-        allowed = [path for path in self._interpreters if not python or _runs(version_of(path), python)]
+        allowed = [path for path in self._interpreters if not python or minor(version_of(path)) == python]
         if not allowed:
             raise SideError(f"no Python {python} on this machine; install it, for example with uv python install")
         for interpreter in allowed:
@@ -451,7 +433,7 @@ class Environments(ExitStack):
     def _read(folder: Path) -> Environment | None:
         with suppress(ReportError):
             made = read_file(folder / _MADE, _Made)
-            return Environment(folder, made.request, made.python, made.packages)
+            return Environment(**msgspec.structs.asdict(made), folder=folder)
         return None
 
     def _lock(self, folder: Path) -> Path:
@@ -462,7 +444,7 @@ def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
     """Whether the requirements have wheels for this Python, or for another version that it resolves for."""
     options = ["--python", interpreter, *(["--python-version", version] if version else [])]
     try:
-        return bool(resolved((*request, *_needed(request)), *options))
+        return bool(locked_requirements((*request, *_needed(request)), *options))
     except ResolveError:
         return False
 
@@ -488,11 +470,6 @@ def _require_pinned(request: Sequence[str], lock: Sequence[str]) -> None:
         if not version or not wanted.specifier.contains(version, prereleases=True):
             fix = "remove the override of it from uv's settings (UV_OVERRIDE, uv.toml, [tool.uv] in pyproject.toml)"
             raise SideError(f"{wanted}: uv takes {version or 'another source'} instead; {fix}")
-
-
-def _runs(version: str, wanted: str) -> bool:
-    """Whether a Python has this minor version. Every Python has the minor version ``""``."""
-    return wanted in ("", minor(version))
 
 
 def _needed(request: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -169,17 +169,12 @@ class YardstickFiles:
 
     def has(self, name: str) -> bool:
         """Tell whether a file belongs to the yardstick."""
-        return name in self.files or any(folder in self.folders for folder in (name, *_parents(name)))
-
-
-def _parents(name: str) -> Iterator[str]:
-    while name := posixpath.dirname(name):
-        yield name
+        return name in self.files or any(f"{name}/".startswith(f"{folder}/") for folder in self.folders)
 
 
 def _above(name: str, start: str) -> Iterator[str]:
     """Yield the folders from that of a file up to pytest's root."""
-    for folder in (*_parents(name), "."):
+    for folder in map(str, PurePosixPath(name).parents):
         if start == "." or f"{folder}/".startswith(f"{start}/"):
             yield folder
 
