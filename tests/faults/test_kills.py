@@ -61,7 +61,7 @@ for line in sys.stdin:
     if (pid := os.fork()) == 0:
         fs.scratch_dir.cache_clear()
         workers._remove_abandoned.cache_clear()
-        workers.Scratch(str(root / ".tfbench/made")).folder  # as a run does before it measures
+        workers.made_scratch()  # as a run does before it measures
         for number in range(first, first + count):
             save(number)
         sys.exit()

@@ -10,7 +10,7 @@ import pytest
 from tfbench.errors import SideError
 from tfbench.fs import abandoned_scratch_dirs, remove_half_dirs
 from tfbench.race import workers
-from tfbench.race.workers import Scratch, end_processes
+from tfbench.race.workers import end_processes, made_scratch, remove_scratch
 
 HOLDS = """
 import os, sys, time
@@ -72,13 +72,11 @@ def test_processes_with_the_folder_in_their_environment_are_killed(tmp_path):
 
 def test_closing_removes_the_folder_and_its_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "scratch_dir", lambda: tmp_path)
-    opened = Scratch(str(tmp_path / "made"))
-    opened.close()
-    folder = opened.folder
+    folder = made_scratch()
     (folder / "left").touch()
     env = {**os.environ, "TMPDIR": str(folder)}
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], env=env) as process:
-        opened.close()
+        remove_scratch(folder, str(tmp_path / "made"))
         assert process.wait(timeout=5) == -9
     assert not folder.exists()
 
@@ -91,4 +89,4 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_its_fix(monkeypatch):
     with pytest.raises(
         SideError, match=r"no temporary folder can be created in .*: No space left on device; make room"
     ):
-        Scratch("").folder  # noqa: B018
+        made_scratch()

@@ -84,6 +84,21 @@ def test_each_thread_counts_for_itself_and_waiting_counts_for_none(timer):
     assert timer.stopwatch.wall_seconds == 14
 
 
+def test_a_thread_counts_nothing_of_what_it_has_waited_before_its_restart(timer):
+    def lane():
+        for _ in range(2):
+            timer.wait(7)  # for work
+            timer.stopwatch.restart()
+            with timer.stopwatch.phase(Phase.ROUNDS):
+                timer.wait(5)
+
+    with timer.stopwatch.waiting():
+        thread = threading.Thread(target=lane)
+        thread.start()
+        thread.join()
+    assert timer.spent() == {"rounds": 10}
+
+
 def test_an_exception_ends_its_phases(timer):
     @timer.stopwatch.phase(Phase.CONFIRMING)
     @timer.stopwatch.phase(Phase.ROUNDS)

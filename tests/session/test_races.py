@@ -90,7 +90,7 @@ def test_a_note_is_appended_to_the_reason_and_each_side_has_its_own_sample():
 )
 def test_a_case_that_only_the_baseline_breaks_is_incomparable_if_it_works_here(fault, repaired, outcome):
     made, _ = races(1e-3, 1e-3)
-    vars(made._launcher).update(fault, repaired=repaired)
+    vars(made.launcher).update(fault, repaired=repaired)
     (result,) = made.sides(CASES[0], RIVAL)
     assert result.verdict.outcome is outcome
     assert ("on the baseline side" in result.verdict.reason.message) == repaired
@@ -99,7 +99,7 @@ def test_a_case_that_only_the_baseline_breaks_is_incomparable_if_it_works_here(f
 def test_a_case_that_the_contender_or_a_later_launch_breaks_is_an_error():
     for fault in ({1: 0}, {0: 1}):
         made, _ = races(1e-3, 1.02e-3)
-        made._launcher.dies_at = fault
+        made.launcher.dies_at = fault
         (result,) = made.sides(CASES[0], RIVAL)
         assert result.verdict.outcome is Outcome.ERROR
 
@@ -133,7 +133,7 @@ CLAIMED = Case("w.py::w[a=y]", "w", "w.py::w", (("a", "y"),), False, claims=(Cla
 )
 def test_a_broken_contract_on_time_is_raced_again_in_fresh_processes_of_other_zygotes(alone, second, outcome, reported):
     made, _ = races(1e-3, 2e-3)
-    launcher, zygotes = made._launcher, preset("quick").zygotes
+    launcher, zygotes = made.launcher, preset("quick").zygotes
     launcher.scripts[1] = lambda launch, pair, rng: steady(second if pair >= zygotes else 2e-3)(launch, pair, rng)
     if alone:
         (row,) = made.claims(CLAIMED, [CASES[0]])
@@ -150,7 +150,7 @@ def test_a_broken_contract_on_time_is_raced_again_in_fresh_processes_of_other_zy
 def test_a_contract_that_was_not_confirmed_before_ctrl_c_is_open():
     made, _ = races(1e-3, 2e-3)
     list(made.variants([CASES[0], CLAIMED]))
-    first = sum(pair < preset("quick").zygotes for pair in made._launcher.pairs)
+    first = sum(pair < preset("quick").zygotes for pair in made.launcher.pairs)
     made, _ = races(1e-3, 2e-3, interrupted_at=first + 1)
     row = until_interrupted(made.variants([CASES[0], CLAIMED]))[1].metrics[0]
     assert row.outcome is Outcome.INCONCLUSIVE

@@ -103,7 +103,7 @@ def known(monkeypatch):
     """What the identity asks of this machine and of the checkout."""
     monkeypatch.setattr(resume, "code_digest", lambda root: f"digest of {root.name}")
     monkeypatch.setattr(resume, "new_files", lambda root: [])
-    monkeypatch.setattr(resume, "distributions", lambda executable: {"packages of": executable})
+    monkeypatch.setattr(resume, "installed", lambda executable: {"packages of": executable})
     monkeypatch.setattr(resume, "settings", lambda: {"TF_X": "1"})
     monkeypatch.setattr(resume, "machine", lambda: {"processor": "p"})
 

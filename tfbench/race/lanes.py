@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -136,17 +136,17 @@ Group = TypeVar("Group", bound=Hashable)
 
 
 class Lanes(Generic[Group]):
-    """Threads that work on groups in order, each on the processors of its lane.
+    """Threads that work on groups in order, each on the processors of a lane.
 
     Args:
         groups: In the order in which `wait_for` will ask for them.
         lanes: The processors of each lane, two at least.
-        run: Works on a group, in a thread with the processors of its lane.
+        run: Works on a group, in a thread, on the processors of a lane.
         apart: Tells whether a group needs the machine for itself. No lane works on it, and `wait_for` returns when
             nothing else runs.
         ahead: How many groups after the one that `wait_for` asked for may be worked on; ``None`` for all. With ``None``, the
             first group that needs the machine for itself waits for all others.
-        waiting: The context in which a thread waits.
+        waiting: The context in which `wait_for` waits.
     """
 
     def __init__(
@@ -158,66 +158,35 @@ class Lanes(Generic[Group]):
         ahead: int | None = None,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._waiting = waiting
+        self._run, self._waiting = run, waiting
         self._position = {group: number for number, group in enumerate(groups)}
         self._todo = deque(group for group in groups if not apart(group))
-        self._shared = frozenset(self._todo)
-        self._run = run
         self._ahead = len(groups) if ahead is None else ahead
-        self._asked = 0
-        self._running = 0
-        self._paused = False
-        self._done: set[Group] = set()
-        self._errors: dict[Group, BaseException] = {}
-        self._changed = threading.Condition()
-        self._threads = [threading.Thread(target=self._work, args=(lane,), daemon=True) for lane in lanes]
-        for thread in self._threads:
-            thread.start()
+        self._begun: dict[Group, Future[None]] = {}
+        self._free = list(lanes)
+        self._threads = ThreadPoolExecutor(len(lanes))
 
-    def _work(self, lane: Processors) -> None:
-        while (group := self._next()) is not None:
-            try:
-                self._run(group, lane)
-            except BaseException as error:
-                self._errors[group] = error
-            with self._changed:
-                self._running -= 1
-                self._done.add(group)
-                self._changed.notify_all()
-
-    def _next(self) -> Group | None:
-        with self._waiting(), self._changed:
-            self._changed.wait_for(lambda: not self._todo or (not self._paused and self._near(self._todo[0])))
-            if not self._todo:
-                return None
-            self._running += 1
-            return self._todo.popleft()
-
-    def _near(self, group: Group) -> bool:
-        return self._position[group] <= self._asked + self._ahead
+    def _work(self, group: Group) -> None:
+        lane = self._free.pop()
+        try:
+            self._run(group, lane)
+        finally:
+            self._free.append(lane)
 
     def wait_for(self, group: Group) -> None:
         """Wait until a lane has worked on the group, or until nothing else runs if the group needs the machine for itself.
 
         Raises what the work raised, and `KeyboardInterrupt` if the user pressed Ctrl-C.
         """
-        with self._waiting(), self._changed:
-            self._asked = max(self._asked, self._position[group])
-            self._paused = False
-            self._changed.notify_all()
-            if group in self._shared:
-                self._changed.wait_for(lambda: group in self._done)
-                if error := self._errors.get(group):
-                    raise error
-                return
-            self._changed.wait_for(lambda: not (self._todo and self._ahead >= len(self._position)))
-            self._paused = True
-            self._changed.wait_for(lambda: not self._running)
+        while self._todo and self._position[self._todo[0]] <= self._position[group] + self._ahead:
+            first = self._todo.popleft()
+            self._begun[first] = self._threads.submit(self._work, first)
+        with self._waiting():
+            if group in self._begun:
+                self._begun[group].result()
+            else:
+                wait(self._begun.values())
 
     def close(self) -> None:
         """Begin no other group, and wait for the present ones."""
-        with self._changed:
-            self._todo.clear()
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+        self._threads.shutdown(cancel_futures=True)

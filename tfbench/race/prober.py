@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import select
 import shutil
 import tempfile
-import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from tfbench.profiles.folders import RUNS
 from tfbench.protocol import XLA_FOLDER, Done
 from tfbench.race.launch import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
+from tfbench.race.zygote import Process
 
 ENERGY_SECONDS = 2.0
 """Duration of the repetition in which such a launch reads the energy. Devices update the counter at least every tenth
@@ -155,28 +155,6 @@ def _joules(process: Process, entrant: Entrant, gpu_monitor: GpuMonitor, limit: 
 # Probing launches, several at once: the metrics other than time
 
 
-@dataclass
-class _Launch:
-    """A probing launch that is under way."""
-
-    process: Process
-    folder: tempfile.TemporaryDirectory[str]
-    cpus: tuple[int, ...]
-    """The processors that no other probing launch uses meanwhile."""
-    limit: float
-    """Seconds for which its evidence may be awaited."""
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def waited(self) -> float:
-        """Seconds for which its evidence has been awaited."""
-        return time.monotonic() - self.began
-
-    def end(self) -> None:
-        self.process.end(kill=True)
-        self.folder.cleanup()
-
-
 @dataclass(frozen=True)
 class Prober:
     """Probes cases in processes that are forked from zygotes of their sides."""
@@ -197,83 +175,73 @@ class Prober:
         entrants = list(entrants)
         if pairs and not self.files:  # at once, since each may have an ancestor to start
             self.launcher.start_pairs([one for one in entrants if not one.case.shared], sorted({*pairs}))
-        waiting = deque(enumerate(zip(entrants, pairs or [0] * len(entrants), strict=True)))
-        running: dict[int, _Launch] = {}
-        results: dict[int, ProbeOutput | Failure] = {}
         every, each, most = self.launcher.processors.every, 1, PROBES_AT_ONCE
         if self.launcher.on_gpu(entrants):
             most = min(self.launcher.gpu_room, most)
             each = max(1, len(every) // most)
         shares = [every[first : first + each] for first in range(0, len(every), each)]
-        idle: list[tuple[int, ...]] = shares[:most] or [()]
+        idle = SimpleQueue[tuple[int, ...]]()
+        for share in shares[:most] or [()]:
+            idle.put(share)
+        threads, launches = ThreadPoolExecutor(most), deque[Future[ProbeOutput | Failure]]()
         try:
-            for wanted in range(len(waiting)):
-                while wanted not in results:
-                    while waiting and idle:
-                        number, (entrant, pair) = waiting.popleft()
-                        try:
-                            running[number] = self._start(entrant, pair, idle[0])
-                            del idle[0]
-                        except BenchmarkError as error:
-                            results[number] = error
-                    results.update(self._ended(running))
-                    for number in results.keys() & running.keys():
-                        launch = running.pop(number)
-                        launch.end()
-                        idle.append(launch.cpus)
-                yield results.pop(wanted)
+            for entrant, pair in zip(entrants, pairs or [0] * len(entrants), strict=True):
+                cpus = idle.get()
+                launches.append(threads.submit(self._output, *self._start(entrant, pair, cpus)))
+                launches[-1].add_done_callback(lambda _, cpus=cpus: idle.put(cpus))  # type: ignore[misc]
+                while launches and launches[0].done():
+                    yield launches.popleft().result()
+            while launches:
+                yield launches.popleft().result()
+        except KeyboardInterrupt:
+            self.launcher.stop()
+            raise
         finally:
-            for launch in running.values():
-                launch.end()
+            threads.shutdown(cancel_futures=True)
 
     def share(self, entrants: Sequence[Entrant]) -> None:
         """Build the shared set-ups, so that a race spends no time on them. Raises `SideError` as `probe` does."""
         for _ in self.probe(entrant for entrant in entrants if entrant.case.shared):
             pass
 
-    def _start(self, entrant: Entrant, pair: int, idle: tuple[int, ...]) -> _Launch:
-        folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self.launcher.scratch)
+    def _start(
+        self, entrant: Entrant, pair: int, idle: tuple[int, ...]
+    ) -> tuple[Process | BenchmarkError, Path, float]:
+        """Start a launch; return its process or why there is none, its folder, and the seconds that it may take."""
+        folder = Path(tempfile.mkdtemp(prefix="probe-", dir=self.launcher.scratch))
         cpus = idle if entrant.case.cpus == 1 else self.launcher.cpus(entrant)
         search = _leak_search(entrant.case, self.policy)
         request = protocol.ProbeCase(
-            cpus, entrant.case.name, folder.name, self.policy.probe_calls, *search, self._many(entrant.case)
+            cpus, entrant.case.name, str(folder), self.policy.probe_calls, *search, self._many(entrant.case)
+        )
+        # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
+        apart, seconds = (
+            self.files or entrant.case.shared,
+            self.launcher.policy_of(self.policy, [entrant]).setup_seconds,
         )
         try:
-            # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
-            apart = self.files or entrant.case.shared
-            seconds = self.launcher.policy_of(self.policy, [entrant]).setup_seconds
-            return _Launch(self.launcher.start(entrant, pair, request, apart=apart), folder, idle, seconds)
-        except BaseException:
-            folder.cleanup()
-            raise
+            return self.launcher.start(entrant, pair, request, apart=apart), folder, seconds
+        except BenchmarkError as error:
+            return error, folder, seconds
 
     def _many(self, case: Case) -> tuple[int, float]:
         """Return after how many calls and seconds it is known whether later calls take longer."""
         return MANY_CALLS, max(MANY_SECONDS * bool(case.claims_on(LEAKS)), self.policy.many_seconds)
 
-    def _ended(self, running: Mapping[int, _Launch]) -> Iterator[tuple[int, ProbeOutput | Failure]]:
-        """Wait a moment; yield the launches that have ended, with their evidence."""
-        if not running:
-            return
-        ready = select.select([launch.process.channel for launch in running.values()], [], [], LOG_LOOK_SECONDS)[0]
-        for number, launch in running.items():
-            if launch.process.channel in ready or launch.waited > launch.limit:
-                yield number, self._output(launch)
-            else:
-                try:
-                    launch.process.check_output()
-                except BenchmarkError as error:
-                    yield number, error
-
-    def _output(self, launch: _Launch) -> ProbeOutput | Failure:
-        process = launch.process
+    def _output(self, process: Process | BenchmarkError, folder: Path, seconds: float) -> ProbeOutput | Failure:
+        """Return the evidence of a launch, once it has ended."""
         try:
-            answer = process.answer(protocol.Probed, "while it was probed", launch.limit, launch.waited)
-            # The code after bench belongs to the benchmark.
-            process.answer(Done, "after it was probed", self.policy.answer_seconds)
+            if isinstance(process, BenchmarkError):
+                return process
+            with process:
+                answer = process.answer(protocol.Probed, "while it was probed", seconds)
+                # The code after bench belongs to the benchmark.
+                process.answer(Done, "after it was probed", self.policy.answer_seconds)
+            return _read(answer, folder)
         except (BenchmarkError, BenchmarkSkipped) as error:
             return error
-        return _read(answer, Path(launch.folder.name))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _leak_search(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 
@@ -20,7 +21,7 @@ from tfbench.race.lanes import Processors
 from tfbench.race.launch import Entrant
 from tfbench.race.process_launch import ProcessLaunch
 from tfbench.race.timer import Phase, Stopwatch
-from tfbench.race.workers import Scratch, Suite, check_threads, worker_environment
+from tfbench.race.workers import Suite, check_threads, made_scratch, remove_scratch, worker_environment
 from tfbench.race.zygote import Ancestor, Process, Zygote
 from tfbench.sides.spec import Side
 
@@ -64,7 +65,6 @@ class ProcessLauncher:
         count, so that the draws do not depend on the order of the races."""
         self._suite = suite
         self._policy = policy
-        self._scratch = Scratch(suite.made)
         self._lock = threading.RLock()
         """Held while zygotes are chosen, started or ended, since several threads may race."""
         self._stopping = threading.Event()
@@ -201,10 +201,10 @@ class ProcessLauncher:
         with process:
             return process.answer(DevicesListed, "while it listed devices", self._policy.answer_seconds).devices
 
-    @property
+    @cached_property
     def scratch(self) -> Path:
-        """The folder of the workers' temporary files. Raises `SideError` if it cannot be created."""
-        return self._scratch.folder
+        """The folder of the workers' temporary files, made at its first use. Raises `SideError` if it cannot be created."""
+        return made_scratch()
 
     def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int], only: str = "") -> None:
         """Start the missing zygotes of these pairs, as many at a time as there are processors.
@@ -276,7 +276,7 @@ class ProcessLauncher:
         if known is not None:
             known.close()
         imports = self._suite.imports_tensorflow and not origin[0]
-        variables, folder = dict(origin[2]), self._scratch.folder
+        variables, folder = dict(origin[2]), self.scratch
         started = self._starter.submit(Ancestor, side, variables, self._suite, self._policy, imports, folder).result()
         self._ancestors[origin] = started
         return started
@@ -291,8 +291,7 @@ class ProcessLauncher:
             for key, (origin, side) in wanted.items():
                 with self._remembering(key):
                     ancestor, (_, env, _, only) = self._ancestor(origin, side), key
-                    how = self._suite, self._policy, self._scratch.folder, only, self._stopping
-                    starting[key] = Zygote(ancestor, side, dict(env), *how)
+                    starting[key] = Zygote(ancestor, side, dict(env), self._suite, only, self._stopping)
             for key, zygote in starting.items():
                 with self._remembering(key):
                     zygote.wait_ready()
@@ -383,4 +382,5 @@ class ProcessLauncher:
             self._end(list(self._zygotes))
         finally:
             self._starter.shutdown()
-            self._scratch.close()
+            if "scratch" in vars(self):
+                remove_scratch(self.scratch, self._suite.made)

@@ -86,6 +86,11 @@ class Stopwatch:
         finally:
             own.since = self._clock()
 
+    def restart(self) -> None:
+        """Count this thread from now on: it has waited for work since its last phase."""
+        self._of_thread.count = None
+        self._count()
+
     def _count(self) -> _Count:
         """Count the time since this thread's last call for the phases that are open, and return what it has spent."""
         now = self._clock()

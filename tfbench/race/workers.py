@@ -61,37 +61,22 @@ def _remove_abandoned() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Scratch:
-    """The temporary folder of a launcher's workers, created when it is first used.
+def made_scratch() -> Path:
+    """Create the temporary folder of a launcher's workers. Raises `SideError` if it cannot be created."""
+    try:
+        _remove_abandoned()
+        return Path(tempfile.mkdtemp(prefix="workers-", dir=scratch_dir()))
+    except OSError as error:
+        raise SideError(
+            f"no temporary folder can be created in {tempfile.gettempdir()}: {error.strerror}; make room there, or set TMPDIR"
+        ) from None
 
-    ``made`` is the folder of shared set-ups, where a killed launch may leave a half-made one.
-    """
 
-    def __init__(self, made: str) -> None:
-        self._made = made
-        self._folder: Path | None = None
-
-    @property
-    def folder(self) -> Path:
-        """The folder, created at its first use. Raises `SideError` if it cannot be created."""
-        if self._folder is None:
-            try:
-                _remove_abandoned()
-                self._folder = Path(tempfile.mkdtemp(prefix="workers-", dir=scratch_dir()))
-            except OSError as error:
-                raise SideError(
-                    f"no temporary folder can be created in {tempfile.gettempdir()}: {error.strerror}; "
-                    "make room there, or set TMPDIR"
-                ) from None
-        return self._folder
-
-    def close(self) -> None:
-        """Remove the folder, the processes that were started below it, and half-made shared set-ups."""
-        if self._folder is not None:
-            end_processes(self._folder)
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-            remove_half_dirs(Path(self._made))
+def remove_scratch(folder: Path, made: str) -> None:
+    """Remove the folder, the processes that were started below it, and what they left half-made in that of shared set-ups."""
+    end_processes(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    remove_half_dirs(Path(made))
 
 
 # What every worker has in common: the benchmark files, its environment variables, and the output it leaves behind

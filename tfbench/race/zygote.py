@@ -160,12 +160,8 @@ class Process:
             return f"died (exit code {status})"
         if -status == signal.SIGXFSZ:
             return f"died (SIGXFSZ): it wrote a file of more than {FILE_BYTES >> 20} MiB"
-        if -status == signal.SIGKILL:
-            return "died (SIGKILL, as by the kernel where memory is short)"
-        try:
-            return f"died ({signal.Signals(-status).name})"
-        except ValueError:
-            return f"died (signal {-status})"
+        name = {one.value: one.name for one in signal.Signals}.get(-status, f"signal {-status}")
+        return f"died ({name}{', as by the kernel where memory is short' * (name == 'SIGKILL')})"
 
 
 # An ancestor, as the controller sees it: started, asked to fork zygotes, and ended
@@ -336,14 +332,12 @@ class Zygote(_Forker):
         side: Side,
         env: Mapping[str, str],
         suite: Suite,
-        policy: Policy,
-        scratch: Path,
-        only: str = "",
-        stopping: threading.Event | None = None,
+        only: str,
+        stopping: threading.Event,
     ) -> None:
-        super().__init__(side, policy, scratch)
+        super().__init__(side, ancestor.policy, ancestor.scratch)
         self.ancestor = ancestor
-        self.stopping = stopping or threading.Event()
+        self.stopping = stopping
         self.users = 0
         """Processes of launches that have not ended, or are about to start."""
         self._counting, self._ending = threading.Lock(), threading.Lock()

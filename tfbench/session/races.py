@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from tfbench.metrics import exact
 from tfbench.model import TIME, Case, Outcome, Ratio, Reason, Verdict
@@ -20,22 +20,19 @@ from tfbench.session.results import NO_BASELINE, claimed, failed, new, of_sides,
 from tfbench.sides.spec import Side
 
 
+@dataclass
 class Races:
     """Race the variants of a workload, two sides of a case, or one case alone. ``sharing`` cases share an alpha."""
 
-    def __init__(
-        self, request: RunRequest, launcher: ProcessLauncher, contender: Side, sharing: int, report: RunProgress
-    ) -> None:
-        self._policy = request.policy
-        self._launcher = launcher
-        self._contender = contender
-        self.sharing = sharing
-        self._report = report
-        self._seed = request.seed
-        self._raced: Counter[str] = Counter()
-        """Name of a case -> its races so far."""
-        self._judged: set[str] = set()
-        """Benchmark files whose imports have been judged."""
+    request: RunRequest
+    launcher: ProcessLauncher
+    contender: Side
+    sharing: int
+    report: RunProgress
+    _raced: Counter[str] = field(default_factory=Counter, init=False)
+    """Name of a case -> its races so far."""
+    _judged: set[str] = field(default_factory=set, init=False)
+    """Benchmark files whose imports have been judged."""
 
     def variants(self, group: Sequence[Case]) -> Iterator[CaseResult]:
         """Race each variant of a workload against the reference variant, which is the first entrant.
@@ -70,9 +67,9 @@ class Races:
             there: The case on the baseline side, if its thresholds differ there.
             repair: Returns other results for a case that breaks on the baseline side alone, or ``None``.
         """
-        entrants = [Entrant(there or case, baseline), Entrant(case, self._contender)]
-        policy = self._launcher.policy_of(self._policy, entrants)
-        race = ConfirmedRace(entrants, self._launcher, policy, self.sharing, time.perf_counter, self._draws(case.name))
+        entrants = [Entrant(there or case, baseline), Entrant(case, self.contender)]
+        policy = self.launcher.policy_of(self.request.policy, entrants)
+        race = ConfirmedRace(entrants, self.launcher, policy, self.sharing, time.perf_counter, self._draws(case.name))
         try:
             self._run(race, case.name)
         except KeyboardInterrupt:
@@ -99,12 +96,12 @@ class Races:
         Returns ``None`` if the race could not be finished.
         Raises `KeyboardInterrupt` after Ctrl-C, and `TfbenchError` if a side does not start.
         """
-        entrants = [baseline, Entrant(case, self._contender)]
-        policy = self._launcher.policy_of(self._policy, entrants)
+        entrants = [baseline, Entrant(case, self.contender)]
+        policy = self.launcher.policy_of(self.request.policy, entrants)
         policy = replace(policy, looks=policy.looks[:1])
         config = RaceConfig(self.sharing, pairs_of(entrants, policy, second=confirms))
-        race = Race(entrants, self._launcher, policy, config, time.perf_counter, self._draws(case.name))
-        with self._launcher.stopwatch.phase(Phase.CONFIRMING):
+        race = Race(entrants, self.launcher, policy, config, time.perf_counter, self._draws(case.name))
+        with self.launcher.stopwatch.phase(Phase.CONFIRMING):
             self._run(race, f"{case.name}, again for the mean of all cases")
         decision = race.decisions.get(1)
         return None if decision is None or race.failures else decision.comparison.ratio
@@ -114,21 +111,21 @@ class Races:
 
         A change must hold in twice as many pairs of zygotes. Raises `SideError` if one of them does not start.
         """
-        file, entrants = case.name.partition("::")[0], [there, Entrant(case, self._contender)]
+        file, entrants = case.name.partition("::")[0], [there, Entrant(case, self.contender)]
         if file in self._judged:
             return []
         self._judged.add(file)
         rows = self._imports(*entrants)
         if any(row.outcome is not Outcome.UNCHANGED for row in rows):
-            first, known = self._policy.zygotes, len(self._launcher.imports(entrants[1]))
-            self._launcher.start_pairs(entrants, range(first, first + known))
+            first, known = self.request.policy.zygotes, len(self.launcher.imports(entrants[1]))
+            self.launcher.start_pairs(entrants, range(first, first + known))
             rows = self._imports(*entrants)
         return rows
 
     def _imports(self, before: Entrant, now: Entrant) -> list[Verdict]:
         whole = before.side.executable != now.side.executable
-        old, new = (self._launcher.imports(entrant, whole) for entrant in (before, now))
-        return exact.imports(now.case, old, new, self._policy, self.sharing)
+        old, new = (self.launcher.imports(entrant, whole) for entrant in (before, now))
+        return exact.imports(now.case, old, new, self.request.policy, self.sharing)
 
     def alone(self, case: Case, why: Reason) -> list[CaseResult]:
         """Measure a case that has no counterpart to race against. The reason of the verdict `new` is ``why``."""
@@ -145,26 +142,28 @@ class Races:
     def _confirmed(self, case: Case, rows: Sequence[Verdict], group: Sequence[Case]) -> tuple[Verdict, ...]:
         """Race again, in fresh processes of other zygotes, for each contract on time that a first race found broken."""
         suspects = {row.metric for row in rows if row.outcome is Outcome.REGRESSED}
-        if not suspects or not self._policy.confirm:
+        if not suspects or not self.request.policy.confirm:
             return tuple(rows)
         named = [claim.levels for claim in case.claims_on(TIME)]
         others = [other for other in group if other.variant in named]
         race = self._race([*others, case], second=True)
-        with self._launcher.stopwatch.phase(Phase.CONFIRMING):
+        with self.launcher.stopwatch.phase(Phase.CONFIRMING):
             self._run(race, f"{case.workload}: {case.label} against other variants, again")
         again = {row.metric: row for row in claimed(race, len(others))}
         return tuple(twice(row, again.get(row.metric)) if row.metric in suspects else row for row in rows)
 
     def _race(self, cases: Sequence[Case], second: bool = False) -> Race:
-        entrants = [Entrant(case, self._contender) for case in cases]
-        config = RaceConfig(self.sharing, pairs_of(entrants, self._policy, second))
-        return Race(entrants, self._launcher, self._policy, config, time.perf_counter, self._draws(cases[-1].name))
+        entrants = [Entrant(case, self.contender) for case in cases]
+        config = RaceConfig(self.sharing, pairs_of(entrants, self.request.policy, second))
+        return Race(
+            entrants, self.launcher, self.request.policy, config, time.perf_counter, self._draws(cases[-1].name)
+        )
 
     def _draws(self, name: str) -> random.Random:
         """Return the random numbers of the next race of a case. They do not depend on the races of other cases."""
         self._raced[name] += 1
-        return random.Random(f"{self._seed} {self._raced[name]} {name}")
+        return random.Random(f"{self.request.seed} {self._raced[name]} {name}")
 
     def _run(self, race: Race | ConfirmedRace, text: str) -> None:
-        self._report(text)
-        race.run(lambda now: self._report(text, now))
+        self.report(text)
+        race.run(lambda now: self.report(text, now))

@@ -23,7 +23,7 @@ from tfbench.model.formats import line, read
 from tfbench.race.launch import Entrant
 from tfbench.session.options import OPTIONS, RESULT
 from tfbench.session.request import CaseResult, RunRequest
-from tfbench.sides.environments import distributions
+from tfbench.sides.environments import installed
 from tfbench.sides.source_tree import code_digest, new_files
 from tfbench.sides.spec import Side
 from tfbench.storage.baselines import Layout, SavedLaunch
@@ -260,7 +260,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     known = {
         "the code": code_digest(request.root),
         "the other side": [request.against, request.baseline, saved, places],
-        "the packages": {side: distributions(side) for side in sorted({side.executable for side in sides})},
+        "the packages": {side: installed(side) for side in sorted({side.executable for side in sides})},
         "the policy": request.policy.as_json(),
         "the options": [asked, str(request.profiles), request.processors.one, *suite],
         "the cases of the suite": request.part.suite if request.part else digest(request.suite_names),

@@ -262,17 +262,16 @@ class CaseRuns:
 
     def _finish(self, run: _CaseRun) -> None:
         measured = [member.case for member in run.group if member.result and member.result.sample is not None]
+        assert run.result is not None
         for metric, step in self._steps.items():
-            assert run.result is not None
             try:
                 run.result = step(run.result, measured)
             except Exception as error:
                 run.result = case_results.with_failure(run.result, metric, error)
                 break
-        assert run.result is not None
         with self._lock:
             self._journal.keep(run.result)
-        self._advance(run, run.result, finished=True)
+            run.finished = True
 
     def _advance(self, run: _CaseRun, result: CaseResult, finished: bool = False) -> None:
         """Set the result of a case. Counting all cases here would make long runs quadratic."""
@@ -407,6 +406,7 @@ class Session:
         return self._lanes
 
     def _measure(self, group: Group, lane: Processors) -> None:
+        self.launcher.stopwatch.restart()
         with self.launcher.on(lane):
             for case in group:
                 self.runs.result(case)
@@ -523,10 +523,7 @@ class Session:
         return part(request.shard, request.suite_names, names) if request.shard else None
 
     def _sides(self) -> dict[str, JSON]:
-        sides = {
-            "contender": self.contender,
-            **({"baseline": self.strategy.baseline} if self.strategy.baseline else {}),
-        }
+        sides = {CONTENDER: self.contender} | ({BASELINE: live} if (live := self.strategy.baseline) else {})
         content = {
             name: {
                 "spec": side.spec or WORKING_TREE,
@@ -555,11 +552,10 @@ class Session:
         return self.recorder.remember(self._measurements())
 
     def _measurements(self) -> RunMeasurements:
-        started = self.contender.name in self.starter.described
-        environment = self.starter.environment_info(self.contender) if started else None
-        modules = self.starter.described[self.contender.name].get(MODULES, ()) if started else ()
+        described = self.starter.described.get(self.contender.name, {})
+        environment = self.starter.environment_info(self.contender) if described else None
         saved = self.saved.saved if self.saved else ""
-        return RunMeasurements(self.runs.final, environment, modules, self._anchor(), saved)
+        return RunMeasurements(self.runs.final, environment, described.get(MODULES, ()), self._anchor(), saved)
 
     def _anchor(self) -> Anchor | None:
         """Return the side that the ratios of this run's history refer to, if it started."""

@@ -65,8 +65,9 @@ def version_of(interpreter: str) -> str:
     return version if re.fullmatch(r"\d+\.\d+\S*", version) else ""
 
 
-def distributions(interpreter: str) -> list[str]:
-    """List the installed distributions of an interpreter as ``name==version``, sorted.
+@cache
+def installed(interpreter: str) -> Mapping[str, str]:
+    """Return normalized name -> version of the installed distributions of an interpreter, read once.
 
     Raises `SideError` if the interpreter does not start.
     """
@@ -76,16 +77,7 @@ def distributions(interpreter: str) -> list[str]:
     done = subprocess.run([interpreter, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SideError(f"{interpreter} does not list its packages: {done.stderr.strip()[-500:]}")
-    return sorted(done.stdout.split())
-
-
-@cache
-def installed(interpreter: str) -> Mapping[str, str]:
-    """Return normalized name -> version of the installed distributions of an interpreter, read once.
-
-    Raises `SideError` if the interpreter does not start.
-    """
-    pairs = (line.split("==", 1) for line in distributions(interpreter))
+    pairs = (line.split("==", 1) for line in sorted(done.stdout.split()))
     return {canonicalize_name(name): version for name, version in pairs}
 
 

@@ -68,6 +68,11 @@ def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None, give
     return os.fsdecode(done.stdout).removesuffix("\n")
 
 
+def _listed(root: Path, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> list[str]:
+    """Return the entries that this command of git prints with ``-z``."""
+    return list(filter(None, _git(root, name, "-z", *arguments, env=env).split("\0")))
+
+
 def _known(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
     """Return what git prints, ``""`` if it fails, as for an object that the repository does not have."""
     with suppress(SideError):
@@ -114,15 +119,13 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
     """
     try:
         top = checkout(root)
-    except NoCheckout:
-        return None
-    except SideError:
-        if keep_as:
+    except SideError as error:
+        if keep_as and not isinstance(error, NoCheckout):
             raise
         return None
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))} if keep_as else _scratch_repository(top, Path(scratch))
-        commit, head = (_known(top, "rev-parse", "--verify", "--quiet", name) for name in ("HEAD", "HEAD^{tree}"))
+        commit, head = _head(top)
         if commit:
             _git(top, "read-tree", "HEAD", env=env)
         left_out = f":(exclude,glob)**/{DATA_FOLDER}/**", *_no_environments(top)
@@ -142,14 +145,19 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
     return Snapshot(tree, commit, tree != head or bool(edited), edited)
 
 
+def _head(top: Path) -> tuple[str, str]:
+    """Return the commit that is checked out and its tree, ``""`` without one."""
+    commit, tree = (_known(top, "rev-parse", "--verify", "--quiet", name) for name in ("HEAD", "HEAD^{tree}"))
+    return commit, tree
+
+
 _SUBMODULE = "160000"
 """The mode of a submodule in git's index."""
 
 
 def _edited_submodules(top: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Return the submodules with edits that are not committed in them, each with the `code_digest` of its files."""
-    listed = _git(top, "ls-files", "--stage", "-z", env=env).split("\0")
-    names = [entry.partition("\t")[2] for entry in listed if entry.startswith(_SUBMODULE)]
+    names = [name for name, facts in _entries(top, "ls-files", "--stage", env=env) if facts.startswith(_SUBMODULE)]
     codes = {name: working_code(top / name) for name in names if Path(top, name, ".git").exists()}
     return {name: code.tree for name, code in codes.items() if code.dirty}
 
@@ -172,7 +180,7 @@ def _quoted(folder: str) -> str:
 
 
 _GIVEN = "--pathspec-from-file=-", "--pathspec-file-nul"
-_NEW = "ls-files", "--others", "--exclude-standard", "-z"
+_NEW = "ls-files", "--others", "--exclude-standard"
 
 
 def _no_environments(top: Path) -> list[str]:
@@ -180,14 +188,14 @@ def _no_environments(top: Path) -> list[str]:
 
     Before Python 3.13, ``python -m venv`` wrote no ``.gitignore``. git takes minutes to hash a TensorFlow in one.
     """
-    listed = _git(top, *_NEW, "--", ":(glob)**/pyvenv.cfg").split("\0")
+    listed = _listed(top, *_NEW, "--", ":(glob)**/pyvenv.cfg")
     return [f":(exclude,literal){folder}" for folder in map(os.path.dirname, listed) if folder]
 
 
 def _new(top: Path, *patterns: str) -> list[str]:
     """Return the names of untracked files that git does not ignore, outside of environments and of tfbench's folder."""
-    listed = _git(top, *_NEW, "--", *patterns, *_no_environments(top))
-    return [name for name in listed.split("\0") if name and DATA_FOLDER not in Path(name).parts]
+    listed = _listed(top, *_NEW, "--", *patterns, *_no_environments(top))
+    return [name for name in listed if DATA_FOLDER not in Path(name).parts]
 
 
 CODE = ("*.py", "*.pyi", "*.toml", "*.ini", "*.cfg", "*.so")
@@ -205,7 +213,7 @@ def code_digest(root: Path) -> str:
     names = _new(top, *CODE)
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _scratch_repository(top, Path(scratch))
-        if _has_commit(top):
+        if _head(top)[0]:
             _git(top, "read-tree", "HEAD", env=env)
         _git(top, "add", "--update", "--", ".", env=env)
         if names:
@@ -229,8 +237,7 @@ _MANY = 50_000
 
 def _ignored(top: Path) -> list[str]:
     """List the files that git ignores; a folder that it ignores as a whole is one entry, which ends with a slash."""
-    listed = _git(top, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--directory")
-    return list(filter(None, listed.split("\0")))
+    return _listed(top, *_NEW, "--ignored", "--directory")
 
 
 def ignored_modules(top: Path) -> tuple[str, ...]:
@@ -540,19 +547,19 @@ def _remove_unused(cache: Path) -> None:
 
 def _grafted(top: Path, tree: str, grafts: Grafts, env: Mapping[str, str]) -> str:
     """Write the tree with the files of the working tree in it, and return its hash. ``env`` is of a scratch repository."""
-    if _has_commit(top):
+    if _head(top)[0]:
         _git(top, "read-tree", "HEAD", env=env)
-    listed = _git(top, "ls-files", "-z", "--cached", env=env).split("\0") + _new(top, ".")
-    names = [name for name in dict.fromkeys(listed) if name and (grafts.has(name) or name in grafts.copies.values())]
+    listed = _listed(top, "ls-files", "--cached", env=env) + _new(top, ".")
+    names = [name for name in dict.fromkeys(listed) if grafts.has(name) or name in grafts.copies.values()]
     left_out = _left_out(top)  # git adds no file outside of a sparse checkout
     if names := [name for name in names if name not in left_out]:
         _git(top, "--literal-pathspecs", "add", "--all", *_GIVEN, env=env, given="\0".join(names))
     if edited := [name for name in _edited_submodules(top, env) if grafts.has(name)]:
         raise SideError(f"{edited[0]} has edits, which the other side would not have; commit them in {edited[0]}")
-    staged = dict(_entries(_git(top, "ls-files", "--stage", "-z", env=env)))
+    staged = dict(_entries(top, "ls-files", "--stage", env=env))
     entries = {name: facts for name, facts in staged.items() if grafts.has(name)}
     entries |= {name: staged[source] for name, source in grafts.copies.items() if source in staged}
-    before = _entries(_git(top, "ls-tree", "-r", "-z", "--full-tree", tree))
+    before = _entries(top, "ls-tree", "-r", "--full-tree", tree)
     entries |= {name: facts for name, facts in before if not grafts.has(name)}
     own_index = {**env, "GIT_INDEX_FILE": f"{env['GIT_INDEX_FILE']}-grafted"}
     listing = "".join(f"{facts}\t{name}\0" for name, facts in entries.items())
@@ -562,25 +569,19 @@ def _grafted(top: Path, tree: str, grafts: Grafts, env: Mapping[str, str]) -> st
 
 def differing_files(place: Path, tree: str) -> list[str]:
     """Return the files that differ between an extracted tree and another tree of git, by their paths from the top."""
-    listed = _git(place, "diff-tree", "-r", "-z", "--name-only", f"{tree}^{{tree}}", "HEAD^{tree}")
-    return [name for name in listed.split("\0") if name]
+    return _listed(place, "diff-tree", "-r", "--name-only", f"{tree}^{{tree}}", "HEAD^{tree}")
 
 
-def _entries(listing: str) -> Iterator[tuple[str, str]]:
+def _entries(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
     """Yield the path and the facts of each entry that git lists."""
-    for entry in filter(None, listing.split("\0")):
+    for entry in _listed(root, *arguments, env=env):
         facts, _, name = entry.partition("\t")
         yield name, facts
 
 
 def _left_out(place: Path, env: Mapping[str, str] | None = None) -> set[str]:
     """Return the files that a checkout leaves out because it is sparse."""
-    listed = _git(place, "ls-files", "-t", "-z", env=env).split("\0")
-    return {entry[2:] for entry in listed if entry.startswith("S ")}
-
-
-def _has_commit(top: Path) -> bool:
-    return bool(_known(top, "rev-parse", "--verify", "--quiet", "HEAD"))
+    return {entry[2:] for entry in _listed(place, "ls-files", "-t", env=env) if entry.startswith("S ")}
 
 
 def _has_tree(top: Path, tree: str, objects: Mapping[str, str] | None = None) -> bool:
@@ -605,8 +606,8 @@ def _is_as_extracted(top: Path, tree: str, place: Path, objects: Mapping[str, st
         _git(top, "read-tree", tree, env=env)
         _git(top, "update-index", "-q", "--ignore-submodules", "--refresh", env=env)
         _git(top, "diff-files", "--quiet", "--ignore-submodules", "--diff-filter=d", env=env)
-        missing = "diff-files", "--name-only", "--ignore-submodules", "--diff-filter=D", "-z"
-        return {*filter(None, _git(top, *missing, env=env).split("\0"))} <= _left_out(place)
+        missing = "diff-files", "--name-only", "--ignore-submodules", "--diff-filter=D"
+        return {*_listed(top, *missing, env=env)} <= _left_out(place)
     return False
 
 
@@ -623,8 +624,8 @@ def _check_out(top: Path, tree: str, place: Path, objects: Mapping[str, str]) ->
         _make_checkout(top, tree, place, objects)
         if left_out := _left_out(top, env):
             _git(place, "update-index", "--skip-worktree", "-z", "--stdin", given="\0".join(left_out))
-        listed = _git(top, "ls-files", "--stage", "-z", env=env)
-    for name, facts in _entries(listed):
+        entries = list(_entries(top, "ls-files", "--stage", env=env))
+    for name, facts in entries:
         mode, commit, _ = facts.split()
         if mode == _SUBMODULE:
             submodule = top / name
@@ -668,10 +669,8 @@ def working_code(root: Path) -> Snapshot:
         tree = code_digest(root)
     except SideError:
         return Snapshot(SOURCES + _sources_digest(root), "", dirty=False)
-    try:
-        return Snapshot(tree, commit_of(root, "HEAD"), tree != tree_of(root, "HEAD"))
-    except SideError:  # a repository without a commit
-        return Snapshot(tree, "", dirty=True)
+    commit, head = _head(root)
+    return Snapshot(tree, commit, tree != head)
 
 
 @dataclass(frozen=True)
@@ -687,8 +686,8 @@ def code_files(root: Path) -> CodeFiles:
     """Return the digests of the present code files. `edited_files` compares them with later ones."""
     try:
         top = checkout(root)
-        listed = _git(top, "ls-files", "-z", "--recurse-submodules", "--", *CODE).split("\0")
-        tracked = {name for name in listed if name and DATA_FOLDER not in Path(name).parts}
+        listed = _listed(top, "ls-files", "--recurse-submodules", "--", *CODE)
+        tracked = {name for name in listed if DATA_FOLDER not in Path(name).parts}
         new = _new(top, *CODE)
     except SideError:
         return CodeFiles()
