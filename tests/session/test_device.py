@@ -80,7 +80,7 @@ def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
     result, rows = measured(against="env:KERNEL=400", policy=GATED)
     found = rows["device_time"]
     assert found.outcome is Outcome.REGRESSED
-    assert found.reason.message.endswith("found twice")
+    assert "; found twice, the first time as " in found.reason.message
     assert found in result.failures
 
 

@@ -75,8 +75,8 @@ def test_sides_that_are_interrupted_give_a_result_if_any_look_was_taken(launches
 
 def test_a_note_is_appended_to_the_reason_and_each_side_has_its_own_sample():
     made, _ = races(1e-3, 1e-3)
-    (result,) = made.sides(CASES[0], RIVAL, None, because(Note.CONFIRMED))
-    assert result.verdict.reason.message.endswith("; found twice")
+    (result,) = made.sides(CASES[0], RIVAL, None, because(Note.TOO_FEW_AGAIN))
+    assert result.verdict.reason.message.endswith("; too few cases could be raced again to confirm it")
     assert result.sample != result.baseline
 
 

@@ -30,6 +30,7 @@ from tfbench.model import (
 from tfbench.model.formats import plain
 from tfbench.model.words import duration
 from tfbench.policy import Policy, preset
+from tfbench.race.confirmed import twice
 from tfbench.session.request import CaseResult
 from tfbench.session.results import (
     _typical_facts,
@@ -42,7 +43,6 @@ from tfbench.session.results import (
     of_sides,
     of_variant,
     percentiles,
-    twice,
     with_covered,
     with_facts,
     with_failure,
@@ -291,8 +291,8 @@ def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
     verdict = Verdict.of(CASE, Outcome.REGRESSED, DECISION.reason, ratio=RATIO, launches=6, rounds=60, wall_seconds=2.5)
     contender, baseline = (Sample(CASE, (Run((seconds,), 1),)) for seconds in (2.0, 1.0))
     assert found == CaseResult(CASE, verdict, sample=contender, baseline=baseline)
-    noted = two_sides(because(Note.CONFIRMED), None).verdict.reason
-    assert noted == Reason("slower", "5% slower; found twice")
+    noted = two_sides(because(Note.TOO_FEW_AGAIN), None).verdict.reason
+    assert noted == Reason("slower", "5% slower; too few cases could be raced again to confirm it")
     slower = replace(DECISION, reason=because(ReasonCode.SLOWER, ratio=RATIO, launches=6))
     changed = two_sides(because(Note.BENCHMARK_CHANGED), decision=slower).verdict.reason
     assert changed.message == f"{because(Note.BENCHMARK_CHANGED)}; {slower.reason}"
@@ -488,11 +488,26 @@ def test_a_contract_without_a_comparison_says_why():
 @pytest.mark.parametrize(
     ("second", "outcome", "code", "message"),
     [
-        (None, "inconclusive", "interrupted", "the run was interrupted before this was confirmed: slow"),
-        ("inconclusive", "inconclusive", "not-confirmed", "a first race said: slow; a second said: then"),
-        ("unchanged", "inconclusive", "not-confirmed", "a first race said: slow; a second said: then"),
-        ("regressed", "regressed", "second", "then; found twice"),
-        ("error", "error", "second", "then; found twice"),
+        (
+            None,
+            "inconclusive",
+            "not-confirmed",
+            "a first race said: slow; fresh launches did not confirm it: no launch has measured it",
+        ),
+        (
+            "inconclusive",
+            "inconclusive",
+            "not-confirmed",
+            "a first race said: slow; fresh launches did not confirm it: then",
+        ),
+        (
+            "unchanged",
+            "inconclusive",
+            "not-confirmed",
+            "a first race said: slow; fresh launches did not confirm it: then",
+        ),
+        ("regressed", "regressed", "second", "then; found twice, the first time as slow"),
+        ("error", "error", "second", "then"),
     ],
 )
 def test_a_broken_contract_is_raced_twice(second, outcome, code, message):

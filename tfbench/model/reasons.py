@@ -378,9 +378,7 @@ class Note(_Code):
     # Two races
 
     FOUND_TWICE = "found-twice", "found twice, the first time as "
-    CONFIRMED = "confirmed", "found twice"
     FIRST_RACE = "first-race", "a first race said: "
-    SECOND_RACE = "second-race", "a second said: "
     FRESH_LAUNCHES = "fresh-launches", "fresh launches did not confirm it: "
 
     # A suite

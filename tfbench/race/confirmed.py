@@ -89,6 +89,25 @@ def _stem(name: str) -> str:
 Judged = TypeVar("Judged", Decision, Verdict)
 
 
+def twice(first: Judged, second: Judged | None, absent: str = "no launch has measured it") -> Judged:
+    """Return what two races found. A change counts if both have found it, and an error of the second one in any event.
+
+    ``absent`` is why the second one has no result, if it has none.
+    """
+    if second is not None and second.outcome is Outcome.ERROR:
+        return second
+    if second is not None and second.outcome is first.outcome:
+        return second.noted(because(Note.FOUND_TWICE, first.reason))
+    found = because(ReasonCode.NOT_MEASURED, why=absent) if second is None else second.reason
+    notes = because(Note.FIRST_RACE, first.reason), because(Note.FRESH_LAUNCHES, found)
+    return (second or first).changed(outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_CONFIRMED, *notes))
+
+
+def interrupted(found: Judged) -> Judged:
+    """Return a change whose second race the user has interrupted."""
+    return found.changed(outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.INTERRUPTED, found.reason))
+
+
 @dataclass
 class _Judge(Generic[Judged]):
     """One metric that is judged from a race, and its result so far."""
@@ -117,22 +136,12 @@ class _Judge(Generic[Judged]):
 
     def confirm(self, first: Judged, race: Race) -> None:
         """Combine a change with the result of the second race, which has none if no launch of it counts."""
-        second = self.result
-        if second is not None and second.outcome is first.outcome:
-            self.result = second.noted(because(Note.FOUND_TWICE, first.reason))
-            return
-        absent = because(ReasonCode.NOT_MEASURED, why="; ".join(["no launch has measured it", *race.disturbed[-1:]]))
-        found = absent if second is None else second.reason
-        notes = because(Note.FIRST_RACE, first.reason), because(Note.FRESH_LAUNCHES, found)
-        self._withdraw(second or first, because(ReasonCode.NOT_CONFIRMED, *notes))
+        self.result = twice(first, self.result, "; ".join(["no launch has measured it", *race.disturbed[-1:]]))
 
     def interrupt(self, race: Race, confirm: bool) -> None:
         self.result = self.judge(race)
         if self.result is not None and self.changed and confirm:
-            self._withdraw(self.result, because(ReasonCode.INTERRUPTED, self.result.reason))
-
-    def _withdraw(self, result: Judged, reason: Reason) -> None:
-        self.result = result.changed(outcome=Outcome.INCONCLUSIVE, reason=reason)
+            self.result = interrupted(self.result)
 
 
 class ConfirmedRace:

@@ -199,12 +199,8 @@ class Race:
     @property
     def undecided(self) -> list[int]:
         """Working entrants whose comparison with the reference is not decided."""
-        reference, decisions = self.reference, self.decisions
-        return [
-            index
-            for index in self.working
-            if index != reference and (index not in decisions or decisions[index].outcome is None)
-        ]
+        decided = {index for index, decision in self.decisions.items() if decision.outcome is not None}
+        return [index for index in self.working if index not in decided and index != self.reference]
 
     def runs(self, entrant: int) -> list[Run]:
         """Return the runs of this entrant, one per launch."""
@@ -455,10 +451,8 @@ class Race:
     def _allocated(self, plan: Plan, round_seconds: float) -> Plan:
         """Return the plan with the rounds that lower the error of an open comparison most per second."""
         rounds = [max(len(run.seconds) for run in launch.runs if run) for launch in self.launches]
-        starts = [
-            launch.wall_seconds - count * round_seconds for launch, count in zip(self.launches, rounds, strict=True)
-        ]
-        start = max(sum(starts) / len(starts), round_seconds)
+        start = fmean(launch.wall_seconds for launch in self.launches) - fmean(rounds) * round_seconds
+        start = max(start, round_seconds)
         best = [
             best_rounds(effects, rounds, self.thresholds(entrant).launch_deviation, start, round_seconds)
             for entrant in self.undecided
@@ -519,9 +513,8 @@ class Race:
     def _open_statistic(self, entrant: int) -> Statistic:
         """Return what the next launches have to decide about this entrant."""
         judged = self._judged(entrant)
-        return next(
-            (statistic for statistic in judged if (self._basis, entrant, statistic) not in self._proved), judged[-1]
-        )
+        unproved = [statistic for statistic in judged if (self._basis, entrant, statistic) not in self._proved]
+        return (unproved or judged[-1:])[0]
 
     def _decide(self, entrant: int, final: bool) -> verdict.Decision:
         decision, thresholds = self._by_time(entrant, final), self._thresholds(entrant, Statistic.MEDIAN)

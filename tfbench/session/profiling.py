@@ -21,13 +21,14 @@ from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict
 from tfbench.policy import Policy
 from tfbench.profiles import attribution as breakdowns
 from tfbench.profiles.folders import Kept, ProfiledSide, folder_of, step_breakdown, write_about
+from tfbench.race.confirmed import twice
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import ZYGOTES, Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report
 from tfbench.report.profile import MOST, NO_CAUSE, in_words, op_lines, steps_line
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
-from tfbench.session.results import NO_BASELINE, twice, with_facts
+from tfbench.session.results import NO_BASELINE, with_facts
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
 from tfbench.untrusted import plural

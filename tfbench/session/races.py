@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from tfbench.metrics import exact
 from tfbench.model import TIME, Case, Outcome, Ratio, Reason, Verdict
-from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.confirmed import ConfirmedRace, interrupted, twice
 from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.race.timer import Phase
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
-from tfbench.session.results import NO_BASELINE, claimed, failed, new, of_sides, of_variant, twice
+from tfbench.session.results import NO_BASELINE, claimed, failed, new, of_sides, of_variant
 from tfbench.sides.spec import Side
 
 
@@ -49,7 +49,7 @@ class Races:
         except KeyboardInterrupt:
             race.conclude()
             for result in waiting or (of_variant(race, index) for index in range(len(group)) if race.runs(index)):
-                rows = tuple(twice(row, None) if row.outcome is Outcome.REGRESSED else row for row in result.metrics)
+                rows = tuple(interrupted(row) if row.outcome is Outcome.REGRESSED else row for row in result.metrics)
                 yield replace(result, metrics=rows)
             raise
 

@@ -111,21 +111,6 @@ def limited(result: CaseResult, policy: Policy, cases: int) -> CaseResult:
     return replace(result, metrics=(*result.metrics, *rows))
 
 
-def twice(first: Verdict, second: Verdict | None) -> Verdict:
-    """Return the verdict on a contract that a first race found broken, after a second race.
-
-    ``second`` is ``None`` if the run was interrupted before the end of the second race.
-    """
-    if second is None:
-        reason = because(ReasonCode.INTERRUPTED, first.reason)
-    elif second.outcome is Outcome.INCONCLUSIVE or second.outcome is Outcome.UNCHANGED:
-        notes = because(Note.FIRST_RACE, first.reason), because(Note.SECOND_RACE, second.reason)
-        reason = because(ReasonCode.NOT_CONFIRMED, *notes)
-    else:
-        return second.noted(because(Note.CONFIRMED))
-    return first.changed(outcome=Outcome.INCONCLUSIVE, reason=reason)
-
-
 def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     """Compare times as named variant / this variant; a string says why that is impossible."""
     other = next((i for i in race.working if race.entrants[i].case.variant == claim.levels), None)

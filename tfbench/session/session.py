@@ -74,14 +74,14 @@ class SuiteGate:
         if first is None:
             reason = because(ReasonCode.FEW_CASES, cases=cases, needed=FEWEST_CASES)
             return SuiteVerdict(self.limit, Outcome.INCOMPARABLE, reason, cases)
-        outcome, mean = self._outcome(first), because(Note.MEAN, ratio=first, cases=cases, again=passes)
+        outcome, mean = classify_mean(first, self.limit), because(Note.MEAN, ratio=first, cases=cases, again=passes)
         if outcome is not Outcome.REGRESSED or not self.policy.confirm:
             return SuiteVerdict(self.limit, outcome, because(CODES[outcome], mean), cases, first)
         second, added, passes = self._decided(raced)
         if second is None:
             reason = because(ReasonCode.NOT_CONFIRMED, mean, because(Note.TOO_FEW_AGAIN))
             return SuiteVerdict(self.limit, Outcome.INCONCLUSIVE, reason, cases, first)
-        if self._outcome(second) is Outcome.REGRESSED:
+        if classify_mean(second, self.limit) is Outcome.REGRESSED:
             code, first_mean = ReasonCode.SLOWER, Note.FOUND_TWICE
         else:
             outcome, code, first_mean = Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED, Note.FIRST_MEAN
@@ -99,8 +99,8 @@ class SuiteGate:
         """
         ratios, passes, added = list(first), 0, len(first)
         for _ in range(self.policy.suite_passes if self.policy.confirm else 0):
-            mean = self._mean(ratios)
-            if ratios and (mean is None or self._outcome(mean) is not Outcome.INCONCLUSIVE):
+            mean = mean_ratio(ratios, 1 - self.policy.alpha)
+            if ratios and (mean is None or classify_mean(mean, self.limit) is not Outcome.INCONCLUSIVE):
                 break
             pairs = [(result.case, self.strategy.baseline_entrant(result.case)) for result in raced]
             again = [self.races.again(case, side, not first) for case, side in pairs if side is not None]
@@ -110,13 +110,7 @@ class SuiteGate:
             ratios += more
             passes += 1
             added = len(more)
-        return self._mean(ratios), added, passes
-
-    def _outcome(self, mean: Ratio) -> Outcome:
-        return classify_mean(mean, self.limit)
-
-    def _mean(self, ratios: Sequence[Ratio]) -> Ratio | None:
-        return mean_ratio(ratios, 1 - self.policy.alpha)
+        return mean_ratio(ratios, 1 - self.policy.alpha), added, passes
 
 
 # Take each case of a run from pending to finished, whatever fails on the way
@@ -490,7 +484,7 @@ class Session:
             self.edited[:] = edited_files(self.request.root, self._files)
         if not self.runs.interrupted:
             self.strategy.conclude()
-            if self.journal.earlier and self.contender.name not in self.starter.described:
+            if self.journal.earlier and not self.launcher.environment(self.contender):
                 # An interrupted run has measured all cases. The report has to say what its sides are all the same.
                 live = [side for side in (self.contender, self.strategy.baseline) if side is not None]
                 self.starter.start(self.cases[:1], *live)
@@ -531,7 +525,7 @@ class Session:
                 "slowdown": side.slowdown,
                 **(asdict(side.code) if side.code else {}),
                 "import_seconds": self.launcher.import_seconds(side),
-                **{key: fact for key, fact in self.starter.described.get(name, {}).items() if key not in _UNREPORTED},
+                **{key: fact for key, fact in self.launcher.environment(side).items() if key not in _UNREPORTED},
                 **self.gpus.as_json(),
             }
             for name, side in sides.items()
@@ -552,7 +546,7 @@ class Session:
         return self.recorder.remember(self._measurements())
 
     def _measurements(self) -> RunMeasurements:
-        described = self.starter.described.get(self.contender.name, {})
+        described = self.launcher.environment(self.contender)
         environment = self.starter.environment_info(self.contender) if described else None
         saved = self.saved.saved if self.saved else ""
         return RunMeasurements(self.runs.final, environment, described.get(MODULES, ()), self._anchor(), saved)
@@ -560,7 +554,7 @@ class Session:
     def _anchor(self) -> Anchor | None:
         """Return the side that the ratios of this run's history refer to, if it started."""
         baseline = self.strategy.baseline
-        if not self.request.history or baseline is None or baseline.name not in self.starter.described:
+        if not self.request.history or baseline is None or not self.launcher.environment(baseline):
             return None
         return strategies.anchor_of(baseline, self.starter.environment_info(baseline), self.saved)
 

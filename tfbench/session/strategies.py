@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tfbench.errors import BenchmarkError, SideError, UsageError
 from tfbench.facts import OPTION, PYTHON_OPTIONS, VISIBLE, packages, settings
-from tfbench.model.case import JSON, Case
+from tfbench.model.case import Case
 from tfbench.model.measurement import MetricValues
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.report import EnvironmentInfo, Outcome, Verdict, YardstickChange
@@ -225,8 +225,6 @@ class SideStarter:
     report: RunProgress
     unbuilt: Sequence[Case]
     """Cases of the run whose shared set-ups have not been built yet."""
-    described: dict[str, JSON] = field(default_factory=dict, init=False)
-    """Name of a side -> its environment, as its zygotes report it."""
     failure: SideError | None = field(default=None, init=False)
     """Why no case can be measured, whatever its side."""
     lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
@@ -235,7 +233,7 @@ class SideStarter:
     def start(self, cases: Sequence[Case], *sides: Side) -> None:
         """Start the missing zygotes of these sides, and ask each side for its environment.
 
-        The first call must start the contender first, which is checked for GPUs.
+        The first side is checked for GPUs when it starts.
         Raises `SideError` if a side does not start. The launcher makes no second attempt in the same environment.
         """
         with self.lock:
@@ -265,20 +263,19 @@ class SideStarter:
             self.checker.look(entrants, lambda done: self.report(f"building shared set-ups: {done} launches done"))
 
     def _start(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
-        policy, first = self.request.policy, not self.described
+        policy, first = self.request.policy, not self.launcher.environment(sides[0])
         wanted = [(side, env) for side in sides for env in dict.fromkeys(case.env for case in cases)]
         # A race starts the other pairs when it needs them.
         entrants = [Entrant(cases[0], side) for side in sides]
         pairs = range(min(self.launcher.policy_of(policy, entrants).pairs(len(wanted)), policy.looks[0]))
         self.launcher.ready(wanted, pairs)
-        self.described.update({side.name: self.launcher.environment(side) for side in sides})
         if first and self.request.require_gpu and not self.launcher.devices(sides[0]).get("GPU"):
             self.failure = SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
             raise self.failure
 
     def environment_info(self, side: Side) -> EnvironmentInfo:
         """Describe the environment of a started side; its commit is left empty."""
-        described = self.described[side.name]
+        described = self.launcher.environment(side)
         cpus = self.launcher.cpus(Entrant(Case("", "", ""), side), self.request.processors)
         return EnvironmentInfo(
             python=described["python"], executable=described["executable"], packages=described["packages"], commit="",
