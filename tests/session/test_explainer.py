@@ -67,7 +67,7 @@ def explain(monkeypatch):
 
         monkeypatch.setattr(profiling, "take", take)
         monkeypatch.setattr(profiling, "sample", lambda *given, **named: next(profiles))
-        launcher = SimpleNamespace(ready=lambda *given: None)
+        launcher = SimpleNamespace(start_pairs=lambda *given: None)
         explainer = Explainer(launcher, preset("quick"), defaults=defaults)
         return list(explainer.explain(SIDES, metric, ratio(slowdown), evidence).lines), asked
 

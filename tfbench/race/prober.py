@@ -94,11 +94,6 @@ class Profiler:
     launcher: ProcessLauncher
     policy: Policy
 
-    def ready(self, entrants: Iterable[Entrant], launches: int) -> None:
-        """Start the missing zygotes for so many launches, in parallel. Raises `SideError` if one does not start."""
-        pairs = range(min(launches, ZYGOTES))
-        self.launcher.start_pairs(entrants, pairs)
-
     def profile(
         self, entrant: Entrant, logs: Path, launch: int, gpu_monitor: GpuMonitor | None = None
     ) -> tuple[Path, float | None]:
@@ -210,10 +205,10 @@ class Prober:
         """Start a launch; return its process or why there is none, its folder, and the seconds that it may take."""
         folder = Path(tempfile.mkdtemp(prefix="probe-", dir=self.launcher.scratch))
         cpus = idle if entrant.case.cpus == 1 else self.launcher.cpus(entrant)
+        # After so many calls and seconds it is known whether later calls take longer.
+        many = MANY_CALLS, max(MANY_SECONDS * bool(entrant.case.claims_on(LEAKS)), self.policy.many_seconds)
         search = _leak_search(entrant.case, self.policy)
-        request = protocol.ProbeCase(
-            cpus, entrant.case.name, str(folder), self.policy.probe_calls, *search, self._many(entrant.case)
-        )
+        request = protocol.ProbeCase(cpus, entrant.case.name, str(folder), self.policy.probe_calls, *search, many)
         # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
         apart, seconds = (
             self.files or entrant.case.shared,
@@ -223,10 +218,6 @@ class Prober:
             return self.launcher.start(entrant, pair, request, apart=apart), folder, seconds
         except BenchmarkError as error:
             return error, folder, seconds
-
-    def _many(self, case: Case) -> tuple[int, float]:
-        """Return after how many calls and seconds it is known whether later calls take longer."""
-        return MANY_CALLS, max(MANY_SECONDS * bool(case.claims_on(LEAKS)), self.policy.many_seconds)
 
     def _output(self, process: Process | BenchmarkError, folder: Path, seconds: float) -> ProbeOutput | Failure:
         """Return the evidence of a launch, once it has ended."""

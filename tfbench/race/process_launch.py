@@ -338,7 +338,10 @@ class ProcessLaunch:
                 entrant = waiting.pop(channel)
                 answers[entrant] = self._answer(entrant, protocol.Rounds, when, seconds)
             for entrant in waiting.values():
-                self._check_output(entrant)
+                try:
+                    self._running[entrant].check_output()
+                except BenchmarkError as error:
+                    raise launching.EntrantFailed(entrant, error) from None
         if waiting:
             # An entrant that waits for its turn looks like one that hangs. Given all its turns, it finishes.
             for entrant in waiting.values():
@@ -348,12 +351,6 @@ class ProcessLaunch:
             slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
             raise launching.EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))
         return answers
-
-    def _check_output(self, entrant: int) -> None:
-        try:
-            self._running[entrant].check_output()
-        except BenchmarkError as error:
-            raise launching.EntrantFailed(entrant, error) from None
 
     def finish(self) -> None:
         """Let the benchmarks return and the processes end. Raises `EntrantFailed` if one fails after its timing."""

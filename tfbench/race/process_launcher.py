@@ -59,8 +59,8 @@ class ProcessLauncher:
         self._whole = processors
         self._lane = threading.local()
         self._gpu_monitor = gpu_monitor
-        self._opened: Counter[str] = Counter()
         self._waits: dict[tuple[str, ...], float] = {}
+        self._opened: Counter[str] = Counter()
         """Name of a case -> its launches so far, which seed the draws of the harness in each. Those of other cases do not
         count, so that the draws do not depend on the order of the races."""
         self._suite = suite
@@ -362,11 +362,8 @@ class ProcessLauncher:
         """
         file, seconds = entrant.case.name.partition("::")[0], self.import_seconds(entrant.side) or 0.0
         pairs = self._imports.get((entrant.side.name, entrant.case.env), {})
-        found = {pair: (files[file], next(iter(files))) for pair, files in pairs.items() if file in files}
-        return {
-            pair: (own + (seconds if whole and first == file else 0.0), held)
-            for pair, ((own, held), first) in found.items()
-        }
+        found = {pair: (*files[file], next(iter(files)) == file) for pair, files in pairs.items() if file in files}
+        return {pair: (own + seconds * (whole and first), held) for pair, (own, held, first) in found.items()}
 
     def release(self, side: Side) -> None:
         """End the zygotes of a side."""

@@ -481,10 +481,7 @@ class Race:
 
     def _shifts(self, entrant: int) -> bool:
         """Return whether the ratio changes within launches, so that later ones must not be shorter."""
-        reference = self.reference
-        if reference is None:
-            return False
-        pairs = [(launch.runs[entrant], launch.runs[reference]) for launch in self.launches]
+        pairs = [(launch.runs[entrant], launch.runs[self.reference or 0]) for launch in self.launches]
         ratios = [log_ratios(theirs.seconds, mine.seconds) for mine, theirs in pairs if mine and theirs]
         return shifts(ratios, self.thresholds(entrant).minimum_effect)
 

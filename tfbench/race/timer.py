@@ -207,9 +207,8 @@ class Timer:
         if any(np.median(of_side) > _SHORT * self.period for of_side in times.values()):
             return {side: of_side.tolist() for side, of_side in times.items()}
         counts = [np.array(self.interrupts(of_side)) for of_side in blocks.values()]
-        return dict(
-            zip(times, (of_side.tolist() for of_side in without_interrupts([*times.values()], counts)), strict=True)
-        )
+        quiet = without_interrupts([*times.values()], counts)
+        return {side: of_side.tolist() for side, of_side in zip(times, quiet, strict=True)}
 
 
 @lru_cache(maxsize=1)

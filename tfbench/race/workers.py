@@ -145,8 +145,7 @@ def worker_environment(
         env.setdefault(GROWTH, "true")
     # With two threads of BLAS or OpenMP, a pinned process spins against itself and seems to hang.
     env[_FOLLOWED] = "1"
-    env |= side.env
-    env |= extra
+    env |= {**side.env, **extra}
     for name in side.named:
         if env[name] != side.env[name]:
             raise SideError(

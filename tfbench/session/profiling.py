@@ -144,7 +144,7 @@ def take(
     folder = place / folder_of(case.name)
     launches = launches if len(entrants) > 1 else 1
     with atomic_dir(folder, replace=True) as half:
-        profiler.ready(entrants.values(), launches)
+        profiler.launcher.start_pairs(entrants.values(), range(min(launches, ZYGOTES)))
         sides = {
             side: ProfiledSide.of(entrant.side.spec, profiler.launcher.environment(entrant.side))
             for side, entrant in entrants.items()
@@ -215,11 +215,6 @@ def result_changed(evidence: Explanation) -> list[str]:
     return [f"result: {text}" for where, _, text in evidence.changes if where == RESULT]
 
 
-def changed_lines(evidence: Explanation) -> list[str]:
-    """Return a line for each change that may be behind another one: retraces, types of the result, kernels and ops."""
-    return [*traced_again(evidence), *result_changed(evidence), *xla_changed(evidence), *ops_changed(evidence)]
-
-
 @dataclass(frozen=True)
 class Answer:
     """Why a case differs between two sides."""
@@ -262,10 +257,12 @@ class Explainer:
 
         Raises `SideError` if a process does not start, and without ``place`` nothing if a profile cannot be taken.
         """
-        changed = changed_lines(evidence) if evidence else []
+        # What may be behind another change: retraces, types of the result, kernels and ops.
+        finders = traced_again, result_changed, xla_changed, ops_changed
+        changed = [line for find in finders for line in find(evidence)] if evidence else []
         if metric not in (TIME, catalog.FIRST_CALL, catalog.PEAK_HOST_MEMORY, *_LEAKS):
             return Answer(changed)
-        self.launcher.ready([(entrant.side, entrant.case.env) for entrant in sides], [0])
+        self.launcher.start_pairs(sides, [0])
         if metric not in (TIME, catalog.FIRST_CALL):
             return Answer([*self._in_memory(sides), *changed])
         if faster := bool(ratio and ratio.center < 1):
@@ -372,7 +369,7 @@ class Profiles:
 
         The facts are those of `device_facts`, and the energy. A step of the contender took ``seconds`` in the race.
         """
-        self._profiler.ready(entrants.values(), len(launches))
+        self.launcher.start_pairs(entrants.values(), range(min(len(launches), ZYGOTES)))
         found: dict[str, list[JSON]] = {BASELINE: [], CONTENDER: []}
         with tempfile.TemporaryDirectory(prefix="device-", dir=scratch_dir()) as folder:
             for launch in launches:

@@ -203,11 +203,7 @@ class RunRecorder:
             tree=tree.tree if tree else "",
             policy=self._request.policy.name,
         )
-        values = {
-            result.case.name: result.metric_values
-            for result in measurements.results
-            if result.metric_values is not None
-        }
+        values = {result.case.name: result.metric_values for result in measurements.results if result.metric_values}
         samples, usual = measurements.samples, self._request.policy.statistic
         if keep_as:  # a change that is raced against it cannot choose its own
             samples = {

@@ -527,8 +527,12 @@ class MetricChecker:
             unstable, scatter = self._unstable(launches)
             context = replace(context, unstable=unstable | dict(values.unstable), scatter=scatter)
             rows, explained = self._rows(case, values, mine, context)
-        # Neither better nor worse, but other kernels take another time.
-        explained += [because(Note.METRIC, row.reason, metric=row.metric) for row in rows if _has_other_kernels(row)]
+        # XLA chose other algorithms for a GPU on the other side: neither better nor worse, but they take another time.
+        explained += [
+            because(Note.METRIC, row.reason, metric=row.metric)
+            for row in rows
+            if row.metric == catalog.ALGORITHMS and row.reason.code in (ReasonCode.OTHER, ReasonCode.NOT_EXACT)
+        ]
         if result.baseline is not None:
             return rows, explained
         if (row := exact.memory(case, baseline.facts, facts, self._policy, self._cases)) is not None:
@@ -649,11 +653,6 @@ _OF_VARIANT = 0, ""
 
 def _not_probed(case: Case, timed: str, failure: Failure) -> Verdict:
     return Verdict.of(case, Outcome.ERROR, because(ReasonCode.NOT_PROBED, timed=timed, error=str(failure)), PROBES)
-
-
-def _has_other_kernels(row: Verdict) -> bool:
-    """Tell whether XLA chose other algorithms for a GPU on the other side, or in other launches."""
-    return row.metric == catalog.ALGORITHMS and row.reason.code in (ReasonCode.OTHER, ReasonCode.NOT_EXACT)
 
 
 def _takes_own_time(sample: Sample | None) -> bool:

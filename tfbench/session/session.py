@@ -116,6 +116,7 @@ class SuiteGate:
 # Take each case of a run from pending to finished, whatever fails on the way
 
 
+Group = tuple[Case, ...]
 Step = Callable[[CaseResult, Sequence[Case]], CaseResult]
 """Adds to the result of a raced case; the second argument holds the measured cases of its group."""
 
@@ -176,10 +177,10 @@ class CaseRuns:
         report.done = len(self.final)
 
     @property
-    def groups(self) -> list[tuple[Case, ...]]:
-        """The groups of cases that are measured together, and have not been measured."""
-        firsts = [run for run in self._runs.values() if run is run.group[0]]
-        return [tuple(member.case for member in run.group) for run in firsts if not run.finished]
+    def groups(self) -> dict[str, Group]:
+        """Name of a case that has not been measured -> the cases that are measured together with it."""
+        waiting = {name: run for name, run in self._runs.items() if not run.group[0].finished}
+        return {name: tuple(member.case for member in run.group) for name, run in waiting.items()}
 
     @property
     def final(self) -> list[CaseResult]:
@@ -279,7 +280,6 @@ class CaseRuns:
 
 _UNREPORTED = ("cases", MODULES)
 """What is known of a started side beyond its environment. A report has the cases in its verdicts."""
-Group = tuple[Case, ...]
 _PROBED = (ReasonCode.OTHER_ENVIRONMENT, ReasonCode.SAME_CODE)
 """Reasons without times that leave the other metrics to be judged."""
 
@@ -388,7 +388,7 @@ class Session:
     @cached_property
     def _groups(self) -> dict[str, Group]:
         """Name of a case -> its group."""
-        return {case.name: group for group in self.runs.groups for case in group}
+        return self.runs.groups
 
     def _opened(self) -> Lanes[Group]:
         """Return the lanes, which measure cases ahead of the tests that ask for them."""

@@ -320,7 +320,7 @@ class Strategy(ABC):
         functions = defaultdict[str, set[str]](set)
         for known in self.request.suite_cases:
             functions[known.name.partition("::")[0]].add(_function(known))
-        if not (kept := own_files(side.judged.own_root, root, self.contender.yardstick, functions)):
+        if not (kept := own_files(side.judged, root, functions)):
             return None
         cache = Layout(self.request.folder).trees
         judged = judged_tree(root, side.judged.tree, self.contender.yardstick, cache, kept)

@@ -177,10 +177,9 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
         if listed.keys() != Listing.__dataclass_fields__.keys():
             raise FormError("", f"it has {', '.join(listed) or 'nothing'}")
         return convert(Listing, listed)
-    except SideError as error:
-        raise SideError(f"{side.spec}: {error}") from None
-    except FormError as error:
-        raise SideError(f"{side.spec}: the list of its benchmarks is damaged ({described(error)})") from None
+    except (SideError, FormError) as error:
+        text = error if isinstance(error, SideError) else f"the list of its benchmarks is damaged ({described(error)})"
+        raise SideError(f"{side.spec}: {text}") from None
 
 
 def _paired(added: Mapping[str, str], removed: Mapping[str, str], kind: Callable[[str], str]) -> dict[str, str]:

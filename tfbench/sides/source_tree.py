@@ -711,10 +711,8 @@ def code_of(root: Path, revision: str) -> Snapshot:
     Raises `SideError` if the revision or the repository does not exist.
     """
     tree = tree_of(root, revision)
-    with suppress(SideError):  # a tree has no commit
-        commit = commit_of(root, revision)
-        return Snapshot(tree_of(root, commit), commit, dirty=False)  # of one moment, if a branch moves
-    return Snapshot(tree, "", dirty=False)
+    commit = _known(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")  # a tree has none
+    return Snapshot(tree_of(root, commit) if commit else tree, commit, dirty=False)  # of one moment, if a branch moves
 
 
 def _sources_digest(root: Path) -> str:

@@ -7,7 +7,6 @@ pytest's root, and pytest's configuration. Everything else is measured code, whi
 from __future__ import annotations
 
 import ast
-import filecmp
 import os
 import posixpath
 import shlex
@@ -277,25 +276,19 @@ def same_but_imports(before: Path, now: Path, function: str = "") -> bool:
     return first == second
 
 
-def own_files(own_root: Path, root: Path, yardstick: Yardstick, functions: Mapping[str, Collection[str]]) -> list[str]:
+def own_files(tree: JudgedTree, root: Path, functions: Mapping[str, Collection[str]]) -> list[str]:
     """Return the Python files of the yardstick that the other tree may have as its own, relative to pytest's root.
 
     They differ in their imports alone, or in that and in test functions beside one of ``functions``: file -> names.
     """
-    names = set[str]()
-    for path in yardstick.paths:
-        place = Path(os.path.normpath(root / path))
-        if not root.is_relative_to(place):
-            found = place.rglob("*.py") if place.is_dir() else [place]
-            above = (parent / _CONFTEST for parent in place.parents if parent.is_relative_to(root))
-            names |= {os.path.relpath(file, root) for file in (*found, *above)}
 
     def may_stay(name: str) -> bool:
-        before, now = own_root / name, root / name
-        if not (before.is_file() and now.is_file()) or filecmp.cmp(before, now, shallow=False):
-            return False
-        return any(same_but_imports(before, now, function) for function in ("", *functions.get(name, ())))
+        before, now = tree.own_root / name, root / name
+        alike = any(same_but_imports(before, now, function) for function in ("", *functions.get(name, ())))
+        return name.endswith(".py") and before.is_file() and alike
 
+    top, there = map(Path, tree.tree_redirect)
+    names = (os.path.relpath(top / name, root.resolve()) for name in differing_files(there, tree.tree))
     return sorted(filter(may_stay, names))
 
 
