@@ -11,6 +11,7 @@ from tfbench.metrics.catalog import PROBED, Metric, Worse, read
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import Case, Outcome, Reason, Report, Run, Sample
 from tfbench.policy import preset
+from tfbench.race.launch import Entrant
 from tfbench.report import json_format
 from tfbench.session.request import CaseResult
 from tfbench.session.results import BaselineValues, MetricChecker
@@ -41,7 +42,7 @@ def test_a_metric_defined_by_one_object_is_extracted_compared_and_reported(monke
     here, there = Side("contender", "python", Path("/")), Side("baseline", "python", Path("/"))
     timed = CaseResult(CASE, judged(CASE, Outcome.UNCHANGED, Reason("x", "x")), sample=Sample(CASE, (Run((1.0,), 1),)))
     checker = MetricChecker(Prober(), preset("standard"), [CASE])
-    rows = checker.checked(timed, here, BaselineValues(side=there)).metrics
+    rows = checker.checked(timed, here, BaselineValues(entrant=Entrant(CASE, there))).metrics
     report = json_format.render(Report(preset("standard").as_json(), {}, (timed.verdict, *rows)))
     (row,) = (row for row in json.loads(report)["verdicts"] if row["metric"] == "softmaxes")
     assert row["outcome"] == "regressed"

@@ -80,7 +80,7 @@ def tuned(algorithm):
 @pytest.mark.parametrize(("again", "words"), [(5, "neither better nor worse by itself"), (18, "it is not exact here")])
 def test_a_time_names_the_kernels_that_xla_has_tuned_otherwise(again, words):
     answers = {"contender": [tuned(5), tuned(again), tuned(again)], "baseline": tuned(18)}
-    result, rows, _ = judged(answers, BaselineValues(side=THERE))
+    result, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["xla_algorithms"].outcome is Outcome.INCONCLUSIVE
     assert "other metrics: xla_algorithms 1 before, 1 now" in result.verdict.reason.message
     assert words in result.verdict.reason.message
@@ -88,17 +88,19 @@ def test_a_time_names_the_kernels_that_xla_has_tuned_otherwise(again, words):
 
 def test_a_baseline_side_that_reads_a_changed_file_of_the_working_tree_is_incomparable():
     answers = {"baseline": probe_output(flops=20, native={"foreign": ["turns.txt"]})}
-    result, rows, _ = judged(answers, BaselineValues(side=THERE))
+    result, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert (result.verdict.outcome, rows) == (Outcome.INCOMPARABLE, {})
     assert "has loaded turns.txt of the working tree, so both sides run the same copy" in result.verdict.reason.message
-    result, _, _ = judged({"baseline": probe_output(native={"own": ["fast.so"]})}, BaselineValues(side=THERE))
+    result, _, _ = judged(
+        {"baseline": probe_output(native={"own": ["fast.so"]})}, BaselineValues(entrant=Entrant(REFERENCE, THERE))
+    )
     assert result.verdict.outcome is Outcome.UNCHANGED
 
 
 def test_both_sides_are_probed_again_at_once_in_zygotes_of_the_race_and_then_in_others():
-    _, _, prober = judged({"contender": probe_output(flops=20)}, BaselineValues(side=THERE))
+    _, _, prober = judged({"contender": probe_output(flops=20)}, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert prober.pairs == [(), (1, 1, 2, 2), (3, 3, 4, 4, 5, 5)]
-    _, _, prober = judged({"contender": probe_output(flops=9)}, BaselineValues(side=THERE))
+    _, _, prober = judged({"contender": probe_output(flops=9)}, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert prober.pairs == [(), (1, 1, 2, 2)]
 
 
@@ -125,7 +127,7 @@ def test_without_a_baseline_every_metric_is_new():
 
 
 def test_each_live_side_is_probed_once():
-    baseline_values = BaselineValues(side=THERE, facts=[{"peak_host_memory": 10 << 20}] * 3)
+    baseline_values = BaselineValues(entrant=Entrant(REFERENCE, THERE), facts=[{"peak_host_memory": 10 << 20}] * 3)
     _, rows, prober = judged({}, baseline_values)
     assert prober.asked == [("contender", REFERENCE.name), ("baseline", REFERENCE.name)]
     assert prober.at_once == [2]
@@ -137,7 +139,7 @@ def test_each_live_side_is_probed_once():
 
 def test_a_change_is_probed_again_before_it_counts():
     answers = {"contender": probe_output(11, source="same"), "baseline": probe_output(source="same")}
-    _, rows, prober = judged(answers, BaselineValues(side=THERE))
+    _, rows, prober = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["flops"].outcome is Outcome.REGRESSED
     assert prober.asked.count(("contender", REFERENCE.name)) == 2 * POLICY.probe_launches
     assert prober.asked.count(("baseline", REFERENCE.name)) == 2 * POLICY.probe_launches
@@ -145,7 +147,7 @@ def test_a_change_is_probed_again_before_it_counts():
 
 def test_a_change_that_only_the_first_three_zygotes_of_a_side_share_does_not_count():
     answers = {"contender": [*[probe_output(11)] * 4, probe_output(10)]}
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert (rows["flops"].outcome, rows["flops"].reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_EXACT)
 
 
@@ -158,13 +160,13 @@ def test_a_variant_is_read_again_together_with_the_reference_of_its_zygote():
     }
     answers["baseline", OTHER.name] = [probe_output(outputs=(one, 1.0)) for one in drawn]
     answers["contender", OTHER.name] = [probe_output(outputs=(one, 1.0 + one / 5)) for one in drawn]
-    _, rows, _ = judged(answers, BaselineValues(side=THERE), OTHER)
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(OTHER, THERE)), OTHER)
     assert (rows["parity"].outcome, rows["parity"].values.baseline) == (Outcome.REGRESSED, 0)
 
 
 def test_a_metric_that_varies_within_a_side_is_inconclusive():
     answers = {"contender": [probe_output(11), probe_output(10), probe_output(12)]}
-    result, rows, _ = judged(answers, BaselineValues(side=THERE))
+    result, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["flops"].outcome is Outcome.INCONCLUSIVE
     assert rows["flops"].reason.code == "not-exact"
     assert result.verdict == timed(REFERENCE).verdict  # only other kernels explain a time without being worse
@@ -179,17 +181,17 @@ def test_rounding_does_not_hide_a_wrong_result():
             probe_output(outputs=wrong),
         ]
     }
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["parity"].outcome is Outcome.REGRESSED
     random = {"contender": [probe_output(outputs=(value, 2.0)) for value in (2.1, 1.3, 0.2)]}
-    _, rows, _ = judged(random, BaselineValues(side=THERE))
+    _, rows, _ = judged(random, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert (rows["parity"].outcome, rows["parity"].reason.code) == (Outcome.INCONCLUSIVE, "not-exact")
 
 
 def test_a_change_that_cannot_be_read_again_is_an_error():
     answers = {"contender": [probe_output(11), BenchmarkError("it broke"), probe_output(11)]}
     with pytest.raises(BenchmarkError, match="it broke"):
-        judged(answers, BaselineValues(side=THERE))
+        judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
 
 
 def test_values_to_be_saved_tell_what_differs_between_launches_of_their_side():
@@ -233,7 +235,7 @@ def test_a_change_across_environments_explains_the_time_and_gates_nothing():
 
 def test_outputs_of_a_variant_are_compared_with_its_reference_on_the_same_side():
     answers = {("contender", OTHER.name): probe_output(outputs=(1.0, 2.2)), ("baseline", OTHER.name): probe_output()}
-    result, rows, _ = judged(answers, BaselineValues(side=THERE), OTHER)
+    result, rows, _ = judged(answers, BaselineValues(entrant=Entrant(OTHER, THERE)), OTHER)
     assert rows["parity"].outcome is Outcome.REGRESSED
     assert (*rows["parity"].values,) == pytest.approx((0, 0.1))
     assert "differs from the reference variant by 0.1" in rows["parity"].reason.message
@@ -250,14 +252,14 @@ def test_a_baseline_without_sketches_or_without_metrics_has_no_other_outputs():
 
 def test_outputs_of_a_reference_are_compared_with_the_baselines_outputs():
     answers = {"contender": probe_output(outputs=(1.0, 2.2))}
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["parity"].outcome is Outcome.REGRESSED
     assert "the baseline's result" in rows["parity"].reason.message
 
 
 def test_a_wrong_result_of_a_later_call_is_a_regression():
     answers = {"contender": probe_output(later=(1.0, 2.2)), "baseline": probe_output(later=(1.0, 2.0))}
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["parity"].outcome is Outcome.REGRESSED
     text = "differs from the baseline's result by 0.089 in call 6, by 0 before"
     assert rows["parity"].reason.message == text
@@ -268,7 +270,7 @@ def test_a_later_result_that_differs_between_launches_of_a_side_is_noted():
         side: [probe_output(later=(value, 2.0)) for value in values]
         for side, values in {"contender": (1.0, 1.1, 0.9), "baseline": (1.2, 0.9, 1.0)}.items()
     }
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["parity"].outcome is Outcome.UNCHANGED
     text = "in call 6, by 0 before, but the metric is not exact here: launches of the same side differ by"
     assert text in rows["parity"].reason.message
@@ -280,13 +282,13 @@ def test_a_result_that_differs_between_launches_of_a_side_regresses_by_more_than
         side: [probe_output(outputs=(one,)) for one in values]
         for side, values in {"contender": (value, value, value), "baseline": (1.0, 1.0, 1.15)}.items()
     }
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["parity"].outcome is outcome
 
 
 def test_numbers_that_are_not_finite_are_found_in_a_later_call():
     answers = {"contender": probe_output(later=(1.0, np.nan)), "baseline": probe_output(later=(1.0, 2.0))}
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["nonfinite"].outcome is Outcome.REGRESSED
     assert "the output has 1 finite numbers instead of 2" in rows["parity"].reason.message
 
@@ -305,14 +307,14 @@ def test_a_variant_may_drift_from_its_reference_in_later_calls():
     [(NOTHING, "the step returns no numbers"), (probe_output(outputs={}), "the step has no output")],
 )
 def test_a_result_that_only_the_baseline_has_is_named_beside_the_time(without, why):
-    result, _, _ = judged({"contender": without}, BaselineValues(side=THERE))
+    result, _, _ = judged({"contender": without}, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     said = f"other metrics: the result is missing ({why}), and the baseline's step returns numbers"
     assert said in result.verdict.reason.message
 
 
 def test_another_digest_of_the_benchmark_leaves_its_metrics_gated():
     answers = {"contender": probe_output(11, (3.0, 2.0), source="new"), "baseline": probe_output(source="old")}
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["flops"].outcome is Outcome.REGRESSED
     assert rows["parity"].outcome is Outcome.REGRESSED
 
@@ -329,10 +331,12 @@ def test_outputs_of_another_shape_than_the_reference_variants_break_the_contract
 def test_a_variant_may_have_another_shape_than_its_reference_as_long_as_both_sides_agree():
     wide = probe_output(outputs=(1.0, 2.0, 3.0))
     _, rows, _ = judged(
-        {("contender", OTHER.name): wide, ("baseline", OTHER.name): wide}, BaselineValues(side=THERE), OTHER
+        {("contender", OTHER.name): wide, ("baseline", OTHER.name): wide},
+        BaselineValues(entrant=Entrant(OTHER, THERE)),
+        OTHER,
     )
     assert rows["parity"].outcome is Outcome.UNCHANGED
-    _, rows, _ = judged({("contender", OTHER.name): wide}, BaselineValues(side=THERE), OTHER)
+    _, rows, _ = judged({("contender", OTHER.name): wide}, BaselineValues(entrant=Entrant(OTHER, THERE)), OTHER)
     assert rows["parity"].outcome is Outcome.REGRESSED
     text = "differs from the baseline's result: the output has the shape (3,) instead of (2,)"
     assert rows["parity"].reason.message == text
@@ -346,7 +350,7 @@ def test_a_wrong_output_is_named_although_another_one_differs_between_launches()
         "baseline": [launch(noise, 3.7) for noise in (1.0, 2.0, 3.0)],
         "contender": [launch(noise, -250.0) for noise in (4.0, 5.0, 6.0)],
     }
-    _, rows, _ = judged(answers, BaselineValues(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(REFERENCE, THERE)))
     assert rows["parity"].outcome is Outcome.REGRESSED
     text = "differs from the baseline's result by 69 in the output ['loss'], by 0 before"
     assert rows["parity"].reason.message == text
@@ -361,7 +365,7 @@ def test_a_wrong_whole_number_of_a_variant_is_found_beside_its_rounding(whole, o
         ("contender", REFERENCE.name): step(2.0), ("baseline", REFERENCE.name): step(2.0),
         ("contender", OTHER.name): step(2.015, whole), ("baseline", OTHER.name): step(2.01),
     }  # fmt: skip
-    _, rows, _ = judged(answers, BaselineValues(side=THERE), OTHER)
+    _, rows, _ = judged(answers, BaselineValues(entrant=Entrant(OTHER, THERE)), OTHER)
     assert rows["parity"].outcome is outcome
     assert ("['ids']" in rows["parity"].reason.message) == (outcome is Outcome.REGRESSED)
 
@@ -419,7 +423,7 @@ THIRD = Case("w.py::w[a=z]", "w", "w.py::w", (("a", "z"),), reference=False,
 )
 def test_a_contract_on_another_metric_reads_the_other_variant_on_the_side_of_the_change(other, cases, outcome, why):
     answers = {("contender", OTHER.name): other, "baseline": probe_output(30 if outcome is Outcome.REGRESSED else 10)}
-    result, rows, _ = judged(answers, BaselineValues(side=THERE), THIRD, cases)
+    result, rows, _ = judged(answers, BaselineValues(entrant=Entrant(THIRD, THERE)), THIRD, cases)
     row = rows["contract:smaller_than"]
     assert (row.name, row.outcome) == (THIRD.name, outcome)
     assert not why or row.reason.message == f"a=y: {why}"
@@ -435,7 +439,9 @@ def test_the_code_of_a_case_whose_probe_fails_is_unknown():
 
 @pytest.mark.parametrize(("side", "timed"), [("contender", "the case"), ("baseline", "the baseline side")])
 def test_a_case_whose_probe_fails_is_an_error(side, timed):
-    result, rows, _ = judged({side: BenchmarkError("while it was probed: no")}, BaselineValues(side=THERE))
+    result, rows, _ = judged(
+        {side: BenchmarkError("while it was probed: no")}, BaselineValues(entrant=Entrant(REFERENCE, THERE))
+    )
     reason = because(ReasonCode.NOT_PROBED, timed=timed, error="while it was probed: no")
     assert rows[PROBES] == Verdict.of(REFERENCE, Outcome.ERROR, reason, PROBES)
     assert result.failures == [rows[PROBES]]

@@ -10,6 +10,7 @@ from tests.session.test_metric_checks import timed
 from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import Case, Outcome, ReasonCode
 from tfbench.policy import preset
+from tfbench.race.launch import Entrant
 from tfbench.session.results import BaselineValues, MetricChecker
 from tfbench.sides.spec import Side
 
@@ -66,7 +67,9 @@ class Project:
 
 
 def row_of(project, policy):
-    result = MetricChecker(project, policy, (CASE,)).checked(timed(CASE), HERE, BaselineValues(side=THERE))
+    result = MetricChecker(project, policy, (CASE,)).checked(
+        timed(CASE), HERE, BaselineValues(entrant=Entrant(CASE, THERE))
+    )
     return {row.metric: row for row in result.metrics}["parity"]
 
 

@@ -274,12 +274,12 @@ def test_metrics_are_compared_with_the_saved_ones_under_all_that_differs():
     assert (len(values.facts), values.metric_values) == (6, MetricValues())
     assert strategy.baseline_values(CaseResult(OTHER)).facts == []
     strategy.baseline = RIVAL  # the benchmark is another one, so its side of today is probed instead
-    assert strategy.baseline_values(CaseResult(replace(CODED, source="def"))).side == RIVAL
+    assert strategy.baseline_values(CaseResult(replace(CODED, source="def"))).entrant.side == RIVAL
 
 
 def test_a_new_case_has_no_values_to_compare_with():
     strategy = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, lambda text: None)
-    assert strategy.baseline_values(CaseResult(CODED)).case == CODED
+    assert strategy.baseline_values(CaseResult(CODED)).entrant.case == CODED
     added = Verdict.of(CODED, Outcome.NEW, because(ReasonCode.ADDED, spec="git:HEAD"))
     assert strategy.baseline_values(CaseResult(CODED, added)) is None
 

@@ -308,24 +308,15 @@ class BaselineValues:
     """The other side of a comparison: saved, or live and to be probed."""
 
     metric_values: MetricValues = field(default_factory=MetricValues)
-    """Saved values, unless there is a side to probe."""
-    side: Side | None = None
-    """The side to probe."""
-    case: Case | None = None
-    """The case as it is called on that side."""
+    """Saved values, unless there is an entrant to probe."""
+    entrant: Entrant | None = None
+    """The case on the other side, to be probed."""
     facts: Sequence[JSON] = ()
     """Facts of each saved launch. A race judges those of its own launches."""
     differences: Sequence[str] = ()
     """Differences of its environment, one phrase each."""
     machines: Sequence[str] = ()
     """Differences of its machine, one phrase each."""
-
-    def entrant(self, case: Case) -> Entrant | None:
-        """Return the entrant to probe on this side, or ``None`` if its values come from a baseline.
-
-        ``case`` is the case as it is called on the contender.
-        """
-        return Entrant(self.case or case, self.side) if self.side else None
 
 
 @dataclass(frozen=True)
@@ -412,18 +403,15 @@ class MetricChecker:
     @staticmethod
     def _with_parity(probed: _Probed, reference: _Probed | Failure | None) -> _Probed:
         """Add the error of the outputs relative to the reference variant on the same side."""
-        metric_values = probed.metric_values
-        if not isinstance(reference, _Probed):
-            why = "the reference variant could not be probed"
-        elif not reference.outputs or not probed.outputs:
-            absent = {**reference.metric_values.absent, **metric_values.absent}
-            why = absent.get("nonfinite", "the step has no output")
-        else:
+        values = probed.metric_values
+        if isinstance(reference, _Probed) and reference.outputs and probed.outputs:
             difference = parity.compare(probed.outputs, reference.outputs)
-            numbers = {**metric_values.numbers, catalog.PARITY: difference.error}
-            return replace(probed, metric_values=replace(metric_values, numbers=numbers), difference=difference)
-        absent = {**metric_values.absent, catalog.PARITY: why}
-        return replace(probed, metric_values=replace(metric_values, absent=absent))
+            numbers = {**values.numbers, catalog.PARITY: difference.error}
+            return replace(probed, metric_values=replace(values, numbers=numbers), difference=difference)
+        why = "the reference variant could not be probed"
+        if isinstance(reference, _Probed):
+            why = {**reference.metric_values.absent, **values.absent}.get("nonfinite", "the step has no output")
+        return replace(probed, metric_values=replace(values, absent={**values.absent, catalog.PARITY: why}))
 
     # Judging
 
@@ -444,7 +432,7 @@ class MetricChecker:
         own_times = _takes_own_time(result.sample) and (baseline is None or _takes_own_time(result.baseline))
         if own_times and not case.claims:
             return result  # there is no step to read, and a probing launch would repeat the whole method
-        there = baseline.entrant(case) if baseline else None
+        there = baseline.entrant if baseline else None
         self.look([*(Entrant(member, side) for member in (*group, case)), *([there] if there else [])])
         mine = self._probed[side.name, case.name]
         theirs = self._probed[_key(there)] if there else None
@@ -455,14 +443,12 @@ class MetricChecker:
         if isinstance(mine, Exception):
             row = _not_probed(case, "the case", mine)
             return replace(result, metrics=(*result.metrics, row))
-        facts = _facts(result)
-        explained: list[Reason] = []
+        rows, explained = self._compared(result, side, mine, baseline or BaselineValues())
         if baseline is None:
             why = result.verdict.reason if result.verdict.outcome is Outcome.NEW else NO_BASELINE
-            rows = [row.changed(reason=why) for row in self._measured(case, mine, facts)]
-        else:
-            rows, explained = self._compared(result, side, mine, baseline)
-        rows += contracts.of_case(case, mine.contracts, mine.metric_values, exact.peaks(facts))
+            own = (row for row in rows if mine.difference or row.metric != catalog.PARITY)  # a reference has no error
+            rows = [row.changed(reason=why) for row in own]
+        rows += contracts.of_case(case, mine.contracts, mine.metric_values, exact.peaks(_facts(result)))
         rows += [self._claimed(case, side, claim, mine.metric_values) for claim in self._readable(case)]
         if catalog.PARITY in mine.contracts:
             equal = contracts.parity(mine.contracts[catalog.PARITY], self._error(case, mine))
@@ -492,16 +478,6 @@ class MetricChecker:
             return parity.Difference(0.0) if case.reference else "its reference variant is not part of this run"
         return mine.difference or mine.metric_values.absent[catalog.PARITY]
 
-    def _measured(self, case: Case, mine: _Probed, facts: Sequence[JSON]) -> list[Verdict]:
-        """Return rows without a comparison."""
-        metric_values = mine.metric_values
-        rows, _ = exact.compare(case, MetricValues(), metric_values, exact.ComparisonContext(), self._policy)
-        if (row := exact.memory(case, [], facts, self._policy, self._cases)) is not None:
-            rows.append(row)
-        if mine.difference is not None:
-            rows.append(parity.evaluate(case, None, mine.difference, "the reference variant", self._policy))
-        return rows
-
     def _compared(
         self, result: CaseResult, side: Side, mine: _Probed, baseline: BaselineValues
     ) -> tuple[list[Verdict], list[Reason]]:
@@ -512,7 +488,7 @@ class MetricChecker:
         """
         case, facts = result.case, _facts(result)
         values, launches = baseline.metric_values, [(Entrant(case, side), [mine.metric_values])]
-        if (entrant := baseline.entrant(case)) is not None:
+        if (entrant := baseline.entrant) is not None:
             probed = self._probed[_key(entrant)]
             if isinstance(probed, Exception):
                 return [_not_probed(case, "the baseline side", probed)], []

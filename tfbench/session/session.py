@@ -328,8 +328,8 @@ class Session:
 
             # Cases without a race: they cannot run here, or an interrupted run has finished them.
             skips = {case.name: reason for case in cases if (reason := self.gpus.skip_reason(case))}
-            sides = [contender, *([baseline] if baseline else [])]
-            self.journal = Journal(request, cases, sides, saved.saved if saved else "")
+            self._live = [contender, *([baseline] if baseline else [])]
+            self.journal = Journal(request, cases, self._live, saved.saved if saved else "")
             known = {*skips, *self.journal.earlier}
             unbuilt = [case for case in cases if case.shared and case.name not in known]
 
@@ -486,8 +486,7 @@ class Session:
             self.strategy.conclude()
             if self.journal.earlier and not self.launcher.environment(self.contender):
                 # An interrupted run has measured all cases. The report has to say what its sides are all the same.
-                live = [side for side in (self.contender, self.strategy.baseline) if side is not None]
-                self.starter.start(self.cases[:1], *live)
+                self.starter.start(self.cases[:1], *self._live)
                 self.strategy.conclude()
 
     def report(self, complete: bool = False) -> Report:
@@ -517,9 +516,8 @@ class Session:
         return part(request.shard, request.suite_names, names) if request.shard else None
 
     def _sides(self) -> dict[str, JSON]:
-        sides = {CONTENDER: self.contender} | ({BASELINE: live} if (live := self.strategy.baseline) else {})
         content = {
-            name: {
+            side.name: {
                 "spec": side.spec or WORKING_TREE,
                 "root": str(side.root),
                 "slowdown": side.slowdown,
@@ -528,7 +526,7 @@ class Session:
                 **{key: fact for key, fact in self.launcher.environment(side).items() if key not in _UNREPORTED},
                 **self.gpus.as_json(),
             }
-            for name, side in sides.items()
+            for side in self._live
         }
         if (saved := self.saved) is not None:
             unmade = {"spec": describe(saved), "slowdown": 0.0, **asdict(strategies.code_of_saved(saved))}

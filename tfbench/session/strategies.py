@@ -517,8 +517,7 @@ class LiveSideStrategy(Strategy):
         verdict = result.verdict
         if verdict is not None and verdict.reason.code is ReasonCode.ADDED:
             return None
-        there = self.baseline_entrant(result.case)
-        return BaselineValues(side=there.side, case=there.case, differences=self._differences())
+        return BaselineValues(entrant=self.baseline_entrant(result.case), differences=self._differences())
 
     def _differences(self) -> list[str]:
         baseline, here = (self.starter.environment_info(side) for side in (self.baseline, self.contender))
@@ -596,7 +595,7 @@ class SavedBaselineStrategy(Strategy):
         here = self.starter.environment_info(self.contender)
         changed = sample is not None and changed_since(saved, case)
         if changed and self.baseline is not None:  # the saved values are those of another benchmark
-            return BaselineValues(side=self._raced_on.get(case.name, self.baseline), case=case)
+            return BaselineValues(entrant=Entrant(case, self._raced_on.get(case.name, self.baseline)))
         return BaselineValues(
             metric_values=saved.metric_values.get(case.name, MetricValues()),
             facts=[run.facts for run in sample.runs] if sample else [],
