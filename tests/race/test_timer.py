@@ -64,11 +64,6 @@ def test_a_system_whose_timer_cannot_be_watched_has_none(fresh, monkeypatch, bro
     assert timer() is None
 
 
-def test_other_systems_have_none(fresh, monkeypatch):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert timer() is None
-
-
 def pauses(nanoseconds):
     """Returns when a loop that does nothing stood still for more than a microsecond, and for how long; shape (pauses, 2)."""
     found, last = [], time.perf_counter_ns()

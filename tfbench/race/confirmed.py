@@ -258,6 +258,11 @@ class ConfirmedRace:
         return [self.first, *([second] if second is not None and took_place else [])]
 
     @property
+    def abort_reason(self) -> str:
+        """Reason for giving up one of the races, ``""`` if none was given up."""
+        return next((race.abort_reason for race in self.races if race.abort_reason), "")
+
+    @property
     def failures(self) -> dict[int, Failure]:
         """Failures by entrant."""
         return {entrant: failure for race in self.races for entrant, failure in race.failures.items()}

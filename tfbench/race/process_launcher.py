@@ -225,31 +225,26 @@ class ProcessLauncher:
                 # Beyond the limit of live zygotes, the least recently used ones end.
                 surplus = len(self._zygotes) + len(missing) - self._policy.zygotes_alive
                 self._end([key for key in self._zygotes if key not in keys][: max(0, surplus)])
-                origins: dict[_Origin, dict[_Key, Side]] = {}
-                for key in missing:
-                    side = sides[key[:2]]
-                    origin = self._origin(side, key)
-                    if (key, origin) in tried:
-                        with self._remembering(key):
-                            raise SideError(f"{side.name}: the measuring process ended right after its start")
-                    origins.setdefault(origin, {})[key] = side
-                batch = list(origins.items())[: max(1, len(self._whole.every))]
-                starting = {key: (origin, side) for origin, zygotes in batch for key, side in zygotes.items()}
+                due = {key: (self._origin(side := sides[key[:2]], key), side) for key in missing}
+                if again := [key for key, (origin, _) in due.items() if (key, origin) in tried]:
+                    with self._remembering(again[0]):
+                        raise SideError(f"{again[0][0]}: the measuring process ended right after its start")
+                origins = list(dict.fromkeys(origin for origin, _ in due.values()))
+                batch = origins[: max(1, len(self._whole.every))]
+                starting = {key: how for key, how in due.items() if how[0] in batch}
                 tried |= {(key, origin) for key, (origin, _) in starting.items()}
                 self._start_together(starting)
 
     def _missing(self, keys: Sequence[_Key]) -> list[_Key]:
         """Return the keys without a live zygote. The others become the most recently used ones."""
-        missing = []
         for key in keys:
-            zygote = self._zygotes.pop(key, None)
-            if zygote is not None and zygote.alive:
+            if (zygote := self._zygotes.pop(key, None)) is None:
+                continue
+            if zygote.alive:
                 self._zygotes[key] = zygote
             else:
-                missing.append(key)
-                if zygote is not None:
-                    zygote.close()
-        return missing
+                zygote.close()
+        return [key for key in keys if key not in self._zygotes]
 
     def _end(self, keys: Sequence[_Key]) -> None:
         self._retired += [self._zygotes.pop(key) for key in keys]

@@ -34,10 +34,10 @@ class Option:
     metavar: str
     """Empty for a flag."""
     roles: tuple[str, ...]
-    default: str
-    const: str | None
+    default: str = ""
+    const: str | None = None
     """The value of the option without a value, if it may have none."""
-    read: Callable[[str], Any]
+    read: Callable[[str], Any] = str
     """Turns the text of the value, ``""`` without one, into the value of the field."""
 
     @property
@@ -101,16 +101,11 @@ _MEAN = _fraction("gate-suite", lambda value: 0 < value < 1, "the slowdown of th
 _DEVICE = _fraction("gate-device", lambda value: 0 < value < 0.5, "the growth to find, below half, such as 5% or 0.05")
 
 
-def _option(
-    text: str,
-    metavar: str = "",
-    *roles: str,
-    default: str = "",
-    const: str | None = None,
-    read: Callable[[str], Any] = str,
-) -> Any:
-    made = partial(Option, help=text, metavar=metavar, roles=roles, default=default, const=const, read=read)
-    return field(default=read(default) if metavar else False, metadata={"option": made})
+def _option(text: str, metavar: str = "", *roles: str, **more: Any) -> Any:
+    """Return the field of an option with these keywords of `Option`."""
+    made = partial(Option, help=text, metavar=metavar, roles=roles, **more)
+    unused = made(name="")
+    return field(default=unused.read(unused.default) if metavar else False, metadata={"option": made})
 
 
 @dataclass(frozen=True)

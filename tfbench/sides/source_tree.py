@@ -673,13 +673,9 @@ def working_code(root: Path) -> Snapshot:
     return Snapshot(tree, commit, tree != head)
 
 
-@dataclass(frozen=True)
-class CodeFiles:
-    """The files of code in a checkout at one moment, none outside of git."""
-
-    digests: Mapping[str, str] = field(default_factory=dict)
-    """Name below the top -> digest of the content, also of new files that git does not ignore."""
-    tracked: frozenset[str] = frozenset()
+CodeFiles = tuple[dict[str, str], set[str]]
+"""The files of code in a checkout at one moment, none outside of git: name below the top -> digest of the content, also of new
+files that git does not ignore; and the names of tracked files."""
 
 
 def code_files(root: Path) -> CodeFiles:
@@ -690,8 +686,8 @@ def code_files(root: Path) -> CodeFiles:
         tracked = {name for name in listed if DATA_FOLDER not in Path(name).parts}
         new = _new(top, *CODE)
     except SideError:
-        return CodeFiles()
-    return CodeFiles({name: file_digest(top / name) for name in tracked.union(new)}, frozenset(tracked))
+        return {}, set()
+    return {name: file_digest(top / name) for name in tracked.union(new)}, tracked
 
 
 def edited_files(root: Path, before: CodeFiles) -> list[str]:
@@ -699,10 +695,8 @@ def edited_files(root: Path, before: CodeFiles) -> list[str]:
 
     New files do not count, since benchmarks and TensorFlow's AutoGraph write some. Outside of git, no file counts.
     """
-    now = code_files(root)
-    return sorted(
-        name for name in before.tracked | now.tracked if before.digests.get(name, "") != now.digests.get(name, "")
-    )
+    (old, tracked), (new, still_tracked) = before, code_files(root)
+    return sorted(name for name in tracked | still_tracked if old.get(name, "") != new.get(name, ""))
 
 
 def code_of(root: Path, revision: str) -> Snapshot:

@@ -298,11 +298,10 @@ class _Compared(ast.NodeTransformer):
     def __init__(self, function: str) -> None:
         self._function = function
 
-    def visit_Import(self, node: ast.Import) -> None:
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         return None
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        return None
+    visit_ImportFrom = visit_Import
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
         other = self._function and node.name != self._function and node.name.startswith(("test", "benchmark"))

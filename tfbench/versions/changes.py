@@ -89,9 +89,8 @@ def raced(race: ConfirmedRace, metric: str) -> Difference:
         return Difference(None, f"disturbed: {race.abort_reason}")
     if race.unlike:
         return Difference(None, race.unlike.message)
-    judged: Decision | Verdict | None = {
-        TIME: race.decision, FIRST_CALL: race.first_call, PEAK_HOST_MEMORY: race.memory,
-    }[metric]  # fmt: skip
+    sampled: dict[str, Decision | Verdict | None] = {row.metric: row for row in race.sampled}
+    judged = {**sampled, TIME: race.decision, FIRST_CALL: race.first_call}.get(metric)
     if judged is None or judged.outcome is None:
         return Difference(None, f"no {metric} was measured")
     ratio = judged.ratio if isinstance(judged, Verdict) else judged.comparison.ratio
