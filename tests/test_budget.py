@@ -20,17 +20,17 @@ BUDGET = {
     "fleet": 466,
     "gpus": 544,
     "metrics": 879,  # with the rows of the life of a process
-    "model": 1117,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "model": 1115,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1445,
     "profiles": 695,
-    "race": 2369,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
+    "race": 2257,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 2112,  # with many files of asv
-    "session": 2422,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
-    "sides": 1225,  # with sparse and partial clones
+    "session": 2301,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "sides": 1188,  # with sparse and partial clones
     "stats": 822,  # with rare slow calls
     "storage": 475,
     "suite": 491,  # with limits in seconds
-    "versions": 1161,  # with contracts and results
+    "versions": 1160,  # with contracts and results
     "worker": 3169,  # with async steps, the rows of the life of a process, lazy results, and longer slices (4 lines, from session)
     "the top level": 1482,  # with the fields of messages for both
 }
