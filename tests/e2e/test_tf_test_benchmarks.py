@@ -1,5 +1,7 @@
 """Classes of ``tf.test.Benchmark`` in the files that the ini option names."""
 
+import json
+
 import pytest
 
 from tests.e2e.project import Project
@@ -88,7 +90,7 @@ class Loop(tf.test.Benchmark):
     def benchmark_x(self):
         with open("ran", "a") as file:
             file.write("x")
-        self.report_benchmark(wall_time=0.001)
+        self.report_benchmark(wall_time=0.001, extras={"batch": 8})
 """
 
 
@@ -96,11 +98,13 @@ class Loop(tf.test.Benchmark):
 def test_a_method_that_takes_its_own_time_runs_in_timed_launches_only(project: Project):
     project.write(LOOP, "loop_benchmark.py")
     project.write("[pytest]\ntfbench_tf_test_benchmarks =\n    *_benchmark.py\n", "pytest.ini")
-    done = project.run("--against", "self")
+    stored = project.root / "stored.json"
+    done = project.run("--against", "self", f"--benchmark-json={stored}")
     row, *others = done.report["verdicts"]
     assert (row["metric"], row["outcome"]) == ("time", "unchanged"), done.output
     assert {other["metric"] for other in others} <= {"import", "import_memory"}
     assert len((project.root / "ran").read_text()) == 2 * row["launches"]
+    assert json.loads(stored.read_text())["benchmarks"][0]["extra_info"]["0"] == {"extras": {"batch": 8}}
 
 
 UNLISTED = """

@@ -119,6 +119,16 @@ def test_notes_are_kept_as_json():
     json.dumps(kept, allow_nan=False)
 
 
+def test_what_a_test_sets_on_its_statistics_is_kept_beside_its_notes():
+    benchmark = fixture([1e-3, 2e-3])
+    benchmark(sum, [1])
+    benchmark.stats.stats.bandwidth, benchmark.stats.stats.max = 7.5, 9e-3
+    assert benchmark.stats["bandwidth"] == 7.5
+    benchmark.close()
+    kept = benchmark._launch.late_facts[PLAIN]
+    assert kept["extra_info"] == {"stats": {"bandwidth": 7.5, "max": 9e-3}}
+
+
 def test_a_woven_function_is_raced_once_and_put_back():
     benchmark, before = fixture(), json.dumps
     benchmark.weave("json.dumps")

@@ -6,6 +6,7 @@ import pytest
 
 from tests.worker.test_plain_benchmark import Launch
 from tfbench.errors import BenchmarkError
+from tfbench.model import PLAIN
 from tfbench.suite.functions import digest, function_of
 from tfbench.worker import tf_runtime
 from tfbench.worker.adopted import parse_flags, run_method
@@ -96,7 +97,22 @@ def test_reported_times_count_by_their_geometric_mean(base):
             self.report_benchmark(iters=3, wall_time=4.0, extras={"more": 1})
             self.report_benchmark(iters=3)
 
-    assert run(Mine).reported == pytest.approx(2)
+    launch = run(Mine)
+    assert launch.reported == pytest.approx(2)
+    assert launch.late_facts[PLAIN]["extra_info"] == {"1": {"extras": {"more": 1}}}
+
+
+def test_extras_and_metrics_are_kept_by_the_name_of_their_entry(base):
+    class Mine(base):
+        def benchmark_x(self):
+            self.run_op_benchmark(base.session(), "op", name="an op", extras={"shape": (2, 3)})
+            self.report_benchmark(metrics=[{"name": "loss", "value": 0.5}], extras={"epochs": 2})
+
+    kept = run(Mine).late_facts[PLAIN]["extra_info"]
+    assert kept == {
+        "an op": {"extras": {"shape": [2, 3]}},
+        "1": {"extras": {"epochs": 2}, "metrics": [{"name": "loss", "value": 0.5}]},
+    }
 
 
 def test_a_method_that_measures_nothing_here_is_skipped(base):

@@ -123,15 +123,15 @@ def store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:
     sample, fixture = result.sample, benchmark_fixture(item)
     if fixture is None or fixture.disabled or sample is None or not sample.runs:
         return
-    if (noted := sample.runs[-1].facts.get(PLAIN)) is not None:
+    noted = sample.runs[-1].facts.get(PLAIN, {})
+    fixture.extra_info |= noted.get("extra_info", {})
+    if "group" in noted:
         fixture.group = noted["group"]
-        fixture.extra_info |= noted["extra_info"]
     else:
         fixture.group = fixture.group or case.group.rpartition("::")[2]
         fixture.params = {**(fixture.params or {}), **case.levels}
         fixture.params.pop("variant", None)
-    verdict = plain(result.verdict) if result.verdict else None
-    fixture.extra_info["tfbench"] = {"verdict": verdict, "facts": sample.runs[0].facts}
+    fixture.extra_info["tfbench"] = {"verdict": plain(result.verdict), "facts": sample.runs[0].facts}
     iterations = sample.runs[0].iterations
     stats = fixture._make_stats(iterations)
     for seconds in sample.seconds:

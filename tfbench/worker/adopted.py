@@ -61,7 +61,14 @@ class Times:
         self.stddev = stdev(seconds) if len(seconds) > 1 else 0.0
         self.q1, _, self.q3 = quantiles(seconds, n=4) if len(seconds) > 1 else (self.median,) * 3
         self.iqr, self.ops = self.q3 - self.q1, 1 / self.mean
-        self.stats = self
+        self._own = dict(vars(self))
+
+    stats = property(lambda self: self)
+
+    @property
+    def added(self) -> dict[str, Any]:
+        """What the test has set, which is kept as a note: a race compares the times alone."""
+        return {name: value for name, value in vars(self).items() if self._own.get(name, self._own) is not value}
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -85,7 +92,7 @@ class PlainBenchmark:
         self.group: str | None = mark.kwargs.get("group") if mark else None
         self.extra_info: dict[str, Any] = {}
         self._launch = launch
-        self._reads_stats = False
+        self._times: Times | None = None
         self._undo: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
@@ -187,18 +194,20 @@ class PlainBenchmark:
         """
         if not self._launch.called:
             return None
-        self._reads_stats = True
         if not self._launch.seconds:
             self._launch.ends_early = True
             raise StatsUnavailable
-        return Times(self._launch.seconds, self._launch.iterations)
+        self._times = self._times or Times(self._launch.seconds, self._launch.iterations)
+        return self._times
 
     def close(self) -> None:
         """Undo what `weave` did, and keep what the test has noted for the report."""
         while self._undo:
             self._undo.pop()()
-        kept: JSON = {"group": self.group, "extra_info": _plain(self.extra_info), "reads_stats": self._reads_stats}
-        self._launch.late_facts[PLAIN] = kept
+        if self._times and (added := self._times.added):
+            self.extra_info["stats"] = _plain(added)
+        kept: JSON = {"group": self.group, "extra_info": _plain(self.extra_info)}
+        self._launch.late_facts[PLAIN] = {**kept, "reads_stats": self._times is not None}
 
     def _race(self, step: Step) -> Any:
         self._launch.needs_result = False
@@ -298,7 +307,7 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
     except Exception as error:
         launch.refuse(f"the constructor of {kind.__name__} failed: {type(error).__name__}: {error}")
     tf = tf_runtime.tensorflow()
-    base, calls, times = tf.test.Benchmark, list[Callable[[], Any]](), dict[str, float]()
+    base, calls, times, notes = tf.test.Benchmark, list[Callable[[], Any]](), dict[str, float](), dict[str, JSON]()
     run_op = base.run_op_benchmark
 
     def run_op_benchmark(
@@ -312,9 +321,11 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
     def report_benchmark(
         self: Any, iters: Any = None, cpu_time: Any = None, wall_time: Any = None, *_: Any, **options: Any
     ) -> None:
+        entry = str(options.get("name") or len(times))
+        if noted := {kind: options[kind] for kind in ("extras", "metrics") if options.get(kind)}:
+            notes[entry] = noted
         if wall_time is None:
             return
-        entry = str(options.get("name") or len(times))
         if not 0 < (seconds := float(wall_time)) < math.inf:
             raise BenchmarkError(f"report_benchmark: wall_time={brief(repr(wall_time))} of {entry} is no time")
         times[entry] = seconds
@@ -327,6 +338,8 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
     if not calls and not times:
         pytest.skip(_NOTHING)
     launch.called, launch.needs_result = True, False
+    if notes:
+        launch.late_facts[PLAIN] = {"extra_info": _plain(notes), "reads_stats": False}
     if calls:
         launch.serve(calls[0] if len(calls) == 1 else partial(_each, calls))
     else:
@@ -335,8 +348,7 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
 
 def parse_flags() -> None:
     """Give absl's flags their defaults. `tf.test.main` parses the command line for them, which is pytest's here."""
-    absl_flags = sys.modules.get("absl.flags")
-    if absl_flags is not None and not absl_flags.FLAGS.is_parsed():
+    if (absl_flags := sys.modules.get("absl.flags")) and not absl_flags.FLAGS.is_parsed():
         absl_flags.FLAGS.mark_as_parsed()
 
 

@@ -134,8 +134,7 @@ def _node(node: Any) -> JSON:
     made: JSON = {"name": _UNIQUE.sub("", node.name), "op": "function" if node.op.startswith("__") else node.op}
     if "fused_ops" in node.attr and (fused := [name.decode() for name in node.attr["fused_ops"].list.s]):
         made["fused"] = fused
-    numbers = {key: node.attr[key].type for key in _TYPES if key in node.attr and node.attr[key].type}
-    if numbers:
+    if numbers := {key: node.attr[key].type for key in _TYPES if key in node.attr and node.attr[key].type}:
         made["types"] = {key: tf_runtime.dtype_name(number) for key, number in numbers.items()}
     if node.op in ("_Send", "_HostSend"):
         ends = (node.attr[key].s.decode() for key in ("send_device", "recv_device"))
