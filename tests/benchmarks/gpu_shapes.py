@@ -75,7 +75,7 @@ class Shapes(Zygote):
 
     def _serve(self) -> NoReturn:
         self.served = True
-        tf_runtime.import_all()
+        tf_runtime.keras()
         for item in self._items.values():
             workload = item.nodeid.partition("[")[0]
             if self._chosen and not any(one in item.nodeid for one in self._chosen):

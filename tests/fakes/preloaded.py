@@ -88,7 +88,7 @@ def serve(path: str) -> None:
             os.environ.update(env)
             sys.meta_path.insert(0, timer)
             importlib.import_module("tensorflow")
-            tf_runtime.import_all()
+            tf_runtime.keras()
         if (pid := os.fork() if forks else -1) == 0:
             server.close()
             client.close()

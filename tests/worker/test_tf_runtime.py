@@ -50,7 +50,7 @@ def test_a_keras_that_cannot_be_loaded_is_left_out(monkeypatch, error):
 
     monkeypatch.setitem(sys.modules, "tensorflow", TensorFlow())
     assert tf_runtime.keras() is None
-    tf_runtime.import_all()
+    tf_runtime.keras()
 
 
 @dataclasses.dataclass

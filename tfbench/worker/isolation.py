@@ -130,14 +130,13 @@ def die_with_parent(parent: int) -> None:
     ``parent`` is its process id, noted before this process was started.
     """
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() == parent:
-        return
-    try:
-        os.kill(parent, 0)  # a wrapper of the interpreter may stand between the two
-    except ProcessLookupError:
-        os._exit(1)
-    except PermissionError:
-        pass
+    if os.getppid() != parent:
+        try:
+            os.kill(parent, 0)  # a wrapper of the interpreter may stand between the two
+        except ProcessLookupError:
+            os._exit(1)
+        except PermissionError:
+            pass
 
 
 def adopt_orphans() -> None:

@@ -507,14 +507,10 @@ class ImportTimer(MetaPathFinder):
         self.seconds = time.perf_counter() - began
 
 
-def import_all() -> None:
-    """Import Keras, which TensorFlow loads late, once for all launches. It runs no op."""
-    keras()
-
-
 def keras() -> Any:
-    """Return Keras as TensorFlow loads it, ``None`` if it cannot, since TensorFlow without Keras can be measured as well.
+    """Return Keras, which TensorFlow loads late; ``None`` if it cannot, since TensorFlow alone can be measured as well.
 
+    The first call imports it, and runs no op.
     Where ``TF_USE_LEGACY_KERAS`` asks for a tf_keras that is not installed, TensorFlow ends in a RecursionError.
     """
     with contextlib.suppress(ImportError, AttributeError, RecursionError):

@@ -82,9 +82,7 @@ class Inheritance:
             if finder not in self.finders and _finds(finder, _TENSORFLOW):
                 return f"the benchmarks add {type(finder).__name__} to sys.meta_path, which decides about {_TENSORFLOW}"
         at_start = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        for entry in sys.path:
-            if entry in self.path:
-                continue
+        for entry in (entry for entry in sys.path if entry not in self.path):
             names = self.modules.union(_AT_START if entry in at_start else ())
             for name in sorted(names & imports.modules_in(entry) - {imports.OWN}):
                 if (where := _origin(name)) != getattr(sys.modules.get(name), "__file__", None):
@@ -94,10 +92,9 @@ class Inheritance:
 
 def _finds(finder: Any, name: str) -> bool:
     """Whether a finder provides this module, or refuses to."""
-    try:
+    with suppress(Exception):
         return finder.find_spec(name, None) is not None
-    except Exception:
-        return True
+    return True
 
 
 def _origin(name: str) -> str | None:
@@ -143,7 +140,7 @@ def run_ancestor(start: StartAncestor) -> None:
 def _import_tensorflow(start: StartAncestor) -> None:
     try:
         importlib.import_module(_TENSORFLOW)
-        tf_runtime.import_all()
+        tf_runtime.keras()
     except Exception:
         # A broken import may leave modules behind. Zygotes of a new process report the error with the benchmark's name.
         tf_runtime.replace_process(encode(replace(start, imports_tensorflow=False)).decode(), start.channel)
@@ -305,7 +302,7 @@ class Zygote(Collection):
     _launch: Bench[Any] | None = field(default=None, init=False)
     _imports: dict[str, tuple[float, int]] = field(default_factory=dict, init=False)
     """Benchmark file -> seconds and resident bytes of what it was the first to import."""
-    _mark: tuple[int, int] = field(default_factory=lambda: (own_time(), _resident()), init=False)
+    _mark: tuple[int, int] = field(default_factory=lambda: (own_time(), resident().get("RssAnon", 0)), init=False)
     """The time and the resident bytes before what is imported next. The first file has the conftest.py files as well."""
 
     def pytest_plugin_registered(self, plugin: object, manager: pytest.PytestPluginManager) -> None:
@@ -332,7 +329,7 @@ class Zygote(Collection):
         if isinstance(collector, pytest.Module):
             if tf_runtime.has_run_an_op():
                 self._restart_without(str(collector.path), started)
-            (began, held), self._mark = self._mark, (own_time(), _resident())
+            (began, held), self._mark = self._mark, (own_time(), resident().get("RssAnon", 0))
             self._imports[collector.nodeid] = (self._mark[0] - began) * 1e-9, self._mark[1] - held
         if report.failed and isinstance(collector, (pytest.Module, pytest.Directory, pytest.Session)):
             self._broken[str(collector.path)] = str(report.longrepr)[-_TAIL:]
@@ -359,7 +356,7 @@ class Zygote(Collection):
             os._exit(0)  # the controller is gone; an orderly exit of TensorFlow takes a second
 
     def _serve(self) -> NoReturn:
-        tf_runtime.import_all()
+        tf_runtime.keras()
         spawns = tf_runtime.has_opened_gpu()
         helpers = isolation.children()  # what the benchmarks' modules have started lives as long as the zygote
         self.own_files.rest()
@@ -501,10 +498,6 @@ class Zygote(Collection):
     def benchmark_weave(self, benchmark: PlainBenchmark) -> Callable[..., None]:
         """``benchmark.weave``."""
         return benchmark.weave
-
-
-def _resident() -> int:
-    return resident().get("RssAnon", 0)
 
 
 def _last_line(report: pytest.TestReport) -> str:
