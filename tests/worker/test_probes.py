@@ -150,6 +150,24 @@ def test_the_peak_counts_memory_that_was_released():
     assert int(done) == -1 or 60 <= int(done) <= 72
 
 
+def test_the_peak_leaves_out_what_a_set_up_has_released_and_counts_what_it_holds():
+    done = run_alone("""
+        import numpy as np
+        from tfbench.worker.probes import HostPeak
+
+        peak = HostPeak()
+        block = np.ones(64 << 17)  # 64 MiB
+        del block
+        held = np.ones(8 << 17)
+        peak.mark(counts=False)
+        again = np.ones(16 << 17)
+        del again
+        peak.mark()
+        print(-1 if peak.bytes is None else peak.bytes >> 20)
+    """)
+    assert int(done) == -1 or 22 <= int(done) <= 34
+
+
 Pair = namedtuple("Pair", "first second")
 
 

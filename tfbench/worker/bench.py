@@ -429,6 +429,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
 
     def serve(self, call: Step) -> None:
         self.facts["set_up"] = (own_time() - self._began) * 1e-9
+        self._peak.mark(counts=False)
         self._since = time.perf_counter()
         if active := tracer():
             raise BenchmarkError(

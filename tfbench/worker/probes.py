@@ -178,12 +178,12 @@ class HostPeak:
         self._began = resident().get("RssAnon")
         self._most = 0
 
-    def mark(self) -> None:
-        """Record the peak so far, and reset the kernel's record if the process may do that."""
+    def mark(self, counts: bool = True) -> None:
+        """Record the peak so far if it counts, and reset the kernel's record if the process may do that."""
         now = resident()
         if self._began is None or not set(_FIELDS) <= set(now):
             return
-        self._most = max(self._most, now["VmHWM"] - now["RssFile"] - now["RssShmem"] - self._began)
+        self._most = max(self._most, now["VmHWM"] - now["RssFile"] - now["RssShmem"] - self._began) if counts else 0
         with suppress(OSError):  # the peak of all time then counts, which only hides that a later call needed less
             _CLEAR.write_text("5", encoding="ascii")
 
