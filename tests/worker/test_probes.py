@@ -133,6 +133,43 @@ def test_on_a_cpu_a_large_result_is_written_whole(tmp_path, monkeypatch):
     assert whole.shape == (1000,)
 
 
+class Lite:
+    """Like an interpreter of TFLite that has handed a part of its ops to a delegate."""
+
+    def __init__(self, *ops):
+        self.ops = ops
+
+    def _get_ops_details(self):
+        return [{"index": place, "op_name": op} for place, op in enumerate(self.ops)]
+
+
+def test_the_ops_of_interpreters_are_listed_as_long_as_these_live():
+    assert found(probes.lite(), (probes.FIRST, None)) == "the step uses no interpreter of TFLite"
+    kept = [Lite("WHILE", "FlexTensorListStack"), Lite("FULLY_CONNECTED", "DELEGATE")]
+    Lite("ADD")
+    assert sorted(found(probes.lite(), (probes.FIRST, None))["ops"]) == sorted(kept[0].ops + kept[1].ops)
+
+
+@pytest.mark.tensorflow
+def test_the_interpreter_of_tensorflow_lists_its_ops():
+    done = run_alone("""
+        import tensorflow as tf
+        from tfbench.worker import probes
+
+        x = tf.TensorSpec([4], tf.float32)
+        function = tf.function(lambda x: tf.raw_ops.Atan(x=tf.nn.relu(x))).get_concrete_function(x)
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([function])
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
+        interpreter = tf.lite.Interpreter(model_content=converter.convert())
+        led = probes.Probes()
+        led.start("lite", probes.lite())
+        led.reach(probes.FIRST)
+        led.reach(probes.END)
+        print(*led.found["lite"]["ops"])
+    """)
+    assert {"RELU", "FlexAtan"} <= set(done.split())
+
+
 def test_the_peak_counts_memory_that_was_released():
     done = run_alone("""
         import numpy as np

@@ -116,6 +116,7 @@ PROBED: tuple[Metric, ...] = (
     Metric("float64_ops", Worse.MORE, "graph", lambda launch: graphs.float64_ops(launch.executed)),
     Metric("transposes", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed, graphs.TRANSPOSES)),
     Metric("copies", Worse.MORE, "graph", lambda launch: graphs.copies(launch.executed)),
+    Metric("lite_ops", Worse.MORE, "lite", lambda launch: Counter(launch.found["lite"]["ops"])),
     Metric("variables_read", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed, graphs.READS)),
     _xla("xla_kernels", Worse.MORE, lambda launch: Counter(kernel.description for kernel in launch.xla_kernels)),
     _xla("xla_fusions", Worse.NEITHER, lambda launch: graphs.kinds(launch.xla_kernels, "fusion")),
@@ -168,10 +169,9 @@ def read(launch: ProbeOutput) -> MetricValues:
         setting["onednn"] = "on" if launch.found["graph"]["onednn"] else "off"
     if sites := launch.found.get(LEAKS, {}).get("sites"):
         counts[LEAK_SITES] = {place: round(size) for place, size in sites.items()}
-    if many := launch.found.get("slowing"):
-        counts[MANY_CALLS] = {"calls": many["calls"]}
-    if calls := launch.found.get(LEAKS, {}).get("calls"):
-        counts[LEAK_CALLS] = {"calls": calls}
+    for name, probe in ((MANY_CALLS, "slowing"), (LEAK_CALLS, LEAKS)):
+        if calls := launch.found.get(probe, {}).get("calls"):
+            counts[name] = {"calls": calls}
     return MetricValues(counts, numbers, absent, setting, parity.sketch(launch.results))
 
 

@@ -173,13 +173,13 @@ def reread(kept: Kept) -> Explained:
 
 
 RETRACES = {"retraces_per_call": " per call", "retraces": " after the first call"}
-_OPS = "graph_ops"
+_OPS = {"graph_ops": "graph", "lite_ops": "TFLite"}
 _LEAKS = frozenset(metric.name for metric in catalog.LEAK_METRICS)
 _EXECUTES = ("tensorflow.python.eager.", "tensorflow.lite.python.interpreter.", "ai_edge_litert.interpreter.")
 """The modules in which Python waits for ops. They say nothing about which ops."""
 _TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
 """Parts of the names of functions that trace. In a call that is not the first, they are a cause of their own."""
-_LOOPS = ("NextIteration", "While")
+_LOOPS = ("NextIteration", "While", "WHILE")
 FEW_LAUNCHES = 2
 """Profiled launches per side that a cause of half of a slowdown needs, unlike the many small ones of a kept profile."""
 
@@ -197,11 +197,11 @@ def ops_changed(evidence: Explanation) -> list[str]:
     """Return a line on the ops that graphs gained and lost."""
     lines = []
     for change in evidence.metrics:
-        if change.metric == _OPS and change.counts:
+        if change.metric in _OPS and change.counts:
             loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
             _, _, now, what = change.cells
             before = plural(round(change.before or 0), "op")
-            lines.append(f"{'while loop' if loops else 'graph'}: {before} before, {now} now; {what}")
+            lines.append(f"{'while loop' if loops else _OPS[change.metric]}: {before} before, {now} now; {what}")
     return lines
 
 

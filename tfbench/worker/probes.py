@@ -48,7 +48,7 @@ BEFORE, FIRST, SETTLED, LAST, RELEASED, END = "before", "first", "settled", "las
 """Points of a launch: before the first call, after it with its result, after the calls that fill caches, after the last call
 with its number and result, once the results are released with the number of later calls, and when all calls are over."""
 NAMES = (
-    "xla", "outputs", "traces", "live", "flops", "device_memory", "artifact", "graph", "leaks", "slowing", "afterwork",
+    "xla", "outputs", "traces", "live", "flops", "device_memory", "artifact", "lite", "graph", "leaks", "slowing", "afterwork",
 )  # fmt: skip
 """All probes."""
 Probe = Generator[str, Any, JSON]
@@ -122,6 +122,17 @@ def graph() -> Probe:
     run = [_nodes(*(graph.partition_graphs or [graph.post_optimization_graph])) for graph in graphs]
     rewritten = any("_Mkl" in node["op"] for nodes in run for node in nodes)
     return {"optimized": optimized, "executed": run, "onednn": rewritten or tf_runtime.has_onednn()}
+
+
+def lite() -> Probe:
+    """List the ops, delegates and custom ops of the TFLite interpreters that are alive after the first call."""
+    yield FIRST
+    kept = (thing for thing in gc.get_objects() if hasattr(type(thing), "_get_ops_details"))
+    ops = [op["op_name"] for interpreter in kept for op in interpreter._get_ops_details()]
+    yield END
+    if not ops:
+        raise MetricUnavailable("the step uses no interpreter of TFLite")
+    return {"ops": ops}
 
 
 def _nodes(*graphs: Any) -> list[JSON]:
