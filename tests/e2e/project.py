@@ -131,8 +131,8 @@ class Project:
         self.git("add", "-A")
         self.git("commit", "-qm", subject)
 
-    def interrupted(self, after: str, *options: str) -> Done:
-        """Start a run and send it Ctrl-C as soon as the file ``after`` exists."""
+    def interrupted(self, after: str, *options: str, by: signal.Signals = signal.SIGINT) -> Done:
+        """Start a run and send it a signal, Ctrl-C by default, as soon as the file ``after`` exists."""
         process = subprocess.Popen(
             self.command("--benchmark", f"--report-json={self.report}", *options),
             cwd=self.folder, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -140,7 +140,7 @@ class Project:
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
         wait_for(self.root / after)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(by)
         output, _ = process.communicate(timeout=LIMIT)
         return Done(process.returncode, output, json.loads(self.report.read_text()) if self.report.exists() else {})
 

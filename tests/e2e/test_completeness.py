@@ -286,26 +286,3 @@ def test_without_a_gpu_nothing_is_measured_for_it(project):
     done = project.run("--against", "self", "--device", "gpu")
     assert [row["reason"] for row in done.report["skips"]] == ["no GPU here: there is no NVIDIA driver"]
     assert gate(project)[0] == 4
-
-
-@pytest.mark.slow
-def test_shards_against_a_branch_that_moved_do_not_merge(project):
-    project.write(STEP + GOOD + MEASURED)
-    project.commit("first")
-    project.git("switch", "-qc", "change")
-    reports = []
-    for index in (1, 2):
-        done = project.run("--against", "git:main", "--shard", f"{index}/2")
-        side = done.report["sides"]
-        assert side["contender"]["dirty"] is False
-        assert side["contender"]["commit"] != "" != side["contender"]["tree"]
-        (project.root / f"{index}.json").write_text(json.dumps(done.report))
-        reports.append(side["baseline"])
-        project.git("switch", "-q", "main")
-        project.git("commit", "-q", "--allow-empty", "-m", "later")
-        project.git("switch", "-q", "change")
-    assert reports[0]["spec"] == reports[1]["spec"] == "git:main"
-    merged = project.tfbench("gate", "1.json", "2.json", "--output", "whole")
-    assert merged.returncode == 5
-    words = [f"commit {one['commit'][:12]} (tree {one['tree'][:12]})" for one in reports]
-    assert f"the baseline is {words[0]} in 1.json and {words[1]} in 2.json" in merged.stdout + merged.stderr

@@ -51,19 +51,6 @@ def test_a_run_without_a_side_adds_floors(checkout):
     assert "pytest-benchmark's own numbers" not in done.output, "no plain test of pytest-benchmark ran"
 
 
-def test_an_anchor_that_moves_is_refused_before_anything_is_measured(checkout):
-    refused = {
-        "self": "a race against self has no anchor",
-        "git:main": "git:main is no tag or commit, and may move",
-        "git:HEAD": "git:HEAD is no tag or commit",
-        "tf-nightly": "tf-nightly is another version tomorrow",
-        "git:v1.0+tf-nightly": "tf-nightly is another version tomorrow",
-    }
-    for spec, reason in refused.items():
-        done = checkout.run("--history", "--against", spec)
-        assert (done.code, f"--history: {reason}" in done.output) == (4, True), done.output
-
-
 @pytest.mark.slow
 def test_no_code_of_the_project_sees_the_place_of_the_history(checkout, monkeypatch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("secret")

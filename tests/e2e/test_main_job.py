@@ -206,15 +206,6 @@ def test_a_baseline_is_raced_with_its_own_packages_and_settings(project):
     assert "its environment cannot be recreated: numpy has no version 2.0.99" in unmade.reason("test_mine")
 
 
-def test_a_commit_is_raced_from_its_own_tree(project):
-    checkout(project)
-    project.write(MEASURED.format(2e-4), "measured.py")
-    project.commit("slow")
-    project.write(MEASURED.format(5e-5), "measured.py")
-    done = project.run("--against", "git:HEAD")
-    assert done.outcomes() == {"test_mine": "improved"}, done.output
-
-
 @pytest.mark.parametrize("named", [(), ("benchmarks/sub", "benchmarks/test_mended.py", "benchmarks/test_mine.py")])
 def test_a_file_that_cannot_be_imported_in_the_commit_makes_its_cases_alone_incomparable(project, named):
     project.write(ALONE)

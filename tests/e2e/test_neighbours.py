@@ -165,48 +165,6 @@ def test_an_id_that_comes_from_an_option_is_an_error_that_says_so(place):
     assert "a plugin or a conftest.py, such as --count, leave that out" in done.reason("test_fine[0]")
 
 
-def test_options_of_plugins_in_the_ini_file_are_refused_or_undone(place):
-    place.beside_plugins()
-    place.write("[pytest]\naddopts = -n 2 --cov\n", "pytest.ini")
-    plugins = ["-p", "xdist", "-p", "pytest_cov"]
-    refused(place, place.run(*AGAINST, *plugins), 4, NO_PARALLEL)
-    measured(place, place.run(*AGAINST, *plugins, "-n", "0"))
-
-
-def test_a_case_that_pytest_timeout_ends_is_an_error(place):
-    place.write("""
-        import time
-
-        import pytest
-
-        from tests.fakes.steps import taking
-
-        @pytest.mark.timeout(2)
-        def test_endless(bench):
-            time.sleep(60)
-            bench(taking(bench, 1e-5))
-
-        def test_other(bench):
-            bench(taking(bench, 1e-5))
-    """)
-    done = place.run("--against", "self", "-p", "timeout")
-    assert done.outcomes() == {"test_endless": "error", "test_other": "unchanged"}, done.output
-    assert "Timeout" in done.reason("test_endless")
-    assert (done.code, place.gate()) == (1, 5)
-
-
-def test_a_run_that_pytest_timeout_kills_passes_no_gate(place):
-    place.write("import time\n\ndef test_endless(bench):\n    time.sleep(60)\n")
-    done = place.run("--against", "self", "-p", "timeout", "--timeout=1.5", "--timeout-method=thread")
-    assert "Timeout" in done.output
-    assert (done.code, done.report["complete"], done.outcomes(), place.gate()) == (
-        1,
-        False,
-        {"test_endless": "error"},
-        5,
-    )
-
-
 # pytest's settings
 
 

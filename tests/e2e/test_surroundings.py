@@ -1,6 +1,5 @@
 """What lies around the benchmarks: shards without cases, settings of pytest, checkouts of others, roots of their own."""
 
-import json
 import os
 
 import pytest
@@ -11,14 +10,6 @@ from tests.e2e.project import Project
 pytestmark = pytest.mark.slow
 
 ONE = "from tests.fakes.steps import taking\n\n\ndef test_mine(bench):\n    bench(taking(bench, 5e-5))\n"
-
-
-def test_a_variable_about_what_is_printed_may_be_set_late_on_one_side(project):
-    project.write(ONE)
-    project.commit("base")
-    project.write(ONE.replace("    bench", "    import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n    bench"))
-    done = project.run("--against", "git:HEAD")
-    assert [row["outcome"] for row in done.report["verdicts"] if row["metric"] == "time"] == ["unchanged"], done.output
 
 
 def test_a_shard_without_cases_ends_well_and_merges(project):
@@ -34,25 +25,6 @@ def test_a_shard_without_cases_ends_well_and_merges(project):
     assert merged.returncode == 0, merged.stderr
     assert project.tfbench("gate", "whole/report.json").returncode == 0
     assert project.run("--against", "self", "-k", "nothing", "--shard", "1/2").code == 5  # no case in any shard
-
-
-def test_every_shard_collects_the_same_broken_modules_and_their_rows_merge_into_one(project):
-    project.write(ONE + "\n\ndef test_typo(benhc): ...\n\n\nclass TestMade:\n    def __init__(self): ...\n"
-                  "    def test_in_class(self, bench): ...\n")  # fmt: skip
-    project.write("import pytest\npytest.skip('needs a GPU', allow_module_level=True)\n", "benchmarks/test_skips.py")
-    project.write("import no_such_module\n", "benchmarks/test_broken.py")
-    for index in (1, 2):
-        project.run("--against", "self", "--shard", f"{index}/2", "--continue-on-collection-errors")
-        (project.root / "report.json").rename(project.root / f"{index}.json")
-    merged = project.tfbench("gate", "1.json", "2.json", "--output", "whole")
-    assert merged.returncode == 5, merged.stderr
-    report = json.loads((project.root / "whole/report.json").read_text())
-    errors = sorted(row["case"] for row in report["verdicts"] if row["outcome"] == "error")
-    made, typo = (f"benchmarks/test_mine.py::{name}" for name in ("TestMade", "test_typo"))
-    assert errors == ["benchmarks/test_broken.py", made, typo]
-    assert [row["case"] for row in report["skips"]] == ["benchmarks/test_skips.py"]
-    assert "error benchmarks/test_broken.py: pytest could not collect it" in merged.stdout
-    assert "No module named 'no_such_module'" in merged.stdout
 
 
 ODD = os.fsdecode(b"caf\xe9")
@@ -82,17 +54,6 @@ def test_no_file_name_of_a_checkout_has_to_be_utf_8(tmp_path, folder):
         assert gate.returncode == (5 if errors else 0), gate.stderr
         if errors:
             assert done.reason("test_raises").endswith("ValueError: caf?")
-
-
-def test_a_benchmark_whose_file_name_is_not_utf_8_is_an_error_row(project):
-    project.write(ONE)
-    project.write(ONE, f"benchmarks/test_{ODD}.py")
-    for options in ((), (f"benchmarks/test_{ODD}.py",)):
-        done = project.run("--against", "self", "--continue-on-collection-errors", "--shard", "1/1", *options)
-        row = next(row for row in done.report["verdicts"] if row["case"] == "benchmarks/test_caf?.py")
-        assert row["reason"]["message"].endswith("its name is not UTF-8; rename the file or its folder")
-        assert "internal error" not in done.output.lower()
-        assert project.tfbench("gate", "report.json").returncode == 5
 
 
 @pytest.mark.parametrize("name", ["test_[x].py", "test_\n.py"])

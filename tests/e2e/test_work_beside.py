@@ -101,14 +101,6 @@ def test_a_setting_that_the_times_do_not_show_passes_no_case(project, setting, r
         assert done.outcomes()["test_step"] in ("unchanged", "improved"), done.output
 
 
-@pytest.mark.slow
-def test_less_work_left_to_others_is_an_improvement(project):
-    project.write(BENCHMARK.format(pool="ThreadPoolExecutor", more=2))
-    done = project.run("--against", "env:WAITS=1")
-    assert done.sound, done.output
-    assert done.outcomes()["test_step"] in ("improved", "inconclusive"), done.output
-
-
 AHEAD = """
     import os
     import queue

@@ -1,20 +1,16 @@
-"""Runs that save a baseline and are killed: the store holds the old or the new baseline, whole, and nothing half-made.
+"""A process that saves baselines is killed: the store holds the old or the new baseline, whole, and nothing half-made.
 
 A tenth of the kills run here, and all of them by ``make chaos``.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import textwrap
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -24,8 +20,7 @@ from tests.length import WHOLE
 from tfbench.sides.source_tree import KEPT
 from tfbench.storage.baselines import Baselines, Layout
 
-SAVES, RUNS = (270, 30) if WHOLE else (9, 2)
-"""Kills of a process that saves ready measurements again and again, and of whole runs."""
+SAVES = 270 if WHOLE else 9
 
 SAVER = """
 import os, sys
@@ -69,53 +64,23 @@ for line in sys.stdin:
     os.waitpid(pid, 0)
     print("ended", pid, flush=True)
 """
-BENCHMARKS = """
-    def test_first(bench):
-        bench(sum, range(500))
-
-    def test_second(bench):
-        bench(sum, range(500))
-"""
-Moment = Callable[[Path, Callable[[], bool]], None]
-"""Waits until a process that saves below this folder is to be killed, while the function says that it runs."""
 
 
-def some_time(seconds: float, rng: random.Random) -> Moment:
-    """Return the end of a random time."""
-    return lambda folder, runs: time.sleep(rng.uniform(0, seconds))
-
-
-def while_writing(rng: random.Random) -> Moment:
-    """Return a random time after the file of a baseline has appeared under its temporary name.
-
-    On a busy machine, a process that saves once may do so unseen.
-    """
-
-    def wait(folder: Path, runs: Callable[[], bool]) -> None:
-        end = time.monotonic() + 60
-        place = Layout(folder).baselines
-        while runs() and not (place.is_dir() and any(name.startswith(".half-") for name in os.listdir(place))):
-            assert time.monotonic() < end
-        time.sleep(rng.choice([0, 0, 0.0005, 0.002, 0.005]))
-
-    return wait
+def wait_while_writing(project: Run, rng: random.Random) -> None:
+    """Wait for a random time after the file of a baseline has appeared under its temporary name."""
+    end = time.monotonic() + 60
+    while not any(name.startswith(".half-") for name in files(project)):
+        assert time.monotonic() < end
+    time.sleep(rng.choice([0, 0, 0.0005, 0.002, 0.005]))
 
 
 @pytest.fixture
 def project(tmp_path):
     made = Run(tmp_path)
-    made.write(BENCHMARKS)
+    made.write("")
     (tmp_path / ".gitignore").write_text("/temporary/\n/.tfbench/\n/.cache/\n*.json\n*.py[co]\n/killed\n")
     made.commit("first")
     return made
-
-
-def wait_for_its_processes(project: Run, but: str = "") -> None:
-    """Wait until what a killed process has started, such as git, has ended as well."""
-    end = time.monotonic() + 20
-    while found := [one for one in left(str(project.root)) if one.partition(":")[0] != but]:
-        assert time.monotonic() < end, found
-        time.sleep(0.01)
 
 
 def kept(project: Run) -> set[str]:
@@ -171,7 +136,11 @@ class Savers:
         self._server.stdout.close()
 
     def wait_for_children(self, project: Run) -> None:
-        wait_for_its_processes(project, str(self._server.pid))
+        """Wait until what a killed process has started, such as git, has ended as well."""
+        end = time.monotonic() + 20
+        while found := [one for one in left(str(project.root)) if one.partition(":")[0] != str(self._server.pid)]:
+            assert time.monotonic() < end, found
+            time.sleep(0.01)
 
 
 def files(project: Run) -> list[str]:
@@ -186,8 +155,7 @@ def test_a_process_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(p
     savers = Savers(project)
     for kill in range(SAVES):
         savers.start(number + 1)  # so that there is an old one
-        moment = while_writing(rng) if kill % 2 else some_time(0.3, rng)
-        moment(project.root / ".tfbench", lambda: True)
+        wait_while_writing(project, rng) if kill % 2 else time.sleep(rng.uniform(0, 0.3))
         os.kill(savers.pid, signal.SIGKILL)
         saved = max(number + 1, savers.ended())
         savers.wait_for_children(project)
@@ -202,45 +170,4 @@ def test_a_process_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(p
     assert files(project) == ["main.json"]
     text = f"0 lost, {halves} half-written files, which the next save removed"
     record_property("figure", f"{SAVES} kills of a process that saves baselines: {text}")
-    project.check_clean()
-
-
-@pytest.mark.chaos
-def test_a_run_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(project, record_property):
-    rng = random.Random(22)
-    began = time.monotonic()
-    options = ("--save-baseline", "main", "-p", "no:cacheprovider")
-    done = project.run(*options)
-    assert done.code == 0, done.output
-    seconds = time.monotonic() - began
-    store = Baselines(Layout(project.root / ".tfbench").baselines)
-    new = 0
-    for kill in range(RUNS):
-        project.write(textwrap.dedent(BENCHMARKS) + f"\nNUMBER = {kill}\n")
-        before = store.fetch("main")
-        (project.root / "report.json").unlink(missing_ok=True)
-        process = project.start(*options)
-        moment = while_writing(rng) if kill % 3 == 1 else some_time(1.1 * seconds, rng)
-        moment(project.root / ".tfbench", lambda process=process: process.poll() is None)
-        process.kill()
-        process.communicate(timeout=LIMIT)
-        wait_for_its_processes(project)
-        after = store.fetch("main")
-        assert {sample.case.name.rpartition("::")[2] for sample in after.samples.values()} == {
-            "test_first",
-            "test_second",
-        }
-        assert after.tree in kept(project)
-        new += after.context.session != before.context.session
-        if after.context.session == before.context.session:
-            assert after == before
-        report = (
-            json.loads((project.root / "report.json").read_text()) if (project.root / "report.json").exists() else {}
-        )
-        assert not report.get("complete") or after.context.session != before.context.session
-    done = project.run(*options)
-    assert done.code == 0, done.output
-    assert store.fetch("main").context.session != after.context.session
-    assert files(project) == ["main.json"]
-    record_property("figure", f"{RUNS} kills of whole runs that save a baseline: 0 lost, {new} saved before the kill")
     project.check_clean()
