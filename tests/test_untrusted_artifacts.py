@@ -79,6 +79,7 @@ def bad_artifacts():
         "long whole number": changed("seed", to="9" * 19), "negative": changed("wall_seconds", to="-1"),
         "key twice": GOOD.replace('"seed"', '"seed": 1, "seed"'), "nested key twice": GOOD.replace('"code"', '"code": "", "code"'),
         "verdict twice": changed("verdicts", to=json.dumps([json.loads(GOOD)["verdicts"][0]] * 2)),
+        "due twice": changed("due", to=json.dumps([REPORT.verdicts[0].case.name] * 2)),
         "long name": changed("verdicts", 0, "case", to=json.dumps("x" * 2001)),
         "long reason": changed("verdicts", 0, "reason", "message", to=json.dumps("x" * 20_001)),
         "other schema": changed("schema", to='"tfbench-report/2"'),
@@ -98,7 +99,7 @@ def bad_artifacts():
         ("verdicts", 0, "reason"): "object", ("verdicts", 0, "ratio"): "object null", ("verdicts", 0, "launches"): "",
         ("verdicts", 0, "rounds"): "", ("verdicts", 0, "wall_seconds"): "number", ("variant_results", 0): "object",
         ("variant_results", 0, "median_seconds"): "number", ("variant_results", 0, "facts"): "object", ("skips", 0): "object",
-        ("skips", 0, "reason"): "text",
+        ("skips", 0, "reason"): "text", ("complete",): "true", ("due",): "",
     }  # fmt: skip
     for path, right in fields.items():
         for kind, value in values.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvml import UUIDS, Beats, Device, library
-from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
 from tfbench.gpus.monitor import GpuMonitor, GpuSession, disturbance, family, foreign, mps_servers
 from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml
@@ -18,9 +18,8 @@ from tfbench.gpus.selection import choose, doubtful_order, environment, has_driv
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.race import Race, RaceConfig
 from tfbench.race.workers import worker_environment
-from tfbench.session.results import of_sides, of_variant
+from tfbench.session.results import of_sides
 from tfbench.sides.spec import Side
 
 POLICY = preset("quick")
@@ -405,13 +404,6 @@ class TestRace:
         assert first.verdict.outcome is Outcome.REGRESSED
         result, _ = self.confirmed_race(range(3, 1000), slower=1.5)
         assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCONCLUSIVE, "disturbed")
-
-    def test_disturbed_variants_have_their_reason(self):
-        clock = Clock()
-        launcher = Disturbed(range(1000), clock, [steady(1e-4), steady(1e-4)])
-        race = Race(variants_of("one", "two"), launcher, POLICY, RaceConfig(1, range(3)), clock, random.Random(1))
-        race.run()
-        assert {of_variant(race, index).verdict.reason.code for index in (0, 1)} == {"disturbed"}
 
 
 class TestSession:

@@ -6,75 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvml import UUIDS, Beats, Device, Replay, library
-from tfbench.errors import GpuError, UsageError
+from tfbench.errors import GpuError
 from tfbench.gpus.monitor import GpuMonitor, disturbance
 from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml, Recording
 from tfbench.policy import preset
 
 POLICY = preset("standard")
-PUBLISHED = json.loads((Path(__file__).parent / "data" / "published.json").read_text())
 H200 = Path(__file__).parent / "data" / "h200-capped.json"
 """The readings of a `tfbench doctor --gpu` on 27 November 2026: driver 580.159.04, TensorFlow 2.21.0."""
 NOBODY: frozenset[int] = frozenset()
-FEW = 5
-"""Readings of a launch that lasts 0.3 s, with those before and after it."""
-
-
-@pytest.mark.parametrize("published", PUBLISHED["devices"], ids=lambda published: published["device"]["name"])
-class TestPublished:
-    def test_published_values_are_read(self, published):
-        reported = published["device"]
-        nvml = Nvml(library(Device(**reported), version=published["version"], cuda=published["cuda"]))
-        (gpu,) = nvml.identities()
-        assert (gpu.name, gpu.driver) == (reported["name"], published["version"])
-        assert gpu.cuda == f"{published['cuda'] // 1000}.{published['cuda'] % 1000 // 10}"
-        if "ecc" in reported:
-            assert gpu.ecc is (None if reported["ecc"] is None else bool(reported["ecc"]))
-            assert gpu.mig is (None if reported["mig"] is None else bool(reported["mig"]))
-            assert gpu.power_limit == (None if reported["power_limit"] is None else reported["power_limit"] / 1000)
-        reading = nvml.reading(gpu)
-        assert reading.sm_clock == reported["clocks"][0]
-        if "power" in reported:
-            assert reading.power == (None if reported["power"] is None else pytest.approx(reported["power"] / 1000))
-
-    def test_a_launch_counts_unless_its_clock_is_lowered(self, published):
-        nvml = Nvml(library(Device(**published["device"])))
-        (gpu,) = nvml.identities()
-        window = GpuObservationWindow(tuple(nvml.reading(gpu) for _ in range(FEW)))
-        cause = disturbance(window, NOBODY, NOBODY, [])
-        assert cause == "" if not published["held"] else f"({published['held']})" in cause
-
-    def test_the_clock_of_an_idle_gpu_is_none(self, published):
-        nvml = Nvml(library(Device(**published["device"])))
-        (gpu,) = nvml.identities()
-        clock = GpuObservationWindow(tuple(nvml.reading(gpu) for _ in range(FEW))).sm_clock
-        assert clock == (None if published["idle"] else published["device"]["clocks"][0])
-
-
-class TestPowerLimit:
-    """An A100 at its power limit during a product: its clock drops by 15 of 1410 MHz for 80 ms."""
-
-    def readings(self, rows):
-        return [
-            GpuReading(sm_clock=clock, power=power, temperature=heat, reasons=0x04, seconds=seconds)
-            for seconds, heat, power, clock in rows
-        ]
-
-    def test_launches_count_wherever_they_begin(self):
-        busy = self.readings(PUBLISHED["series"]["busy"])
-        earlier: list[GpuObservationWindow] = []
-        for start in range(len(busy) - FEW):
-            window = GpuObservationWindow(tuple(busy[start : start + FEW]))
-            assert disturbance(window, NOBODY, NOBODY, earlier) == ""
-            earlier.append(window)
-        clocks = [window.sm_clock for window in earlier]
-        assert (min(clocks), max(clocks)) == (1395, 1410)
-
-    def test_the_summary_of_a_launch(self):
-        reported = GpuObservationWindow(tuple(self.readings(PUBLISHED["series"]["busy"]))).as_json()
-        assert 240 < reported["power"] < 256
-        assert reported["temperature"] == 55
-        assert reported["reasons"] == 0x04
 
 
 def test_every_launch_of_a_recorded_check_of_an_h200_counts():
@@ -139,16 +79,3 @@ class TestRecording:
         for _ in range(2):
             with pytest.raises(GpuError, match="GPU 0 does not answer any more"):
                 again.reading(first)
-
-    @pytest.mark.parametrize(
-        ("content", "words"),
-        [
-            ({}, "its schema is None"),
-            ({"schema": "tfbench-gpus/1", "gpus": [], "told": 1}, "no list of readings"),
-            ({"schema": "tfbench-gpus/1", "gpus": [{"size": 1}], "told": []}, "size"),
-            ({"schema": "tfbench-gpus/1", "gpus": [], "told": [{"gpu": "0", "size": 1}]}, "unknown field size"),
-        ],
-    )
-    def test_an_invalid_recording_is_a_usage_error(self, content, words):
-        with pytest.raises(UsageError, match=words):
-            Replay(content)

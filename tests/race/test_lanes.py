@@ -1,17 +1,12 @@
 """Lanes: processors of their own, by the machine's topology, and threads that work on groups in order."""
 
-import json
-import re
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from tfbench.errors import UsageError
 from tfbench.race.lanes import Core, Lanes, Processors, lanes, parse_lanes, places, topology
-
-ROOT = Path(__file__).parents[2]
 
 
 def machine(cores, threads=1, caches=1):
@@ -190,71 +185,3 @@ def test_a_wrong_number_of_lanes_is_refused(text):
 def test_lanes_have_processors_of_their_own():
     with pytest.raises(UsageError, match="--lanes 2 and --cpus 3: each lane has processors of its own"):
         parse_lanes("2", whole(machine(16)), "3")
-
-
-# What several lanes save
-
-
-class VirtualClock:
-    """Sleeping threads, of which the first to wake goes on once all of them sleep."""
-
-    def __init__(self, threads, sleeps):
-        self.now, self._threads, self._left = 0.0, threads, sleeps
-        self._until, self._changed = [], threading.Condition()
-
-    def sleep(self, seconds):
-        with self._changed:
-            mine = (self.now + seconds, threading.get_ident())
-            self._until.append(mine)
-            self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: len(self._until) >= min(self._threads, self._left) and mine == min(self._until)
-            )
-            self._until.remove(mine)
-            self._left -= 1
-            self.now = mine[0]
-            self._changed.notify_all()
-
-
-def seconds_in_lanes(costs, apart, count):
-    """Returns the seconds that the cases take in so many lanes, and checks that each runs once."""
-    shared = {case: seconds for case, seconds in costs.items() if case not in apart}
-    clock, ran = VirtualClock(count, len(shared)), []
-
-    def run(group, lane):
-        ran.append(group)
-        clock.sleep(costs[group])
-
-    opened = Lanes(list(costs), [Processors((0,), (0,))] * count, run, apart.__contains__)
-    for group in costs:
-        opened.wait_for(group)
-    opened.close()
-    assert sorted(ran) == sorted(shared)
-    return clock.now + sum(costs[case] for case in apart)
-
-
-@pytest.fixture(scope="module")
-def suite():
-    """The seconds of each case of the suite in one lane, and the cases that need the whole machine."""
-    content = json.loads((ROOT / "tests/data/suite-seconds.json").read_text())
-    return content["seconds"], set(content["apart"])
-
-
-def test_lanes_divide_the_time_of_cases_that_share_the_machine(suite):
-    costs, apart = suite
-    assert len(costs) > 300
-    alone = seconds_in_lanes(costs, apart, 1)
-    assert alone == pytest.approx(sum(costs.values()))
-    whole = sum(costs[case] for case in apart)
-    count = len(places(machine(16)))
-    longest = max(costs.values())
-    assert seconds_in_lanes(costs, apart, count) <= whole + (alone - whole) / count + longest
-
-
-def test_the_table_of_the_page_on_fleets_is_this_calculation(suite):
-    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+:\d\d) \|", (ROOT / "docs/fleet.md").read_text(), re.M)
-    assert [int(processors) for processors, _, _ in rows] == [1, 2, 4, 8, 16, 32, 64]
-    for processors, count, took in rows:
-        opened = max(1, len(places(machine(int(processors)))))
-        seconds = round(seconds_in_lanes(*suite, opened))
-        assert (opened, f"{seconds // 60}:{seconds % 60:02}") == (int(count), took)

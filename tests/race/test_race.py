@@ -362,12 +362,6 @@ def test_a_race_ends_if_its_seconds_do_not_suffice_for_a_decision(launches, pati
     assert round(race._needed(1, race.policy)) == 37
 
 
-@pytest.mark.parametrize("rounds", [P90_ROUNDS // 4 - 1, P90_ROUNDS // 4])
-def test_p90_of_enough_rounds_is_judged(rounds):
-    race = launched(replace(POLICY, statistic="p90"), [0.0] * 4, rounds)
-    assert ("p90 needs" in race._decide(1, False).reason.message) is (4 * rounds < P90_ROUNDS)
-
-
 def test_one_outlying_launch_does_not_end_a_race():
     def burst(number, pair, rng):
         return (4e-4 if number == 1 else 1e-4) * (1 + rng.gauss(0, 0.002))

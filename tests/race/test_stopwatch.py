@@ -1,14 +1,10 @@
 """Each moment of a run counts for one phase."""
 
-import random
 import threading
 
 import pytest
 
-from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
-from tfbench.model import Case
-from tfbench.policy import Policy
-from tfbench.race.confirmed import ConfirmedRace
+from tests.fakes.race import Clock
 from tfbench.race.timer import Phase, Stopwatch
 
 
@@ -118,18 +114,3 @@ def test_a_decorated_function_counts_at_every_call(timer):
         wait(3)
         timer.wait(1)
     assert timer.spent() == {"profiling": 6, "other": 2}
-
-
-@pytest.mark.parametrize("slowdown", [1.0, 1.2])
-def test_a_race_counts_preparing_and_rounds_and_its_confirmation(slowdown):
-    clock = Clock()
-    launcher = ScriptedLauncher(clock, [steady(1e-4), steady(slowdown * 1e-4)], launch_seconds=4)
-    launcher.preparation_seconds = 0.25
-    race = ConfirmedRace(sides_of(Case("w.py::w", "w", "w.py::w")), launcher, Policy(), 1, clock, random.Random(0))
-    race.run()
-    first, *second = [len(one.launches) for one in race.races]
-    assert bool(second) == (slowdown > 1)
-    seconds = launcher.stopwatch.seconds
-    assert (seconds[Phase.PREPARING], seconds[Phase.ROUNDS]) == (first * 0.5, first * 4)
-    assert seconds[Phase.CONFIRMING] == sum(second) * 4.5
-    assert sum(seconds.values()) == clock.now == race.wall_seconds

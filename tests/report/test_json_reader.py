@@ -162,7 +162,6 @@ def test_control_characters_are_removed():
 
 
 SIDE = {"spec": "x", **CODE, "python": "3.12", "packages": {"a": "1"}, "settings": {}, "machine": {}}
-BASE = {"baseline": SIDE}
 ODD_CONTENT = {
     "a side that is a list": {"sides": {"baseline": []}},
     "packages that are a list": {"sides": {"baseline": {**SIDE, "packages": ["tensorflow"]}}},

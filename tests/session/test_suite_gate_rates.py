@@ -3,7 +3,6 @@
 import json
 import math
 from collections import defaultdict
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.fakes.report import judged as of_time
-from tfbench.model import Case, Effect, Outcome, Ratio, Reason, ReasonCode, Run, Sample
+from tfbench.model import Case, Effect, Outcome, Reason, ReasonCode, Run, Sample
 from tfbench.policy import preset
 from tfbench.session.request import CaseResult
 from tfbench.session.session import SuiteGate
@@ -45,31 +44,6 @@ def judged(ratios, again, policy=STANDARD):
     ]
     races = SimpleNamespace(again=lambda case, _, confirms: again(int(case.name), confirms))
     return SuiteGate(0.005, policy, races, SimpleNamespace(baseline_entrant=lambda case: case)).judge(results).outcome
-
-
-def shifted(ratio, slowdown):
-    return replace(ratio, **{name: getattr(ratio, name) * (1 + slowdown) for name in ("center", "low", "high")})
-
-
-@pytest.mark.parametrize(("slowdown", "least", "most"), [(0.0, 0, 0), (0.005, 0.87, 1)])
-def test_ratios_of_whole_suites_show_a_slowdown_of_half_a_percent_and_none_if_there_is_none(slowdown, least, most):
-    """Draws of 40 cases. Another pass has the launches of one of two runs of `quick`, fewer than in a run of `standard`."""
-    runs = json.loads((ROOT / "tests" / "data" / "suite-ratios.json").read_text(encoding="utf-8"))
-    first, *others = (
-        [shifted(Ratio(*one), slowdown) for one in runs[name]] for name in ("standard", "quick, first", "quick, second")
-    )
-    rng, draws, found = np.random.default_rng(3), 300, 0
-    for _ in range(draws):
-        drawn = rng.choice(len(first), SIZE, replace=False)
-        passes = defaultdict(int)
-
-        def again(number, confirms, drawn=drawn, passes=passes):
-            passes[number, confirms] += 1
-            return others[passes[number, confirms] - 1][drawn[number]]
-
-        outcome = judged([first[case] for case in drawn], again, replace(STANDARD, suite_passes=2))
-        found += outcome is Outcome.REGRESSED
-    assert least * draws <= found <= most * draws
 
 
 @cache

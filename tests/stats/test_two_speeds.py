@@ -5,10 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tfbench.policy import preset
 from tfbench.stats.rounds import two_speeds
 
-QUICK = preset("quick")
 RNG = np.random.default_rng(8)
 
 

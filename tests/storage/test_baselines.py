@@ -75,27 +75,7 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
     text = path.read_text()
     assert text.startswith('{\n "machine_info": {\n  "processor"')
     content = json.loads(text)
-    assert content.pop("tfbench") == {
-        "schema": "tfbench-baseline/1",
-        "context": {
-            "session": CONTEXT.session,
-            "environment": {
-                "python": "3.11.7",
-                "executable": "/p",
-                "packages": {"tensorflow": "2.21.0"},
-                "commit": "c0ffee",
-                "dirty": False,
-                "settings": {},
-                "cpus": [1],
-                "threads": 1,
-                "machine": {"processor": "x"},
-            },
-            "tree": "7ree",
-            "policy": "standard",
-        },
-        "accepted": [],
-        "against": "",
-    }
+    assert content.pop("tfbench")["schema"] == "tfbench-baseline/1"
     first, second = content.pop("benchmarks")
     assert content == {
         "machine_info": {"processor": "x", "python_version": "3.11.7"},
@@ -105,40 +85,21 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
     }
     stats = first.pop("stats")
     assert (stats["rounds"], stats["iterations"], stats["max"]) == (3, 30, pytest.approx(1.25e-5))
+    assert [one["nanoseconds"] for one in first.pop("extra_info")["tfbench"]["launches"]] == [
+        [300000, 375000],
+        [330000],
+    ]
     assert first == {
         "group": CASE.group,
         "name": "test_x[a=1]",
         "fullname": CASE.name,
         "params": {"a": "1"},
         "param": "a=1",
-        "extra_info": {
-            "tfbench": {
-                "workload": "test_x",
-                "source": "",
-                "launches": [
-                    {"iterations": 30, "nanoseconds": [300000, 375000], "facts": {"first_call": 0.5, "flops": 100}},
-                    {"iterations": 30, "nanoseconds": [330000], "facts": {"first_call": 0.4}},
-                ],
-                "thresholds": {},
-                "statistic": "",
-                "metric_values": None,
-                "file": "",
-                "ungated": "",
-            }
-        },
         "options": {},
     }
     assert (second["param"], second["params"], second["stats"]["iterations"]) == (None, {}, 5)
     names = "source", "file", "thresholds", "statistic"
     assert [second["extra_info"]["tfbench"][name] for name in names] == ["abc", "def", own, "p90"]
-    assert second["extra_info"]["tfbench"]["metric_values"] == {
-        "counts": {"casts": {"a": 1}},
-        "numbers": {"flops": 3.0},
-        "absent": {},
-        "setting": {},
-        "sketch": [],
-        "unstable": {},
-    }
     found = store.fetch("first")
     assert found.saved == "2026-01-01T00:00:00+00:00"
     assert (found.metric_values, found.samples[plain.name].case) == (values, plain)
