@@ -70,14 +70,6 @@ def test_a_folder_that_exists_stays_unless_it_is_to_be_replaced(filled):
     assert names(filled.parent) == ["place", "place/other"]
 
 
-def test_the_replaced_folder_is_nowhere_afterwards(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for _ in range(2):
-        with atomic_dir(tmp_path / "place", replace=True) as folder:
-            assert folder.parent.name.startswith(".half-")  # as `remove_half_dirs` looks for
-    assert names(tmp_path) == ["place"]
-
-
 def test_a_failure_is_reported_even_if_the_half_made_folder_is_gone(place):
     with pytest.raises(KeyError), atomic_dir(place) as folder:
         raise KeyError(shutil.rmtree(folder.parent))

@@ -166,7 +166,6 @@ def foreign(tmp_path):
 def test_a_folder_of_plain_tests_is_raced_as_it_is(foreign):
     slower = foreign.run("--against", "self", "--inject-slowdown", "0.10", "--policy", "quick")
     found = list(slower.outcomes().values())
-    assert (len(found), slower.code, slower.report["complete"]) == (12, 1, True), slower.output
-    assert found.count("regressed") > 10, slower.output  # the rest undecided, where other processes are busy
+    assert (len(found), slower.code, slower.report["complete"]) == (6, 1, True), slower.output
+    assert found.count("regressed") > 4, slower.output  # the rest undecided, where other processes are busy
     assert set(found) <= {"regressed", "inconclusive"}, slower.output
-    assert slower.output.count("benchmark.stats holds the times of this launch") == 1

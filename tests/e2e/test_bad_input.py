@@ -175,18 +175,8 @@ OPTIONS = [
     (["--baseline", "nope"], "save one with --save-baseline"),
     (["--baseline", "../x"], "cannot name a baseline"),
     (["--save-baseline", "a/b"], "cannot name a baseline"),
-    (["--policy", "lax"], "no policy named 'lax'; the policies are quick, standard, strict"),
-    (["--device", "tpu"], "choose from cpu, gpu, all"),
-    (["--replay", "some"], "choose from all"),
     (["--scale", "huge"], "--scale 'huge': choose from small, medium, large"),
     (["--against", "selfish"], "not understood"),
-    (["--against", "self", "--baseline", "x"], "give only one of them"),
-    (["--inject-slowdown", "0.1"], "add --against self"),
-    (["--against", "self", "--inject-slowdown", "-3"], "fraction from 0 to 10"),
-    (["--cpus", "banana"], "write processors as in 0,2-3"),
-    (["--against", "git:HEAD"], "not in a git checkout"),
-    (["--against", "python:/nowhere"], "no interpreter"),
-    (["--report-json", "r", "--report-markdown", "./r"], "both write ./r; name two files"),
     *([] if has_driver() else [(["--device", "gpu:0"], "there is no NVIDIA driver here")]),
 ]
 

@@ -74,6 +74,20 @@ FAULTS = """
             return y
 
         bench(step, tf.ones([256]))
+
+    def test_copy(bench):  # between two logical devices of the CPU, in place of two GPUs
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+        @tf.function(jit_compile=False)
+        def product_elsewhere(a):
+            with tf.device("CPU:1" if FAULT else "CPU:0"):
+                product = tf.matmul(a, a)
+            with tf.device("CPU:0"):
+                return tf.reduce_sum(product)
+
+        with tf.device("CPU:0"):
+            bench(product_elsewhere, tf.ones([64, 64]))
 """
 CAUGHT = {
     "test_remapping_off": {"fused_ops", "graph_ops"},
@@ -82,6 +96,7 @@ CAUGHT = {
     "test_float64": {"casts", "float64_ops", "graph_ops"},
     "test_float64_xla": {"xla_casts", "xla_float64"},
     "test_kept_alive": {"live_tensors", "live_bytes"},
+    "test_copy": {"copies"},
 }
 """Case -> the metrics that must detect its fault."""
 
@@ -111,6 +126,7 @@ def test_each_fault_is_detected_by_its_own_metric(project, monkeypatch):
     assert "argument 1 was the Python value" in done.reason("test_python_ints", "retraces")
     assert "float32 to float64" in done.reason("test_float64", "casts")
     assert "0 before, 1 now" in done.reason("test_kept_alive", "live_tensors")
+    assert "CPU:0 to CPU:1" in done.reason("test_copy", "copies")
     exact = done.metrics("test_control").items()
     assert {outcome for metric, outcome in exact if metric not in ("time", "first_call", "peak_host_memory")} == {
         "unchanged"

@@ -146,8 +146,8 @@ class TestCauses:
             assert words in text, words
 
 
-def test_the_slow_stage_of_each_pipeline_is_found(tmp_path):
-    program("pipelines", tmp_path, 27, folder=tmp_path)
+def test_each_kind_of_slow_stage_is_found(tmp_path):
+    program("pipelines", tmp_path, folder=tmp_path)
     expected = json.loads((tmp_path / "expected.json").read_text())
     found = {}
     for name in expected:
@@ -155,7 +155,7 @@ def test_the_slow_stage_of_each_pipeline_is_found(tmp_path):
         waited = [key for key in parts if key.category is TimeCategory.INPUT]
         found[name] = max(waited, key=lambda key: parts[key].seconds).kind
     wrong = {name: (wanted, found[name]) for name, wanted in expected.items() if found[name] != wanted}
-    assert len(expected) - len(wrong) >= 26, wrong  # one may be told wrong: a busy machine makes others slow
+    assert len(wrong) <= 1, wrong  # one may be told wrong: a busy machine makes others slow
 
 
 COUNTED = """

@@ -226,23 +226,18 @@ UNEVEN = "import itertools\nCALLS = itertools.count()\n\n\ndef work():\n    retu
 
 
 @pytest.mark.parametrize("where", ["addopts of the change", "addopts of the base", "the command line"])
-@pytest.mark.parametrize("base", ["git:HEAD", "a baseline"])
-def test_the_base_or_the_command_line_chooses_the_statistic(project, base, where):
+def test_the_base_or_the_command_line_chooses_the_statistic(project, where):
     # Three of four calls are slower, and the 90% quantile is the same.
     project.write(UNEVEN.format(often=4000, seldom=24000), "uneven.py")
     project.write("import uneven\n\n\ndef test_uneven(bench):\n    bench(uneven.work)\n")
     project.write("", "conftest.py")
     p90 = "--tfbench-statistic=p90"
-    if where == "addopts of the base":
-        project.write(f"{INI}addopts = {p90}\n", "pytest.ini")
+    project.write(f"{INI}addopts = {p90}\n" if where == "addopts of the base" else INI, "pytest.ini")
     project.commit("before")
-    if base == "a baseline":
-        assert project.run("--save-baseline", "main", "benchmarks/test_mine.py").code == 0
     project.write(UNEVEN.format(often=12000, seldom=24000), "uneven.py")
     project.write(f"{INI}addopts = {p90}\n" if where == "addopts of the change" else INI, "pytest.ini")
     given = [p90] if where == "the command line" else []
-    against = ("--baseline", "main") if base == "a baseline" else ("--against", base)
-    done = project.run(*against, "benchmarks/test_mine.py", *given)
+    done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py", *given)
     assert (done.outcomes()["test_uneven"] == "regressed") == (where == "addopts of the change"), done.output
 
 

@@ -20,6 +20,28 @@ BENCHMARK = """
     def test_square(bench, variant):
         x = tf.random.stateless_normal([96, 96], [1, 2])
         bench(variant.compile(lambda a: tf.nn.relu(tf.matmul(a, a))), x, flops=2 * 96**3)
+
+    ONEDNN = Axis("onednn", Level("off", env={"TF_ENABLE_ONEDNN_OPTS": "0"}), Level("on", env={"TF_ENABLE_ONEDNN_OPTS": "1"}))
+
+    @across(ONEDNN)
+    def test_setting(bench, variant):
+        import os
+        assert os.environ["TF_ENABLE_ONEDNN_OPTS"] == ("1" if variant["onednn"] == "on" else "0")
+        assert tf.config.threading.get_intra_op_parallelism_threads() == 1
+        bench(tf.add, tf.constant(1.0), tf.constant(2.0))
+
+    class Scale(tf.keras.layers.Layer):
+        def call(self, x):
+            return 2 * x
+
+    def test_keras(bench):
+        bench(Scale(), tf.ones([8]))
+"""
+NO_TENSORFLOW_HERE = """
+    import sys
+
+    def pytest_sessionfinish(session):
+        print("imported:", "tensorflow" in sys.modules)
 """
 PLAIN = "test_square[compiler=none]"
 XLA = "test_square[compiler=xla]"
@@ -29,6 +51,7 @@ XLA = "test_square[compiler=xla]"
 def project(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("smoke"))
     project.write(BENCHMARK)
+    project.write(NO_TENSORFLOW_HERE, "conftest.py")
     project.commit("first")
     return project
 
@@ -36,7 +59,7 @@ def project(tmp_path_factory):
 @pytest.fixture(scope="module")
 def saved(project):
     """The run that saves a baseline."""
-    done = project.run("--save-baseline", "first", f"--benchmark-json={project.root}/plain.json")
+    done = project.run("-s", "--save-baseline", "first", f"--benchmark-json={project.root}/plain.json")
     assert done.code == 0, done.output
     return done
 
@@ -50,17 +73,24 @@ def slowed(project, saved):
 
 
 def test_variants_race_and_are_new_without_a_baseline(saved):
-    assert saved.outcomes() == {PLAIN: "new", XLA: "new"}
-    reference, other = saved.report["variant_results"]
+    others = ("test_setting[onednn=off]", "test_setting[onednn=on]", "test_keras")
+    assert saved.outcomes() == dict.fromkeys((PLAIN, XLA, *others), "new")
+    reference, other, *_ = saved.report["variant_results"]
     assert ("ratio" in reference, other["reference"]) == (False, reference["case"])
     assert 0.1 < other["ratio"]["center"] < 10
+    assert other["facts"]["flops"] == 2 * 96**3
+    assert other["facts"]["first_call"] > 0
+    assert "imported: False" in saved.output
+    side = saved.report["sides"]["contender"]
+    assert 0.5 < side["import_seconds"] < 60
+    assert "TF_ENABLE_ONEDNN_OPTS" not in side["settings"]
 
 
 def test_a_baseline_and_the_file_of_pytest_benchmark_are_saved(project, saved):
     content = json.loads((project.root / ".tfbench/baselines/first.json").read_text())
     assert content["tfbench"]["context"]["environment"]["packages"]["tensorflow"].startswith("2.")
     rows = json.loads((project.root / "plain.json").read_text())["benchmarks"]
-    assert [row["params"] for row in rows] == [{"compiler": "none"}, {"compiler": "xla"}]
+    assert [row["params"] for row in rows[:2]] == [{"compiler": "none"}, {"compiler": "xla"}]
 
 
 def test_an_injected_slowdown_fails_the_gate(slowed):

@@ -108,15 +108,6 @@ def test_an_interruption_cancels_what_was_submitted(folder, error):
     assert engine.cancelled == [1, 2, 3, 4]
 
 
-def test_an_edited_job_is_refused_before_anything_runs(folder):
-    path = folder.job_file(3)
-    path.write_text(path.read_text().replace('"scale":"small"', '"scale":"large"'))
-    engine = Engine(None)
-    with pytest.raises(JobError, match="was edited"):
-        run(folder, engine)
-    assert engine.attempts == {}
-
-
 def test_a_report_of_another_job_loses_the_job(folder):
     def does(index, attempt):
         write_whole(folder.report(index), json_format.render(report_of(folder.job(2 if index == 1 else index))))
@@ -173,13 +164,3 @@ def test_a_report_written_in_lines_reads_as_one_written_at_once(folder):
 def test_a_fleet_without_any_report(folder):
     with pytest.raises(JobError, match="none of the 4 jobs has a report: no machine"):
         merge(folder, dict.fromkeys(range(1, 5), "no machine"))
-
-
-def test_the_reports_of_a_fleet_are_merged_by_the_command(folder, tmp_path, capsys):
-    from tfbench.cli import main
-
-    for index in range(1, 5):
-        finish(folder, index)
-    assert main(["gate", str(folder.path), "--output", str(tmp_path / "whole")]) == 0
-    assert "pass: 8 unchanged" in capsys.readouterr().out
-    assert (tmp_path / "whole/report.json").stat().st_size > 1000

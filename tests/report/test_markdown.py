@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.report import complete
 from tests.fakes.run_report import HOSTILE, run_report
 from tests.report.test_comment import HOSTILE as TEXTS
-from tests.report.test_render import verdict
-from tfbench.model import Outcome, Reason
+from tfbench.model import Reason
 from tfbench.report.markdown import LONGEST, render
 
 
@@ -28,18 +26,6 @@ def test_the_verdict_is_the_first_line_and_regressions_have_cause_and_command():
         "differences between the sides",
         "50 without a change",
     ]
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "word"),
-    [((), "incomparable"), (("new",), "incomparable"), (("unchanged",), "pass"),
-     (("inconclusive", "unchanged"), "inconclusive"), (("error", "improved"), "error"), (("error", "regressed"), "regressed")],
-)  # fmt: skip
-def test_the_verdict_is_that_of_the_gravest_case(outcomes, word):
-    rows = [verdict(str(n), Outcome(one)) for n, one in enumerate(outcomes)]
-    rows = [one.changed(ratio=None) if one.outcome is Outcome.NEW else one for one in rows]
-    report = complete(rows, policy={"name": "standard"}, sides={"baseline": {"spec": "git:main"}})
-    assert render(report).startswith(f"**tfbench: {word}: ")
 
 
 @pytest.mark.parametrize("text", [*TEXTS, HOSTILE])

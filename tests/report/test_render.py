@@ -1,6 +1,5 @@
 """The exact output of reports."""
 
-import json
 import math
 
 import pytest
@@ -21,7 +20,7 @@ from tfbench.model import (
 )
 from tfbench.model.formats import plain
 from tfbench.model.words import duration, rate, times
-from tfbench.report import json_format, terminal
+from tfbench.report import terminal
 
 
 def case(level):
@@ -227,25 +226,6 @@ def test_a_run_that_measured_no_case_and_an_earlier_report_print_no_costs():
 def test_colour_is_used_only_on_request():
     assert "\x1b[" in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=True)
     assert "\x1b[" not in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=False)
-
-
-def test_the_report_has_the_fields_of_the_schema():
-    content = json.loads(json_format.render(report(verdicts=(VERDICT,))))
-    assert content["schema"] == "tfbench-report/1"
-    assert content["verdicts"] == [
-        {
-            "case": "benchmarks/test_linear.py::test_matmul[compiler=xla]",
-            "workload": "test_matmul",
-            "variant": {"compiler": "xla"},
-            "metric": "time",
-            "outcome": "regressed",
-            "reason": {"code": "slower", "message": "5.2% slower"},
-            "ratio": {"center": 1.052, "low": 1.031, "high": 1.074, "confidence": 0.99},
-            "launches": 7,
-            "rounds": 280,
-            "wall_seconds": 5.23,
-        }
-    ]
 
 
 def test_an_unbounded_interval_is_null_in_json():

@@ -521,17 +521,6 @@ def test_a_saved_baseline_is_not_the_working_tree_with_edits_in_a_submodule(move
     assert (strategies.source_of(saved, contender, tmp_path / "cache").root / "lib" / "b.py").read_text() == "new"
 
 
-def test_the_digest_of_the_code_leaves_out_new_files_of_other_kinds(checkout):
-    clean = code_digest(checkout)
-    (checkout / "report.json").write_text("{}")
-    assert code_digest(checkout) == clean
-    (checkout / "new.py").write_text("x")
-    assert code_digest(checkout) != clean
-    (checkout / "new.py").unlink()
-    (checkout / "sub/a.py").write_text("two")
-    assert code_digest(checkout) != clean
-
-
 def test_a_folder_in_no_checkout_is_named_in_full(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SideError, match=f"{re.escape(str(tmp_path))} is not in a git checkout"):
@@ -601,12 +590,6 @@ def test_outside_version_control_there_is_no_snapshot(tmp_path):
     assert snapshot(tmp_path) is None
     with pytest.raises(SideError, match="not in a git checkout"):
         tree_of(tmp_path, "HEAD")
-
-
-def test_an_empty_repository_has_a_snapshot(tmp_path):
-    git(tmp_path, "init", "-q")
-    (tmp_path / "a").write_text("x")
-    assert snapshot(tmp_path).dirty
 
 
 NONE = Environments(Path("/nowhere"))
