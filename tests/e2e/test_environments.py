@@ -77,39 +77,23 @@ THREADED = """
     import os, pathlib
 
     from tests.fakes.steps import taking
-    from tfbench import Axis, Level, across
-
-    THREADS = Axis("threads", Level("default"), Level("two", env={"OMP_NUM_THREADS": "2"}))
 
     def test_plain(bench):
         pathlib.Path(f"seen-{os.environ.get('OPENBLAS_NUM_THREADS', '')}").touch()
-        bench(taking(bench, 1e-5))
-
-    @across(THREADS)
-    def test_levels(bench, variant):
         bench(taking(bench, 1e-5))
 """
 
 
 def test_a_sides_number_of_threads_reaches_its_processes_alone_and_is_at_most_that_of_its_processors(project):
     project.write(THREADED)
-    done = project.run("--against", "env:OPENBLAS_NUM_THREADS=1", "-k", "plain")
+    done = project.run("--against", "env:OPENBLAS_NUM_THREADS=1")
     assert done.outcomes() == {"test_plain": "unchanged"}, done.output
     assert {file.name for file in project.root.glob("seen-*")} == {"seen-", "seen-1"}
     (project.root / "seen-").unlink()
-    done = project.run("--against", "env:OMP_NUM_THREADS=2", "-k", "plain")
+    done = project.run("--against", "env:OMP_NUM_THREADS=2")
     text = "baseline: OMP_NUM_THREADS=2 asks for 2 threads on one processor, where they would wait for each other"
     assert (done.code, text in done.output) == (4, True), done.output
     assert not (project.root / "seen-").exists()  # no process has started
-
-
-def test_a_variant_with_more_threads_than_processors_is_an_error_and_the_others_are_measured(project):
-    project.write(THREADED)
-    done = project.run()
-    assert done.outcomes() == {
-        "test_plain": "new", "test_levels[threads=default]": "new", "test_levels[threads=two]": "error",
-    }  # fmt: skip
-    assert "OMP_NUM_THREADS=2 asks for 2 threads on one processor" in done.reason("test_levels[threads=two]")
 
 
 BUSY = "def work():\n    return sum(range({size}))\n"

@@ -56,13 +56,6 @@ def test_variants_race_each_other(project):
     assert len(saved[0]["stats"]["data"]) == reference["rounds"]
 
 
-def test_without_the_option_benchmarks_are_not_run(project):
-    project.write(ALONE)
-    done = project.run(benchmark=False)
-    assert done.code == 0
-    assert "1 skipped" in done.output
-
-
 def test_pytest_benchmark_tests_keep_working_and_other_tests_are_left_out(project):
     project.write(ALONE + "\n    @__import__('pytest').mark.parametrize('size', [300])\n    def test_size(bench, size):\n"
                   "        bench(sum, list(range(size)))\n")  # fmt: skip

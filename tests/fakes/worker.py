@@ -106,7 +106,6 @@ ACTIONS: dict[str, Callable[[Channel], Any]] = {
     "crash": _signal(signal.SIGSEGV),
     "stop": _signal(signal.SIGSTOP),
     "hang": lambda channel: time.sleep(1000),
-    "end": lambda channel: os._exit(0),
     "cut": lambda channel: (os.write(channel.fileno(), b'{"kind":"Roun'), os._exit(0)),
     "garble": _raw(b"no JSON\n"),
     "mistake": _raw(b'{"kind":"Launched","number":1,"pid":1}\n'),

@@ -17,7 +17,7 @@ from tests.fakes.suites import one_file
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, WorkerDied, WorkerHung
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.nvml import Nvml
-from tfbench.model import Case, Outcome
+from tfbench.model import Case
 from tfbench.policy import preset
 from tfbench.race import process_launch
 from tfbench.race.lanes import Processors
@@ -463,14 +463,6 @@ def test_a_case_that_the_side_does_not_collect_is_an_error_without_a_launch(laun
     opened, (fine, odd) = launcher()
     with pytest.raises(BenchmarkError, match="does not collect"):
         raced(opened, [fine, replace(odd, case=case("t.py::test_other"))])
-
-
-@pytest.mark.parametrize(("seconds", "outcome"), [(1e-5, Outcome.UNCHANGED), (1.5e-5, Outcome.REGRESSED)])
-def test_a_race_is_decided_by_the_times_of_its_processes(launcher, seconds, outcome):
-    opened, entrants = launcher({"seconds": seconds})
-    race = Race(entrants, opened, POLICY, RaceConfig(1, range(3)), lambda: 0.0, random.Random(1))
-    race.run()
-    assert race.decisions[1].outcome is outcome
 
 
 SLICED = """
