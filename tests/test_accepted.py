@@ -140,7 +140,6 @@ UP_TO = "up_to, the largest accepted ratio, is missing; write for example up_to 
     [
         ({"accepted": []}, "a.toml: only [[accept]] tables are allowed"),
         ({"accept": {}}, "a.toml: only [[accept]] tables are allowed"),
-        ({"accept": [1]}, "a.toml, entry 1 is not a table"),
         ({"accept": [ENTRY, 1]}, "a.toml, entry 2 is not a table"),
         ({"accept": [{**ENTRY, "why": "x"}]}, f"a.toml, entry 1 has the unknown key 'why'; valid keys: {KEYS}"),
         ({"accept": [{**ENTRY, "until": "31.1."}]}, f"a.toml, entry 1: at until, Invalid RFC3339 encoded date; {DAY}"),
@@ -151,18 +150,12 @@ UP_TO = "up_to, the largest accepted ratio, is missing; write for example up_to 
         ({"accept": [{**ENTRY, "reason": ""}]}, "a.toml, entry 1 lacks 'reason'; state why the regression is accepted"),
         ({"accept": [{**ENTRY, "case": ""}]}, "a.toml, entry 1 lacks 'case'; write the full name from the report"),
         ({"accept": [{"case": "c", "reason": "r"}]}, f"a.toml, entry 1 lacks 'until'; {DAY}"),
-        ({"accept": [{**ENTRY, "up_to": True}]}, "a.toml, entry 1: at up_to, Expected `float | null`, got `bool`"),
         ({"accept": [{**ENTRY, "up_to": -0.1}]}, "a.toml, entry 1: at up_to, Expected `float` >= 0.0"),
         ({"accept": [{**ENTRY, "up_to": math.inf}]}, "a.toml, entry 1: at up_to, Expected `float` <= 1e+18"),
         ({"accept": [{**ENTRY, "up_to": math.nan}]}, "a.toml, entry 1: at up_to, Expected `float` >= 0.0"),
-        ({"accept": [{**ENTRY, "up_to": "x"}]}, "a.toml, entry 1: at up_to, Expected `float | null`, got `str`"),
         ({"accept": [{**ENTRY, "gone": 1}]}, "a.toml, entry 1: at gone, Expected `bool`, got `int`"),
         ({"accept": [REQUIRED]}, f"a.toml, entry 1: {UP_TO}"),
         ({"accept": [{**ENTRY, "gone": True}]}, "a.toml, entry 1: gone excludes metric, up_to and incomparable"),
-        (
-            {"accept": [{**REQUIRED, "gone": True, "metric": "flops"}]},
-            "a.toml, entry 1: gone excludes metric, up_to and incomparable",
-        ),
         ({"accept": [{**GONE, "incomparable": True}]}, "a.toml, entry 1: gone excludes metric, up_to and incomparable"),
         (
             {"accept": [{**ENTRY, "incomparable": True}]},

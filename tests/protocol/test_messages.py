@@ -88,8 +88,6 @@ def test_numbers_that_json_lacks_are_refused():
     [
         ("", "not a JSON message"),
         ("[1]", "no known kind"),
-        ("{}", "no known kind"),
-        ('{"kind":1}', "no known kind"),
         ('{"kind":"other"}', "no known kind"),
         ('{"kind":"Reap","number":1,"pid":7}', r"missing or unknown fields in a message \(patience\)"),
         ('{"kind":"Stop","now":true}', r"missing or unknown fields in a message \(now\)"),
@@ -98,10 +96,6 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"Reap","number":1,"pid":7,"patience":"0"}', "field patience .* wrong type"),
         (
             '{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[],"used":0,"least":[],"clocks":[],"clock_failure":""}',
-            "field began .* wrong type",
-        ),
-        (
-            '{"kind":"Rounds","began":null,"ended":[2],"dispatched":[],"used":0,"least":[],"clocks":[],"clock_failure":""}',
             "field began .* wrong type",
         ),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),

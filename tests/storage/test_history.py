@@ -171,10 +171,7 @@ def test_a_truncated_line_does_not_swallow_the_run_after_it(tmp_path):
         ({"kind": "x"}, "at kind, "),
         ({"context": {**plain(CONTEXT), "session": 1}}, "at context.session, Expected `str`, got `int`"),
         ({"context": {**plain(CONTEXT), "tree": "--help"}}, "at context.tree, "),
-        ({"context": {**plain(CONTEXT), "tree": "a" * 65}}, "at context.tree, "),
         ({"cases": -1}, "at cases, Expected `int` >= 0"),
-        ({"releases": 1}, "at releases, Expected `array`, got `int`"),
-        ({"anchor": []}, "at anchor, "),
     ],
 )
 def test_a_damaged_run_is_named_with_its_fault_and_the_others_are_read(tmp_path, change, fault):
@@ -193,17 +190,11 @@ def test_a_damaged_run_is_named_with_its_fault_and_the_others_are_read(tmp_path,
     ("change", "fault"),
     [
         ({"floors": [0.0]}, "at [0].floors[0], Expected `float` >= 1e-15"),
-        ({"floors": 1}, "at [0].floors, Expected `array`, got `int`"),
         (
             {"ratio": {"center": 0, "low": 0, "high": 1, "confidence": 0.9}},
             "the center of the ratio is no usable number",
         ),
-        (
-            {"ratio": {"center": None, "low": 0, "high": 1, "confidence": 0.9}},
-            "the center of the ratio is no usable number",
-        ),
         ({"ratio": {"center": 1}}, "at [0].ratio, Object missing required field `low`"),
-        ({"case": 1}, "at [0].case, Expected `str`, got `int`"),
     ],
 )
 def test_a_damaged_case_is_named_with_its_fault(tmp_path, change, fault):
