@@ -36,6 +36,9 @@ OTHER = Case("b/test_x.py::test_new", "test_new", "b/test_x.py::test_new")
 class Starter:
     lock = threading.RLock()
 
+    def report(self, text):
+        pass
+
     def __init__(self, **environments):
         self.environments = environments
         self.started = []
@@ -77,15 +80,13 @@ class Races:
 def request(**changes):
     defaults = {"policy": preset("standard"), "collected": frozenset(), "known": set()}
     more = {"selection": Selection(), "shard": None, "against": "git:HEAD", "collect_command": (), "suite_cases": ()}
-    more |= {"root": Path(), "statistic": "", "gate": ()}
+    more |= {"root": Path(), "folder": Path(), "statistic": "", "gate": ()}
     return SimpleNamespace(**{**defaults, **more, **changes})
 
 
-def saved_baseline(races, starter=None, recreated=RIVAL, source=None, **changes):
+def saved_baseline(races, starter=None, recreated=RIVAL, **changes):
     side, unmade = (None, recreated) if isinstance(recreated, Reason) else (recreated, None)
-    return SavedBaselineStrategy(
-        request(**changes), CONTENDER, starter or Starter(), races, side, SAVED, unmade, lambda: source
-    )
+    return SavedBaselineStrategy(request(**changes), CONTENDER, starter or Starter(), races, side, SAVED, unmade)
 
 
 def test_variants_of_a_group_race_each_other():
@@ -99,7 +100,7 @@ def test_variants_of_a_group_race_each_other():
 
 def test_each_case_races_its_counterpart_on_a_live_side():
     races, starter = Races(), Starter()
-    strategy = LiveSideStrategy(request(), CONTENDER, starter, races, RIVAL, lambda text: None)
+    strategy = LiveSideStrategy(request(), CONTENDER, starter, races, RIVAL)
     assert strategy.group_of(CODED) == CODED.name
     strategy.race(CODED, [CODED])
     assert races.run == [("sides", CODED.name)]
@@ -170,7 +171,8 @@ OTHER_TREE = replace(RIVAL, tree_redirect=("/", "/other"))
 )
 def test_a_saved_case_that_is_deselected_here_alone_is_missing(monkeypatch, source, there, said):
     monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: there)
-    strategy = saved_baseline(Races(), source=source, collected=frozenset([CODED.name]))
+    monkeypatch.setattr(strategies, "source_of", lambda *arguments: source)
+    strategy = saved_baseline(Races(), collected=frozenset([CODED.name]))
     strategy.conclude()
     rows = strategy.missing()
     assert [(row.outcome, row.reason.code) for row in rows] == [(Outcome.MISSING, "deselected-here")] * bool(said)
@@ -178,7 +180,7 @@ def test_a_saved_case_that_is_deselected_here_alone_is_missing(monkeypatch, sour
 
 
 def test_the_tree_of_a_baseline_is_not_collected_without_a_doubt():
-    saved_baseline(Races(), collected=frozenset([CODED.name]), known={CODED.name}, source="unused").conclude()
+    saved_baseline(Races(), collected=frozenset([CODED.name]), known={CODED.name}).conclude()
 
 
 def test_a_live_side_is_collected_even_if_nothing_races(monkeypatch):
@@ -187,7 +189,7 @@ def test_a_live_side_is_collected_even_if_nothing_races(monkeypatch):
     starter = Starter()
     starter.launcher = SimpleNamespace(stopwatch=Stopwatch(), environment=lambda side: {})
     asked = request(suite_cases=(OTHER,), known={OTHER.name}, collected=frozenset([OTHER.name, "a.py::slow"]))
-    strategy = LiveSideStrategy(asked, CONTENDER, starter, Races(), OTHER_TREE, lambda text: None)
+    strategy = LiveSideStrategy(asked, CONTENDER, starter, Races(), OTHER_TREE)
     assert strategy.missing() == []
     strategy.conclude()
     assert [(row.case.name, row.reason.code) for row in strategy.missing()] == [
@@ -212,7 +214,7 @@ def live(monkeypatch, root, *listings, collected=()):
         release=lambda side: None,
     )  # fmt: skip
     asked = request(suite_cases=(CODED,), known={CODED.name}, root=root)
-    return LiveSideStrategy(asked, CONTENDER, starter, Races(), side, lambda text: None), paths
+    return LiveSideStrategy(asked, CONTENDER, starter, Races(), side), paths
 
 
 BROKEN = CaseResult(CODED, Verdict.of(CODED, Outcome.ERROR, Reason("broken", "there is no such function")))
@@ -278,7 +280,7 @@ def test_metrics_are_compared_with_the_saved_ones_under_all_that_differs():
 
 
 def test_a_new_case_has_no_values_to_compare_with():
-    strategy = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, lambda text: None)
+    strategy = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL)
     assert strategy.baseline_values(CaseResult(CODED)).entrant.case == CODED
     added = Verdict.of(CODED, Outcome.NEW, because(ReasonCode.ADDED, spec="git:HEAD"))
     assert strategy.baseline_values(CaseResult(CODED, added)) is None
@@ -288,7 +290,7 @@ def test_a_case_that_is_skipped_here_alone_is_incomparable():
     strategy = saved_baseline(Races())
     assert strategy.skipped(CODED, "no GPU").verdict.outcome is Outcome.INCOMPARABLE
     assert strategy.skipped(OTHER, "no GPU").skip == "no GPU"
-    live_side = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL, lambda text: None)
+    live_side = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL)
     assert live_side.skipped_by_mark(CODED, "no GPU").skip == "no GPU"
     for runs in (True, False):
         live_side.counterparts = SimpleNamespace(runs=lambda case, runs=runs: runs)

@@ -646,7 +646,7 @@ class Runner:
                 self._errors.append(f"the baseline {name!r} was not saved: the run failed")
             else:
                 try:
-                    self._notes.append(f"baseline saved: {self._session.save()}")
+                    self._notes.append(f"baseline saved: {self._session.recorder.save(self._session.measurements())}")
                 except BaselineError as error:
                     self._errors.append(str(error))
                 except SideError as error:  # git cannot keep the source tree

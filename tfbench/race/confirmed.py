@@ -134,10 +134,6 @@ class _Judge(Generic[Judged]):
             note = because(Note.SHORT_LAUNCHES, launches=len(race.short_launches), seconds=seconds)
             self.result = self.result.noted(note)
 
-    def confirm(self, first: Judged, race: Race) -> None:
-        """Combine a change with the result of the second race, which has none if no launch of it counts."""
-        self.result = twice(first, self.result, "; ".join(["no launch has measured it", *race.disturbed[-1:]]))
-
     def interrupt(self, race: Race, confirm: bool) -> None:
         self.result = self.judge(race)
         if self.result is not None and self.changed and confirm:
@@ -200,8 +196,9 @@ class ConfirmedRace:
                 self._second = self._race_from(self.policy.zygotes, statistic, least, self.first.steps.lasting)
                 with self._stopwatch.phase(Phase.CONFIRMING):
                     self._race(self._second, [judge for judge, _ in suspects], least, progress)
+                absent = "; ".join(["no launch has measured it", *self._second.disturbed[-1:]])
                 for judge, first in suspects:
-                    judge.confirm(first, self._second)
+                    judge.result = twice(first, judge.result, absent)
         except KeyboardInterrupt:
             self.first.conclude()
             for judge in self._judges:

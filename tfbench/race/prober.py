@@ -20,7 +20,7 @@ from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import LEAK_BYTES, LEAK_OBJECTS
 from tfbench.metrics.graphs import of_module
 from tfbench.metrics.parity import Output, ProbeOutput
-from tfbench.model import JSON, LEAKS, Case
+from tfbench.model import JSON, LEAKS
 from tfbench.policy import Policy
 from tfbench.profiles.attribution import PythonProfile
 from tfbench.profiles.folders import RUNS
@@ -111,9 +111,17 @@ class Profiler:
             SideError: A zygote does not start.
             BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
         """
-        place = logs / RUNS / f"launch-{launch + 1}"
+        place, policy = logs / RUNS / f"launch-{launch + 1}", self.launcher.policy_of(self.policy, [entrant])
         with atomic_dir(place) as half:
-            joules = self._collect(entrant, launch % ZYGOTES, half, gpu_monitor)
+            request = protocol.ProfileCase(
+                self.launcher.cpus(entrant), entrant.case.name, folder=str(half), steps=STEPS, seconds=PROFILE_SECONDS,
+                warmup=policy.warmup(), energy=ENERGY_SECONDS if gpu_monitor else 0.0,
+            )  # fmt: skip
+            with self.launcher.start(entrant, launch % ZYGOTES, request) as process:
+                joules = _joules(process, entrant, gpu_monitor, policy.setup_seconds) if gpu_monitor else None
+                process.answer(protocol.Profiled, "while it was profiled", policy.setup_seconds)
+                # The code after bench belongs to the benchmark.
+                process.answer(Done, "after it was profiled", policy.setup_seconds)
             files = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
             if not files:
                 raise BenchmarkError("the profiler wrote no file: another profiler may be running in its process")
@@ -121,19 +129,6 @@ class Profiler:
                 file.rename(half / file.name)
             shutil.rmtree(half / RUNS.parts[0])
         return place, joules
-
-    def _collect(self, entrant: Entrant, pair: int, folder: Path, gpu_monitor: GpuMonitor | None) -> float | None:
-        policy = self.launcher.policy_of(self.policy, [entrant])
-        request = protocol.ProfileCase(
-            self.launcher.cpus(entrant), entrant.case.name, folder=str(folder), steps=STEPS, seconds=PROFILE_SECONDS,
-            warmup=policy.warmup(), energy=ENERGY_SECONDS if gpu_monitor else 0.0,
-        )  # fmt: skip
-        with self.launcher.start(entrant, pair, request) as process:
-            joules = _joules(process, entrant, gpu_monitor, policy.setup_seconds) if gpu_monitor else None
-            process.answer(protocol.Profiled, "while it was profiled", policy.setup_seconds)
-            # The code after bench belongs to the benchmark.
-            process.answer(Done, "after it was profiled", policy.setup_seconds)
-        return joules
 
 
 def _joules(process: Process, entrant: Entrant, gpu_monitor: GpuMonitor, limit: float) -> float | None:
@@ -207,13 +202,15 @@ class Prober:
         cpus = idle if entrant.case.cpus == 1 else self.launcher.cpus(entrant)
         # After so many calls and seconds it is known whether later calls take longer.
         many = MANY_CALLS, max(MANY_SECONDS * bool(entrant.case.claims_on(LEAKS)), self.policy.many_seconds)
-        search = _leak_search(entrant.case, self.policy)
-        request = protocol.ProbeCase(cpus, entrant.case.name, str(folder), self.policy.probe_calls, *search, many)
+        windows, most, quick = self.policy.leak_windows
+        calls, times, limits = (windows, most, most), (LEAK_SECONDS[0],) * 3, tuple[float, ...]()
+        if entrant.case.claims_on(LEAKS):  # a contract takes more calls, longer, and names allocation sites
+            calls, times, limits = (windows, most, quick), LEAK_SECONDS, (LEAK_BYTES, LEAK_OBJECTS)
+        how = self.policy.probe_calls, calls, times, LEAK_NOISE, limits, many
+        request = protocol.ProbeCase(cpus, entrant.case.name, str(folder), *how)
         # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
-        apart, seconds = (
-            self.files or entrant.case.shared,
-            self.launcher.policy_of(self.policy, [entrant]).setup_seconds,
-        )
+        apart = self.files or entrant.case.shared
+        seconds = self.launcher.policy_of(self.policy, [entrant]).setup_seconds
         try:
             return self.launcher.start(entrant, pair, request, apart=apart), folder, seconds
         except BenchmarkError as error:
@@ -233,18 +230,6 @@ class Prober:
             return error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _leak_search(
-    case: Case, policy: Policy
-) -> tuple[tuple[int, int, int], tuple[float, float, float], tuple[float, float, float], tuple[float, ...]]:
-    """Return how leaks are searched for: a contract takes more calls, longer, and names allocation sites."""
-    if case.claims_on(LEAKS):
-        limits = LEAK_BYTES, LEAK_OBJECTS
-        return policy.leak_windows, LEAK_SECONDS, LEAK_NOISE, limits
-    windows, most, _ = policy.leak_windows
-    seconds = LEAK_SECONDS[0]
-    return (windows, most, most), (seconds, seconds, seconds), LEAK_NOISE, ()
 
 
 def _read(answer: protocol.Probed, folder: Path) -> ProbeOutput:

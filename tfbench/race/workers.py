@@ -173,9 +173,8 @@ def check_threads(side: Side, extra: Mapping[str, str], cpus: Sequence[int], ava
         cpus: The processors of the process.
         available: The processors that ``--cpus`` can name.
     """
-    given = {**side.env, **extra}
-    for name in THREADS:
-        if (text := given.get(name)) is None:
+    for name, text in {**side.env, **extra}.items():
+        if name not in THREADS:
             continue
         levels = text.split(",") if name == _FOLLOWED else [text]  # of nested parallel regions
         if not all(re.fullmatch(r"[1-9]\d{0,8}", level) for level in levels):

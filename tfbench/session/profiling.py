@@ -327,9 +327,6 @@ class Profiles:
     notes: list[str] = field(default_factory=list, init=False)
     """Findings for cases that pass, and why a case has no profile."""
 
-    def __post_init__(self) -> None:
-        self._profiler = Profiler(self.launcher, self.request.policy)
-
     def with_device(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
         """Add device time and energy of a step, compare them with a live side, and note a host-bound step.
 
@@ -370,11 +367,12 @@ class Profiles:
         The facts are those of `device_facts`, and the energy. A step of the contender took ``seconds`` in the race.
         """
         self.launcher.start_pairs(entrants.values(), range(min(len(launches), ZYGOTES)))
+        profiler = Profiler(self.launcher, self.request.policy)
         found: dict[str, list[JSON]] = {BASELINE: [], CONTENDER: []}
         with tempfile.TemporaryDirectory(prefix="device-", dir=scratch_dir()) as folder:
             for launch in launches:
                 for side, entrant in entrants.items():
-                    place, joules = self._profiler.profile(entrant, Path(folder, side), launch, self.gpu_monitor)
+                    place, joules = profiler.profile(entrant, Path(folder, side), launch, self.gpu_monitor)
                     facts = device_facts(step_breakdown(sorted(place.iterdir())), seconds)
                     found[side].append(facts | ({catalog.ENERGY: joules} if joules is not None else {}))
         case, request, pairs = entrants[CONTENDER].case, self.request, [launch % ZYGOTES for launch in launches]
@@ -403,7 +401,8 @@ class Profiles:
             baseline = self.strategy.baseline_entrant(result.case)
         try:
             if baseline is None:
-                profiles = take(self._profiler, {CONTENDER: now}, request.profiles, None, self.report)
+                profiler = Profiler(self.launcher, request.policy)
+                profiles = take(profiler, {CONTENDER: now}, request.profiles, None, self.report)
             else:
                 explainer = Explainer(self.launcher, request.policy, self.report)
                 answer = explainer.explain((baseline, now), TIME, verdict.ratio, place=request.profiles)

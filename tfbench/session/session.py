@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from tfbench.gpus.monitor import GpuSession
@@ -35,7 +35,7 @@ from tfbench.sides.environments import Environments, kept
 from tfbench.sides.source_tree import code_files, edited_files, working_code
 from tfbench.sides.spec import WORKING_TREE, Side
 from tfbench.stats.verdict import CODES, FEWEST_CASES, classify_mean, mean_ratio
-from tfbench.storage.baselines import Layout, describe
+from tfbench.storage.baselines import describe
 from tfbench.storage.history import Anchor
 from tfbench.suite.shards import part
 
@@ -342,14 +342,12 @@ class Session:
             )
             self._races = races = Races(request, launcher, contender, max(len(cases), request.sharing), report)
             if saved is not None:
-                source = partial(strategies.source_of, saved, contender, Layout(request.folder).trees)
-                self.strategy = strategies.SavedBaselineStrategy(
-                    request, contender, starter, races, baseline, saved, unmade, source
-                )
+                how = request, contender, starter, races, baseline
+                self.strategy = strategies.SavedBaselineStrategy(*how, saved, unmade)
             elif baseline is not None:
                 spared = ChangedOnly(contender, drawn(cases, request.seed), checker.executed)
                 rule = spared if request.changed_only else None
-                self.strategy = strategies.LiveSideStrategy(request, contender, starter, races, baseline, report, rule)
+                self.strategy = strategies.LiveSideStrategy(request, contender, starter, races, baseline, rule)
             else:
                 self.strategy = strategies.VariantStrategy(request, contender, starter, races, None)
 
@@ -533,17 +531,14 @@ class Session:
             content[BASELINE] = content.get(BASELINE, unmade) | {"saved": saved.name}
         return content
 
-    def save(self) -> Path:
-        """Save the contender's samples as the baseline that the user named. Raises as `RunRecorder.save`."""
-        return self.recorder.save(self._measurements())
-
     def remember(self) -> Path | None:
         """Record the run, unless it was interrupted or its code was edited. Raises as `RunRecorder.remember`."""
         if self.runs.interrupted or self.edited:
             return None
-        return self.recorder.remember(self._measurements())
+        return self.recorder.remember(self.measurements())
 
-    def _measurements(self) -> RunMeasurements:
+    def measurements(self) -> RunMeasurements:
+        """Return what the run has measured so far, and where."""
         described = self.launcher.environment(self.contender)
         environment = self.starter.environment_info(self.contender) if described else None
         saved = self.saved.saved if self.saved else ""
@@ -566,8 +561,8 @@ class Session:
     def avoid_worker_cpus(self) -> Iterator[None]:
         """Move this process to processors that the workers do not use, if there are any, until the block ends."""
         before = os.sched_getaffinity(0)
-        of_lanes = {cpu for lane in self.request.lane_processors for cpu in lane.every}
-        used = of_lanes if len(self.request.lane_processors) > 1 else set(self.request.processors.one)
+        lanes = self.request.lane_processors
+        used = {cpu for lane in lanes for cpu in lane.every} if len(lanes) > 1 else {*self.request.processors.one}
         if others := before - used:
             os.sched_setaffinity(0, others)
         try:

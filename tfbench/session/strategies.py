@@ -7,7 +7,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -427,7 +427,6 @@ class LiveSideStrategy(Strategy):
     """
 
     baseline: Side
-    report: RunProgress
     changed_only: ChangedOnly | None = None
     """What spares races of cases with the same code, if the user asks for it."""
     counterparts: Counterparts | None = field(default=None, init=False)
@@ -480,7 +479,7 @@ class LiveSideStrategy(Strategy):
                 raise self._failed
             if not self.baseline.tree_redirect or self.counterparts is not None:
                 return
-            self.report(f"collecting the benchmarks of {self.baseline.spec}")
+            self.starter.report(f"collecting the benchmarks of {self.baseline.spec}")
             request = self.request
             with self.starter.launcher.stopwatch.phase(Phase.STARTING):
                 try:
@@ -559,8 +558,6 @@ class SavedBaselineStrategy(Strategy):
 
     saved: Baseline
     unmade: Reason | None
-    source: Callable[[], Side | Reason]
-    """Returns a side with the baseline's source tree, or why that is impossible."""
     _selected: Collection[str] | None = field(default=None, init=False)
     """Cases that are deselected here, and that the baseline's tree selects; ``None`` as long as they are not known."""
     _unknown: Reason | None = field(default=None, init=False)
@@ -612,7 +609,7 @@ class SavedBaselineStrategy(Strategy):
         deselected = self._absent & self.request.collected
         if self._selected is not None or not deselected:
             return  # no doubt, so the tree need not be collected
-        side = self.source()
+        side = source_of(self.saved, self.contender, Layout(self.request.folder).trees)
         if isinstance(side, Reason):
             self._unknown, self._selected = side, deselected
         elif not side.tree_redirect:

@@ -404,9 +404,8 @@ def base_of_change(root: Path, base: str, branch: str = "", head: str = "") -> s
         branch: Target branch at the remote ``origin``, if known.
         head: Last commit of the change, if known. A merge of it is checked out for tests of a pull request.
     """
-    with suppress(SideError):
-        if head and _git(root, "rev-parse", "--quiet", "--verify", "HEAD^2") == head:
-            return _git(root, "rev-parse", "HEAD^1")
+    if head and _known(root, "rev-parse", "--quiet", "--verify", "HEAD^2") == head:
+        return _git(root, "rev-parse", "HEAD^1")
     named = commit_of(root, base)
     try:
         shared = _git(root, "merge-base", "HEAD", named)
