@@ -87,9 +87,8 @@ class Stopwatch:
             own.since = self._clock()
 
     def restart(self) -> None:
-        """Count this thread from now on: it has waited for work since its last phase."""
+        """Count this thread from its next phase on: it has waited for work since the last one."""
         self._of_thread.count = None
-        self._count()
 
     def _count(self) -> _Count:
         """Count the time since this thread's last call for the phases that are open, and return what it has spent."""
@@ -204,10 +203,9 @@ class Timer:
     def shortened(self, blocks: Mapping[int, Blocks]) -> dict[int, list[float]]:
         """Return the times of each side's blocks without the interrupts in them, in nanoseconds."""
         times = {side: np.array([end - begin for begin, end in of_side], float) for side, of_side in blocks.items()}
-        if any(np.median(of_side) > _SHORT * self.period for of_side in times.values()):
-            return {side: of_side.tolist() for side, of_side in times.items()}
-        counts = [np.array(self.interrupts(of_side)) for of_side in blocks.values()]
-        quiet = without_interrupts([*times.values()], counts)
+        quiet = [*times.values()]
+        if all(np.median(of_side) <= _SHORT * self.period for of_side in quiet):
+            quiet = without_interrupts(quiet, [np.array(self.interrupts(of_side)) for of_side in blocks.values()])
         return {side: of_side.tolist() for side, of_side in zip(times, quiet, strict=True)}
 
 

@@ -351,13 +351,12 @@ class Profiles:
                 rows = [twice(row, again.get(row.metric)) if row.outcome is Outcome.REGRESSED else row for row in rows]
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
-        share = facts.get(catalog.DEVICE_SHARE)
-        bound = share is not None and share < DEVICE_BOUND
-        note = f"host-bound: the device works in {share or 0:.0%} of a step"
+        share = facts.get(catalog.DEVICE_SHARE, 1.0)
+        why = (f"host-bound: the device works in {share:.0%} of a step",) if share < DEVICE_BOUND else ()
         if len(entrants) == 1 and not self.strategy.baseline:
             rows = [row.changed(reason=NO_BASELINE) for row in rows]
         result = replace(result, metrics=(*result.metrics, *rows))
-        return replace(with_facts(result, facts), why=(note,) if bound else ())
+        return replace(with_facts(result, facts), why=why)
 
     def _on_device(
         self, entrants: Mapping[str, Entrant], launches: Sequence[int], seconds: float

@@ -334,9 +334,8 @@ class Session:
             unbuilt = [case for case in cases if case.shared and case.name not in known]
 
             # Strategy and races, which confirm a change themselves.
-            self._checker = checker = case_results.MetricChecker(
-                Prober(launcher, policy, files=request.changed_only), policy, cases
-            )
+            prober = Prober(launcher, policy, files=request.changed_only)
+            self._checker = checker = case_results.MetricChecker(prober, policy, cases)
             self.starter = starter = strategies.SideStarter(
                 request, launcher, checker, self.gpus.machine, report, unbuilt
             )
