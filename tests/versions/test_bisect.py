@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady
+from tests.length import WHOLE
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import TIME, Case, Outcome
-from tfbench.policy import Policy
+from tfbench.policy import Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant
 from tfbench.sides.spec import Side
 from tfbench.versions import bisect
-from tfbench.versions.bisect import Point, Study
+from tfbench.versions.bisect import Point, Search, Study
 from tfbench.versions.changes import raced
 
 CASE, OTHER = Case("w.py::w", "w", "w.py::w"), Case("w.py::v", "v", "w.py::v")
@@ -25,9 +26,9 @@ SEVEN = [Point(f"2.{minor}", f"tensorflow==2.{minor}", skipped=minor == 18) for 
 class Scripted:
     """Seconds by label and case; what breaks, by label."""
 
-    def __init__(self, seconds, broken=(), unmade=(), deviation=0.004):
+    def __init__(self, seconds, broken=(), unmade=(), deviation=0.004, policy=POLICY, seed=0):
         self.seconds, self.broken, self.unmade = seconds, broken, unmade
-        self.deviation = deviation
+        self.deviation, self.policy, self.seed = deviation, policy, 1000 * seed
         self.raced = []
         self.looks = []
         self.sides = set()
@@ -46,7 +47,7 @@ class Scripted:
         self.raced.append((case.name, side.name))
         self.looks.append(policy.looks[-1])
         scripts = [steady(self.seconds(case, one.name), self.deviation) for one in (good, side)]
-        launcher = ScriptedLauncher(Clock(), scripts, seed=len(self.raced))
+        launcher = ScriptedLauncher(Clock(), scripts, seed=self.seed + len(self.raced))
         for index, one in enumerate((good, side)):
             if one.name in self.broken:
                 launcher.broken[index] = BenchmarkError("it raised\ntraceback")
@@ -55,7 +56,7 @@ class Scripted:
         return raced(made, TIME)
 
     def run(self, *cases, points=SEVEN):
-        study = Study(points, self.make, self, POLICY, TIME, lambda text: None)
+        study = Study(points, self.make, self, self.policy, TIME, lambda text: None)
         study.compare = self.race_sides
         return study.run(cases)
 
@@ -156,3 +157,48 @@ def test_neighbouring_releases_have_none_in_between_to_race():
 )
 def test_the_smallest_slowdown_of_a_metric_is_its_alone(metric, slowdown, changes):
     assert bisect.policy_of(POLICY, metric, slowdown) == replace(POLICY, **changes)
+
+
+COMMITS = [Point(f"{number:03}", f"git:{number}") for number in range(200)]
+
+
+def bisected(culprit, slowdown, deviation, seed):
+    """Bisect commits of which one makes the case slower, and return the answer: the culprit, several, none or a wrong one."""
+    policy = bisect.policy_of(preset("quick"), TIME, slowdown / 2 if slowdown < 0.05 else None)
+    scripted = Scripted(since(COMMITS[culprit].label, 1 + slowdown), deviation=deviation, policy=policy, seed=seed)
+    (result,) = scripted.run(CASE, points=COMMITS)
+    if not result.is_slower:
+        return "none"
+    if culprit not in result.search.suspects:
+        return "wrong"
+    return "right" if result.first_bad == culprit else "several"
+
+
+def plainly_bisected(culprit, slowdown, deviation, seed):
+    """Bisect by one timing of each commit, against the middle between both ends."""
+    rng, search = random.Random(seed), Search(len(COMMITS))
+    while (point := search.next) is not None:
+        seconds = (1 + slowdown * (point >= culprit)) * (1 + rng.gauss(0, deviation))
+        search.tell(point, seconds > 1 + slowdown / 2)
+    return "right" if search.bad == culprit else "wrong"
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("slowdown", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("deviation", [0.02, 0.05])
+def test_a_bisection_under_noise_names_the_commit_or_none(deviation, slowdown):
+    """Print the answers: ``TFBENCH_CHAOS=whole pytest -m chaos -s tests/versions/test_bisect.py -k noise``."""
+    trials, shares = 20 if WHOLE else 2, []
+    for how in (bisected, plainly_bisected):
+        rng = random.Random(7)
+        answers = [how(rng.randrange(1, len(COMMITS)), slowdown, deviation, seed) for seed in range(trials)]
+        shares.append({answer: answers.count(answer) / trials for answer in ("right", "several", "none", "wrong")})
+    print(f"{slowdown:.0%} slower, launches scatter by {deviation:.0%}: {shares[0]}; plain: {shares[1]}")
+    assert shares[0]["wrong"] <= 0.2
+
+
+@pytest.mark.parametrize("seed", [2, 5, 17])
+def test_a_point_whose_slowdown_is_below_the_tolerance_does_not_pass_as_unchanged(seed):
+    scripted = Scripted(since("2.17", 1.035), deviation=0.015, policy=preset("quick"), seed=seed)
+    (result,) = scripted.run(CASE)
+    assert SEVEN[result.first_bad].label == "2.17"

@@ -188,12 +188,10 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
         return [Point(_setting(specs[0], common), specs[0]), Point(_setting(specs[1], common), specs[1])]
     fixed = [any(map(_is_fixed, rest.split("+"))) for rest in (mine, other)]
     if not any(fixed):
-        revisions_between = commits(root, mine.removeprefix("git:"), other.removeprefix("git:"))
-        if len(revisions_between) < 2:
+        found = commits(root, mine.removeprefix("git:"), other.removeprefix("git:"))
+        if len(found) < 2:
             raise UsageError(f"{ends} are the same commit; give two")
-        return [
-            Point(commit[:10], "+".join([f"git:{commit}", *common]), subject) for commit, subject in revisions_between
-        ]
+        return [Point(commit[:10], "+".join([f"git:{commit}", *common]), about) for commit, about in found]
     if mine and other and not all(fixed) and "+" not in mine + other:
         raise UsageError(f"{ends}: one is a version and the other a revision; give two of a kind")
     if "+" in mine + other or package != same:
@@ -203,10 +201,9 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     try:
         if Version(first) == Version(last):
             raise UsageError(f"{ends} are the same version; give two")
-        versions = between(package, first, last)
+        every = versions = between(package, first, last)
     except InvalidVersion as wrong:
         raise UsageError(f"--good {good}, --bad {bad}: {wrong}") from None
-    every = versions
     if not all_releases and len({(version.major, version.minor) for version in map(Version, versions)}) > 2:
         versions = last_patches(versions)
     places = [every.index(version) for version in versions]
@@ -238,9 +235,8 @@ def patient(policy: Policy) -> Policy:
     last = policy.looks[-1]
     more = {round(last * (1 + (RETRY - 1) * share)) for share in (0.25, 0.5, 1)}
     looks, seconds = (*policy.looks, *sorted(more - {last})), RETRY * policy.case_seconds
-    return replace(
-        policy, looks=looks, zygotes=2 * policy.zygotes, zygotes_alive=2 * policy.zygotes_alive, case_seconds=seconds
-    )
+    zygotes, alive = 2 * policy.zygotes, 2 * policy.zygotes_alive
+    return replace(policy, looks=looks, zygotes=zygotes, zygotes_alive=alive, case_seconds=seconds)
 
 
 @dataclass
@@ -312,12 +308,24 @@ class Study:
         label = self.points[point].label
         for number, result in enumerate(results):
             self.tell(f"{label}: {result.case.short_name} ({number}/{len(results)})")
-            step = self._race(result, point, good, side, self.policy)
+            step = self._race(result, point, good, side, self._policy(result))
             if step.outcome is Outcome.INCONCLUSIVE:
                 self.tell(f"{label}: once more, with more launches")
-                step = replace(self._race(result, point, good, side, patient(self.policy)), again=True)
+                step = replace(self._race(result, point, good, side, patient(self._policy(result))), again=True)
             result.add(step)
         self.launcher.release(side)
+
+    def _policy(self, result: BisectResult) -> Policy:
+        """Return the policy by which no point passes as unchanged that has more than half of the bad end's slowdown.
+
+        The tolerance of the run may be larger than that slowdown. A bad point would then pass in every second race.
+        """
+        end = result.bad_end
+        if self.metric != TIME or end is None or end.ratio is None:
+            return self.policy
+        half = (end.ratio.center - 1) / 2
+        effect, tolerance = min(self.policy.minimum_effect, half / 2), min(self.policy.tolerance, half)
+        return replace(self.policy, minimum_effect=effect, tolerance=tolerance)
 
     def _race(self, result: BisectResult, point: int, good: Side, side: Side, policy: Policy) -> BisectStep:
         try:
@@ -335,9 +343,8 @@ class Study:
 
     def compare(self, case: Case, good: Side, side: Side, policy: Policy) -> Difference:
         """Compare a case on two sides. Raises `SideError` if a process does not start."""
-        return difference(
-            self.launcher, policy, self.metric, (Entrant(case, good), Entrant(case, side)), self._comparisons
-        )
+        sides = Entrant(case, good), Entrant(case, side)
+        return difference(self.launcher, policy, self.metric, sides, self._comparisons)
 
     def explain(self, result: BisectResult, with_causes: bool) -> RenderableType | None:
         """Return what changed from the last good to the first bad point, and the cause; ``None`` without that point."""
@@ -350,14 +357,12 @@ class Study:
             explanation = explained(Prober(self.launcher, self.policy), *sides)
         except TfbenchError as error:
             return Text(f"{result.case.short_name}: the changes could not be read: {error}")
-        for side in self._alive:
-            if side not in (good, bad):
-                self.launcher.release(side)
+        for side in (side for side in self._alive if side not in (good, bad)):
+            self.launcher.release(side)
         self._alive = good, bad
         self.changes[result.case.name] = [*explanation.changes, *(change.cells for change in explanation.metrics)]
-        shown = changes_of(
-            f"what changed from {good.name} to {bad.name}", explanation.changes, explanation.metrics, explanation.notes
-        )
+        title = f"what changed from {good.name} to {bad.name}"
+        shown = changes_of(title, explanation.changes, explanation.metrics, explanation.notes)
         if not with_causes:
             return shown
         lines = list(self._explainer.explain(sides, self.metric, result.found.ratio, explanation).lines)
