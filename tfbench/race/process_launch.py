@@ -350,7 +350,7 @@ class ProcessLaunch:
             late = {entrant: self._answer(entrant, protocol.Rounds, when, limit) for entrant in waiting.values()}
             slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
             raise launching.EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))
-        return answers
+        return dict(sorted(answers.items()))
 
     def finish(self) -> None:
         """Let the benchmarks return and the processes end. Raises `EntrantFailed` if one fails after its timing."""
