@@ -23,9 +23,9 @@ BUDGET = {
     "model": 1115,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1445,
     "profiles": 693,
-    "race": 2242,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
+    "race": 2245,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 2112,  # with many files of asv
-    "session": 2287,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "session": 2301,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1187,  # with sparse and partial clones
     "stats": 822,  # with rare slow calls
     "storage": 475,

@@ -92,6 +92,17 @@ def test_released_zygotes_leave_what_they_said_about_their_side(pool):
     assert opened.environment(side)["python"] == "3"
 
 
+def test_zygotes_of_finished_environments_end_and_start_again_on_demand(pool):
+    opened, side = pool()
+    opened.ready([(side, GOOD), (side, BAD)], [0])
+    before = {key[1]: zygote.pid for key, zygote in opened._zygotes.items()}
+    opened.leave(GOOD)
+    assert set(opened._zygotes) == {("contender", BAD, 0, "")}
+    assert not alive(before[GOOD])
+    opened.zygote(Entrant(Case("", "", ""), side), 0)
+    assert len(opened._zygotes) == 2
+
+
 def test_one_failed_start_ends_its_batch_and_is_remembered_for_its_environment_only(pool):
     opened, side = pool(at="start", does="die", env="BAD")
     opened.ready([(side, GOOD)], [0])

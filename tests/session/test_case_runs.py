@@ -204,6 +204,22 @@ def test_progress_counts_the_cases_whose_time_is_final():
     assert report.done == 2
 
 
+def test_an_environment_is_left_with_its_last_case():
+    plain, first, second, last = (
+        Case(f"t.py::{name}", name, f"t.py::{name}", env=((("X", env),) if env else ()))
+        for name, env in (("a", ""), ("b", "1"), ("c", "1"), ("d", "2"))
+    )
+    left = []
+    runs = case_runs(Strategy(), skips={plain.name: "no GPU"}, cases=(plain, first, second, last), leave=left.append)
+    runs.result(first)
+    assert left == []
+    runs.fail(second, "too slow")
+    runs.fail(second, "too slow")
+    assert left == [first.env]
+    runs.result(last)
+    assert left == [first.env, last.env]
+
+
 @pytest.mark.parametrize(
     ("error", "code", "message", "output"),
     [

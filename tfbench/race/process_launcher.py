@@ -366,6 +366,11 @@ class ProcessLauncher:
             self._end([key for key in self._zygotes if key[0] == side.name])
             self._failed = {pool: error for pool, error in self._failed.items() if pool[0] != side.name}
 
+    def leave(self, environment: Environment) -> None:
+        """End the zygotes of an environment. A later request starts them again."""
+        with self._lock:
+            self._end([key for key in self._zygotes if key[1] == environment])
+
     def close(self) -> None:
         """End every zygote and all that it started, and remove their temporary files."""
         try:

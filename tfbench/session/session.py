@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -22,7 +22,7 @@ from tfbench.policy import Policy
 from tfbench.race.lanes import Lanes, Processors
 from tfbench.race.launch import Clock, Entrant
 from tfbench.race.prober import Prober
-from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.timer import Phase, Stopwatch, timer
 from tfbench.session import results as case_results
 from tfbench.session import strategies
@@ -140,6 +140,7 @@ class CaseRuns:
         steps: What completes a raced case, in order; the keys name the rows that report a failed step.
         journal: Keeps each finished result. Those of an interrupted run are used if the whole group has one.
         clock: Counts the seconds that cases cost.
+        leave: Called with an environment once all its cases are finished.
     """
 
     def __init__(
@@ -151,8 +152,10 @@ class CaseRuns:
         report: RunProgress,
         journal: Journal,
         clock: Clock = lambda: 0.0,
+        leave: Callable[[Environment], None] = lambda environment: None,
     ) -> None:
         self._strategy = strategy
+        self._leave = leave
         self._steps = steps
         self._report = report
         self._clock = clock
@@ -174,6 +177,7 @@ class CaseRuns:
             if all(run.case.name in journal.earlier for run in group):
                 for run in group:
                     run.result, run.finished = journal.earlier[run.case.name], True
+        self._unfinished = Counter(run.case.env for run in self._runs.values() if not run.finished)
         report.done = len(self.final)
 
     @property
@@ -266,13 +270,16 @@ class CaseRuns:
                 break
         with self._lock:
             self._journal.keep(run.result)
-            run.finished = True
+        self._advance(run, run.result, finished=True)
 
     def _advance(self, run: _CaseRun, result: CaseResult, finished: bool = False) -> None:
         """Set the result of a case. Counting all cases here would make long runs quadratic."""
         with self._lock:
             self._report.done += run.result is None
+            self._unfinished[run.case.env] -= finished and not run.finished
             run.result, run.finished = result, finished
+        if finished and not self._unfinished[run.case.env]:
+            self._leave(run.case.env)
 
 
 # Put one run together, answer it case by case, and report it
@@ -362,7 +369,14 @@ class Session:
                 "gate": self.strategy.gated,
             }
             self.runs = CaseRuns(
-                cases, skips, self.strategy, steps, report, self.journal, lambda: stopwatch.seconds_of_cases
+                cases,
+                skips,
+                self.strategy,
+                steps,
+                report,
+                self.journal,
+                lambda: stopwatch.seconds_of_cases,
+                launcher.leave,
             )
             self._lanes: Lanes[Group] | None = None
             self.suite_gate = SuiteGate(request.gate_suite, policy, races, self.strategy)

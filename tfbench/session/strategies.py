@@ -531,6 +531,7 @@ class LiveSideStrategy(Strategy):
             own = replace(as_committed(self.baseline), name="the other side as committed", files=broken)
             launcher.ready([(own, ())], [0])
             broken = tuple(listing.unlisted(launcher.environment(own).get("cases", ())))
+            launcher.release(own)
         if files := broken:
             fix = "let pytest find its imports in the same way, such as by the option pythonpath of the configuration file"
             text = f"{files[0]} is imported by its measuring processes, and not by the pytest that lists its cases"
