@@ -307,7 +307,7 @@ class Strategy(ABC):
 
     @cached_property
     def yardstick_changes(self) -> tuple[YardstickChange, ...]:
-        """Differences between the baseline side's own benchmarks and those that judge both sides."""
+        """What differs between the baseline's own benchmarks and those raced on both sides."""
         tree = self.baseline.judged if self.baseline else None
         return tuple(changes_of(tree)) if tree else ()
 

@@ -525,8 +525,8 @@ def _signal(groups: Sequence[int], which: int) -> None:
 
 
 SLICE_SECONDS = 0.02
-"""Length of a slice of the scheduler where it can be chosen (Linux 6.12). Else it is 3 to 4 ms, after each of which a
-training step of 29 ms fills its caches anew, for 8% of its time."""
+"""Length of a slice of the scheduler where it can be chosen (Linux 6.12). A slice of 1.4 ms is too short: the caches fill
+anew after each, and a training step of 29 ms took 3 to 13% longer."""
 HEAD_START = 1e-3
 """Seconds between the starts of two entrants in a round, less than a slice of the scheduler. Otherwise the one that has
 waited for the other would start first in every round, and would take 1% more processor time for it."""
