@@ -13,7 +13,6 @@ from tfbench.profiles.attribution import (
     step_slices,
     trimmed,
 )
-from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import load, steps_of
 from tfbench.report.profile import NO_CAUSE, in_words
 
@@ -89,10 +88,12 @@ def test_concurrent_work_counts_once():
 
 
 def test_the_category_that_grew_most_comes_first():
-    found, lines = explained(steps(2, op("MatMul", 0, 2)), steps(5, op("MatMul", 0, 2), waiting("Batch::Map", 2, 5)))
+    found, lines = explained(
+        steps(2, op("MatMul", 0, 2)), steps(5, op("MatMul", 0, 2), waiting("IteratorGetNext", 2, 5))
+    )
     assert found.spent[0] == (TimeCategory.INPUT, 0.0, pytest.approx(3e-3))
     assert "; waiting for input grew most" in lines[0]
-    assert lines[1] == "  op: waiting for input: Batch::Map +3.00 ms per profiled step, 100% of its slowdown"
+    assert lines[1] == "  op: waiting for input: IteratorGetNext +3.00 ms per profiled step, 100% of its slowdown: new"
 
 
 def test_time_outside_of_ops_is_no_cause():
@@ -136,7 +137,7 @@ class TestStepSlices:
         for number in range(3):
             build(built, plane, line, number * 1000)
         space = load(built.write(tmp_path))
-        return StepBreakdown(step_slices(space, Input(space), steps_of(space)))
+        return StepBreakdown(step_slices(space, steps_of(space)))
 
     def test_graph_ops_eager_ops_and_compiled_ones(self, tmp_path):
         def build(built, plane, line, at):
@@ -169,22 +170,33 @@ class TestStepSlices:
             "Relu": 240,
         }
 
-    def test_waiting_counts_for_stages_and_their_functions_do_not_count_again(self, tmp_path):
+    def test_the_functions_of_an_input_count_as_waiting_alone(self, tmp_path):
         def build(built, plane, line, at):
             built.event(plane, line, "EagerLocalExecute: IteratorGetNext", at + 10, 500)
             built.event(plane, line, "EagerKernelExecute", at + 20, 480)
             built.event(plane, line, "Iterator::Root", at + 50, 400, id=1)
             built.event(plane, line, "Iterator::Root::Map", at + 60, 380, id=2, parent_id=1)
             built.event(plane, line, "InstantiatedCapturedFunction::Run", at + 70, 360, id=at + 5)
-            built.event(plane, line, "ExecutorState::Process", at + 80, 340, id=at + 5)
-            built.event(plane, line, "Cast:Cast", at + 90, 300, kind="Cast")
+            built.event(plane, line, "ExecutorState::Process", at + 600, 340, id=at + 5)
+            built.event(plane, line, "Cast:Cast", at + 610, 300, kind="Cast")
 
         found = self.breakdown(tmp_path, build)
-        assert {key.kind: round(part.seconds * 1e6) for key, part in found.parts.items()} == {
-            "Map": 400,
-            "IteratorGetNext": 80,
-        }
+        assert {key.kind: round(part.seconds * 1e6) for key, part in found.parts.items()} == {"IteratorGetNext": 480}
         assert found.spent(TimeCategory.INPUT) == pytest.approx(480e-6)
+
+    def test_the_body_of_a_loop_over_a_dataset_is_not_input(self, tmp_path):
+        def build(built, plane, line, at):
+            loop = "ReduceIterator::Root"
+            built.event(plane, line, loop, at + 10, 900, id=1)
+            built.event(plane, line, f"{loop}::Scan", at + 10, 900, id=2, parent_id=1)
+            built.event(plane, line, f"{loop}::Scan::Map", at + 20, 300, id=3, parent_id=2)
+            built.event(plane, line, "InstantiatedCapturedFunction::Run", at + 400, 500, id=at + 5)
+            built.event(plane, line, "ExecutorState::Process", at + 410, 480, id=at + 5)
+            built.event(plane, line, "Cast:Cast", at + 420, 400, kind="Cast")
+
+        found = self.breakdown(tmp_path, build)
+        assert found.spent(TimeCategory.INPUT) == pytest.approx(300e-6)
+        assert found.spent(TimeCategory.HOST) == pytest.approx(470e-6)
 
     def test_an_op_of_onednn_counts_as_the_op_that_it_replaces(self, tmp_path):
         def build(built, plane, line, at):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.profiles import Built
 from tfbench.errors import ProfileError
-from tfbench.profiles.xplane import Event, clipped, length, load, nested, steps_of, union, without
+from tfbench.profiles.xplane import Event, clipped, length, load, nested, steps_of, union
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10)).map(lambda one: (one[0], one[0] + one[1])))
 
@@ -23,11 +23,6 @@ def test_a_union_covers_the_same_moments_without_overlaps(spans):
     assert moments(merged) == moments(spans)
     assert all(one[1] < other[0] for one, other in pairwise(merged))
     assert length(spans) == pytest.approx(len(moments(spans)) * 1e-12)
-
-
-@given(SPANS, SPANS)
-def test_taking_away_leaves_what_the_others_do_not_cover(spans, others):
-    assert moments(without(spans, others)) == moments(spans) - moments(others)
 
 
 @given(SPANS, st.integers(0, 40), st.integers(1, 10))

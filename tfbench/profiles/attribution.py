@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from tfbench.model import JSON, Word
 from tfbench.model.words import duration, signed
-from tfbench.profiles.tfdata import ROOT, Input
-from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length, without
+from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length
 
 # Compare sampled profiles of Python functions, and memory by keeper, of two sides
 
@@ -148,7 +147,42 @@ def memory_lines(before: PythonProfile, now: PythonProfile) -> list[str]:
     return [*lines, *([f"more Python objects than before: {', '.join(gained[:3])}"] if lines and gained else [])]
 
 
-# Break a step down into ops, kernels, stages of its input, and the rest
+# Find the calls of tf.data's stages for their next elements, and the functions that stages run
+
+
+_STAGE = re.compile(r"\w*Iterator::")
+_ROOT = "Iterator::Root"
+_LOOPS = ("ReduceIterator::Root", "ReduceIterator::Root::Scan")
+"""AutoGraph's ``for`` over a dataset. The function of the scan is the body of the loop, not part of the input."""
+_RUNS = re.compile(r"(Instantiated)?CapturedFunction::Run")
+
+
+class Input:
+    """The tf.data pipelines of one profile."""
+
+    def __init__(self, space: Space) -> None:
+        self.waits: list[Event] = []
+        """The program's calls for its next elements."""
+        self._functions = set[object]()
+        """Ids of the functions that stages run. On shared threads, other events carry them."""
+        for event in (event for plane in space.planes for event in plane.events):
+            called = any(map(_is_call, event.above))
+            looped = not called and any(above.name in _LOOPS for above in event.above)
+            if _RUNS.match(event.name) and not looped and "id" in event.stats:
+                self._functions.add(event.stats["id"])
+            elif _is_call(event) and (looped or (event.name == _ROOT and not called)):
+                self.waits.append(event)
+
+    def covers(self, event: Event) -> bool:
+        """Whether an event is a call of a stage, or the execution of a function for one."""
+        return _is_call(event) or event.stats.get("id") in self._functions
+
+
+def _is_call(event: Event) -> bool:
+    return _STAGE.match(event.name) is not None and event.name not in _LOOPS
+
+
+# Break a step down into ops, kernels, its input, and the rest
 
 
 _OP = re.compile(r"(?P<name>.*):(?P<kind>[A-Za-z_]\w*)$")
@@ -199,7 +233,7 @@ class Key:
 
     category: TimeCategory
     kind: str
-    """Type of an op, an XLA instruction without its number, a kernel, or a stage of the input."""
+    """Type of an op, an XLA instruction without its number, or a kernel."""
     compiled: bool = False
     """Whether it is an XLA instruction."""
 
@@ -273,14 +307,14 @@ def _mean(step_slices: Iterable[StepSlice]) -> float:
     return fmean(step_slice.seconds for step_slice in step_slices)
 
 
-def step_slices(space: Space, data: Input, steps: Sequence[Event]) -> list[StepSlice]:
+def step_slices(space: Space, steps: Sequence[Event]) -> list[StepSlice]:
     """Collect the work in each step."""
     slices = [
         StepSlice(step.seconds, defaultdict(list), defaultdict(float), defaultdict(lambda: defaultdict(float)))
         for step in steps
     ]
     starts, ends = [step.start for step in steps], [step.end for step in steps]  # steps follow each other
-    for key, name, span, calls in _work(space, data):
+    for key, name, span, calls in _work(space, Input(space)):
         low, high = bisect_right(ends, span[0]), bisect_left(starts, span[1])
         for step, step_slice in zip(steps[low:high], slices[low:high], strict=True):
             (inside,) = clipped([span], step.span)
@@ -292,26 +326,18 @@ def step_slices(space: Space, data: Input, steps: Sequence[Event]) -> list[StepS
 
 def _work(space: Space, data: Input) -> Iterator[tuple[Key, str, Span, float]]:
     """Yield all work of a profile: its kind, name and span, and the calls that the span stands for."""
-    for blames in data.blames.values():
-        for blame in blames:
-            path = blame.stage.removeprefix(f"{ROOT}::")
-            yield Key(TimeCategory.INPUT, path), path.rpartition("::")[2], blame.span, 0.0
+    for wait in data.waits:
+        yield Key(TimeCategory.INPUT, _FETCHES), _FETCHES, wait.span, 0.0
     ends_of_ops = _op_ends(space)
-    waited = [root.span for root in data.blames]
     for plane in space.planes:
         read = _on_device if plane.name.startswith(DEVICE) else _on_host
         for event in plane.events:
             if event.end == event.start or (named := read(event)) is None:
                 continue
-            # The events of a stage of the input account for all work inside them.
-            if plane.name.startswith(HOST) and any(data.covers(data_slice) for data_slice in (event, *event.above)):
+            # The calls of the program account for all work of the input.
+            if plane.name.startswith(HOST) and any(data.covers(outer) for outer in (event, *event.above)):
                 continue
-            key, name = named
-            spans = [(event.start, ends_of_ops.get(event, event.end))]
-            if key.kind.startswith(_FETCHES):  # stages account for the waiting: the op keeps only the rest of its time
-                spans = without(spans, clipped(waited, spans[0]))
-            for span in spans:
-                yield key, name, span, 1.0 / len(spans)
+            yield *named, (event.start, ends_of_ops.get(event, event.end)), 1.0
 
 
 def _op_ends(space: Space) -> dict[Event, int]:

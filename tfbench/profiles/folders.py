@@ -14,7 +14,6 @@ from tfbench.fs import write_whole
 from tfbench.model import JSON, short_name
 from tfbench.model.formats import Name, Text, Texts, line, read_file
 from tfbench.profiles.attribution import StepBreakdown, faster_half, step_slices, trimmed
-from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import DEVICE, NO_KERNELS, load, steps_of
 from tfbench.untrusted import command, some
 
@@ -30,7 +29,7 @@ def step_breakdown(files: Sequence[Path]) -> StepBreakdown:
         try:
             if (devices := space.of(DEVICE)) and not any(line.events for plane in devices for line in plane.lines):
                 raise ProfileError(f"the device's part of the profile is empty: {NO_KERNELS}")
-            launches.append(step_slices(space, Input(space), steps_of(space)))
+            launches.append(step_slices(space, steps_of(space)))
         except ProfileError as error:
             raise ProfileError(f"{file}: {error}") from None
     return faster_half([trimmed(launch) for launch in launches])

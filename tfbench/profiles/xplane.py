@@ -12,7 +12,6 @@ import runpy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -215,16 +214,6 @@ def union(spans: Sequence[Span]) -> list[Span]:
 def length(spans: Sequence[Span]) -> float:
     """Return the seconds covered by at least one span."""
     return math.fsum(end - start for start, end in union(spans)) * 1e-12
-
-
-def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    """Remove from spans the time covered by others."""
-    gone = union(others)
-    left: list[Span] = []
-    for start, end in union(spans):
-        edges = [start, *chain.from_iterable(clipped(gone, (start, end))), end]
-        left += [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
-    return left
 
 
 def clipped(spans: Sequence[Span], window: Span) -> list[Span]:

@@ -110,8 +110,6 @@ def describe_cause(cause: Cause, attribution: Attribution, raced: float | None =
         return f"lost fusion: {kinds} instead of {_listed(cause.instead)} {size}"
     if cause.after == "compiled":
         return f"no longer compiled by XLA: {kinds} {size}"
-    if cause.category is TimeCategory.INPUT:
-        return f"{TimeCategory.INPUT}: {kinds} {size}"
     text = kinds if cause.category is TimeCategory.HOST else f"{cause.category}: {kinds}"
     before, now = cause.calls
     why = ""
