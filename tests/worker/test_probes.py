@@ -144,30 +144,46 @@ class Lite:
 
 
 def test_the_ops_of_interpreters_are_listed_as_long_as_these_live():
-    assert found(probes.lite(), (probes.FIRST, None)) == "the step uses no interpreter of TFLite"
+    none = "the step uses no interpreter of TFLite, and neither returns nor names a model of it"
+    assert found(probes.lite(None), (probes.FIRST, None)) == none
+    assert found(probes.lite(b"other"), (probes.FIRST, b"bytes")) == none
     kept = [Lite("WHILE", "FlexTensorListStack"), Lite("FULLY_CONNECTED", "DELEGATE")]
     Lite("ADD")
-    assert sorted(found(probes.lite(), (probes.FIRST, None))["ops"]) == sorted(kept[0].ops + kept[1].ops)
+    assert sorted(found(probes.lite(b"....TFL3"), (probes.FIRST, None))["ops"]) == sorted(kept[0].ops + kept[1].ops)
 
 
 @pytest.mark.tensorflow
-def test_the_interpreter_of_tensorflow_lists_its_ops():
-    done = run_alone("""
+def test_the_ops_of_an_interpreter_or_a_converted_model_are_listed(tmp_path):
+    done = run_alone(f"""
+        from pathlib import Path
+
         import tensorflow as tf
         from tfbench.worker import probes
+
+        def ops(artifact, result):
+            led = probes.Probes()
+            led.start("lite", probes.lite(artifact))
+            led.reach(probes.FIRST, result)
+            led.reach(probes.END)
+            print(*led.found["lite"]["ops"])
 
         x = tf.TensorSpec([4], tf.float32)
         function = tf.function(lambda x: tf.raw_ops.Atan(x=tf.nn.relu(x))).get_concrete_function(x)
         converter = tf.lite.TFLiteConverter.from_concrete_functions([function])
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
-        interpreter = tf.lite.Interpreter(model_content=converter.convert())
-        led = probes.Probes()
-        led.start("lite", probes.lite())
-        led.reach(probes.FIRST)
-        led.reach(probes.END)
-        print(*led.found["lite"]["ops"])
+        model = converter.convert()
+        file = Path({str(tmp_path)!r}, "model.tflite")
+        file.write_bytes(model)
+        ops(file, None)
+        ops(None, model)
+        ops(file, model)
+        interpreter = tf.lite.Interpreter(model_content=model)
+        ops(None, None)
     """)
-    assert {"RELU", "FlexAtan"} <= set(done.split())
+    lines = [line.split() for line in done.splitlines()]
+    assert len(lines) == 4
+    assert all({"RELU", "FlexAtan"} <= set(line) for line in lines)
+    assert all(line.count("RELU") == 1 for line in lines)
 
 
 def test_the_peak_counts_memory_that_was_released():

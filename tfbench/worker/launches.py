@@ -183,7 +183,7 @@ class ProbingLaunch(Bench[protocol.ProbeCase]):
         start("flops", probes.flops(graphs))
         start("device_memory", probes.device_memory())
         start("artifact", probes.artifact(self.artifact))
-        start("lite", probes.lite())
+        start("lite", probes.lite(self.artifact))
         start("graph", probes.graph())
         result = call()
         self.check_result(result)

@@ -102,6 +102,8 @@ _ENDING = "_after_optimizations.txt"
 _OF_TENSORFLOW = "^a_|^cluster_"
 """Begin of the names of TensorFlow's modules: of functions (``__inference_…``), and of automatic clusters."""
 _DRIVER = Path("/proc/driver/nvidia")
+_TFLITE = b"TFL3"
+"""Identifier in the files of TFLite, from their fifth byte on."""
 
 
 def graph() -> Probe:
@@ -124,14 +126,24 @@ def graph() -> Probe:
     return {"optimized": optimized, "executed": run, "onednn": rewritten or tf_runtime.has_onednn()}
 
 
-def lite() -> Probe:
-    """List the ops, delegates and custom ops of the TFLite interpreters that are alive after the first call."""
-    yield FIRST
+def lite(given: Any) -> Probe:
+    """List the ops, delegates and custom ops of the TFLite interpreters that are alive after the first call.
+
+    If there is none, list those of the models that the step returns or ``bench(..., artifact=)`` names.
+    """
+    result = yield FIRST
+    converted = [result] if isinstance(result, bytes) else []
+    del result  # it is released before others count what stays alive
     kept = (thing for thing in gc.get_objects() if hasattr(type(thing), "_get_ops_details"))
     ops = [op["op_name"] for interpreter in kept for op in interpreter._get_ops_details()]
     yield END
     if not ops:
-        raise MetricUnavailable("the step uses no interpreter of TFLite")
+        contents = dict.fromkeys([*converted, *(_contents(given) if given is not None else ())])
+        models = [content for content in contents if content[4:8] == _TFLITE]
+        made = [tf_runtime.required().lite.Interpreter(model_content=model) for model in models]
+        ops = [op["op_name"] for interpreter in made for op in interpreter._get_ops_details()]
+    if not ops:
+        raise MetricUnavailable("the step uses no interpreter of TFLite, and neither returns nor names a model of it")
     return {"ops": ops}
 
 
