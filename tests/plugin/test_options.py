@@ -91,8 +91,8 @@ def test_options_that_contradict_each_other_are_refused(tmp_path, given, why):
         checked(tmp_path, **given)
 
 
-@pytest.mark.parametrize("place", ["", "absent", ".", "postgresql://host/name"])
-def test_a_history_may_be_a_folder_or_a_database(tmp_path, place):
+@pytest.mark.parametrize("place", ["", "absent", "."])
+def test_a_history_is_a_folder(tmp_path, place):
     checked(tmp_path, history=place)
 
 

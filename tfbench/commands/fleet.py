@@ -36,7 +36,6 @@ from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.source_tree import materialise, tree_of
 from tfbench.sides.spec import Side
 from tfbench.storage.baselines import HISTORY_VARIABLE, Layout, now
-from tfbench.storage.history import is_url, opened
 from tfbench.suite import axes
 from tfbench.untrusted import plural
 
@@ -57,7 +56,7 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
         if name == "run":
             action.set_defaults(given_for_plan=_not_default(action))
             option("--engine", default="local", metavar="|".join(ENGINES), help="what runs the jobs")
-            option("--history", default="", metavar="DIR|URL", help="add each job's run to this history")
+            option("--history", default="", metavar="DIR", help="add each job's run to this history")
             option("--resume", type=Path, metavar="FOLDER", help="run the jobs of a fleet that have no report yet")
     action = actions.add_parser("job", help="measure a job, and write its report; for a job array of Slurm, say")
     action.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of the fleet")
@@ -107,9 +106,7 @@ def run_fleet(arguments: argparse.Namespace) -> int:
         words = ", ".join(given).replace("--paths", "benchmarks")
         raise UsageError(f"--resume runs the jobs as they were planned: leave out {words}")
     if arguments.history:
-        place = arguments.history if is_url(arguments.history) else str(Path(arguments.history).absolute())
-        opened(place)  # a wrong password is found before anything is measured
-        os.environ[HISTORY_VARIABLE] = place  # not in a file or a command line, where others read it
+        os.environ[HISTORY_VARIABLE] = str(Path(arguments.history).absolute())
     if arguments.resume:
         folder = FleetFolder(arguments.resume)
         plan = folder.plan()

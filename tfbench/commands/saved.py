@@ -94,7 +94,7 @@ def add_history(parser: argparse.ArgumentParser) -> None:
     # fmt: off
     option = parser.add_argument
     option("words", metavar="CASE", nargs="*", help="a case, its end or a part of it; or accept CASE")
-    option("--folder", default=str(project_root() / HISTORY), metavar="DIR|URL", help=f"folder or database (default: the project's {HISTORY})")
+    option("--folder", default=str(project_root() / HISTORY), type=Path, metavar="DIR", help=f"folder (default: the project's {HISTORY})")
     option("--html", type=Path, metavar="PATH", help="write the history as a page")
     option("--reason", default="", metavar="TEXT", help="with accept: why the change is intended")
     # fmt: on

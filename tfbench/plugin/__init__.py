@@ -11,21 +11,17 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
-from weakref import WeakKeyDictionary
 
 import pytest
 
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import shortage
 from tfbench.session.options import ASKS, OPTIONS, PREFIX
-from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.suite.axes import SMALL, VARIABLE, Variant, set_scale
 from tfbench.suite.claims import MARKERS
 
-STARTED_WITH = {name: value for name, value in os.environ.items() if name != HISTORY_VARIABLE}
+STARTED_WITH = dict(os.environ)
 """The environment before a conftest.py or a benchmark changed it."""
-HISTORY_PLACES: WeakKeyDictionary[pytest.PytestPluginManager, str] = WeakKeyDictionary()
-"""Place of the history that a run of pytest took out of the environment."""
 RUNNER = "tfbench-runner"
 """Name of the plugin that has the hooks of a run; registered only under ``--benchmark``."""
 
@@ -64,8 +60,6 @@ def refused(config: pytest.Config) -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    # This is before any conftest.py is imported. Neither tests nor benchmarks see the variable.
-    HISTORY_PLACES[pluginmanager] = os.environ.pop(HISTORY_VARIABLE, "")
     group = parser.getgroup("tfbench", "performance regression suite for TensorFlow")
     group.addoption("--benchmark", action="store_true", help="run the benchmarks instead of the tests")
     parser.addini("tfbench_paths", "files and folders of the benchmarks", type="args", default=["benchmarks"])
@@ -158,7 +152,6 @@ def _start_anew(config: pytest.Config) -> None:
         words[-1:] = [f"{words[-1]}={word}"] if is_value else [*words[-1:], word]
     if words != typed:
         os.environ.pop("PYTEST_ADDOPTS", None)
-        os.environ[HISTORY_VARIABLE] = HISTORY_PLACES[config.pluginmanager]
         raise SystemExit(pytest.main(words, given.plugins))
 
 

@@ -32,7 +32,6 @@ from tfbench.race.workers import Suite
 from tfbench.report.screen import say
 from tfbench.sides.counterparts import Listing, Selection
 from tfbench.sides.yardstick import ini_file
-from tfbench.storage.baselines import HISTORY_VARIABLE
 from tfbench.suite import tensorflow_stub
 from tfbench.untrusted import render_json, some
 
@@ -113,12 +112,7 @@ def collect(
         options = ["--benchmark", "--collect-only", "-q", "-p", "tfbench.plugin", "-o", f"cache_dir={cache}"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this process has imported the plugin
         options += ["--continue-on-collection-errors"] if tolerant else []
-        history = os.environ.get(HISTORY_VARIABLE)
-        try:
-            code = pytest.main([*options, *arguments], plugins=[catcher, *([FolderByFolder()] if tolerant else [])])
-        finally:
-            if history is not None:  # the plugin took it out of the environment, and the jobs of a fleet need it
-                os.environ[HISTORY_VARIABLE] = history
+        code = pytest.main([*options, *arguments], plugins=[catcher, *([FolderByFolder()] if tolerant else [])])
     fine = {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
     if tolerant and catcher.broken:
         fine.add(pytest.ExitCode.TESTS_FAILED)

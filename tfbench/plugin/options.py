@@ -21,15 +21,14 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import interpreter_options, library_variables, unusable_option
 from tfbench.fs import require_linux
 from tfbench.gpus.selection import parse_device
-from tfbench.plugin import DEFAULTS, HISTORY_PLACES, OWN, STARTED_WITH, only_lists, present_folders, whole_suite
+from tfbench.plugin import DEFAULTS, OWN, STARTED_WITH, only_lists, present_folders, whole_suite
 from tfbench.race.lanes import Processors, processors
 from tfbench.race.workers import Suite
 from tfbench.session.options import CASE, GATE, OPTIONS, PREFIX, RunOptions
 from tfbench.sides.counterparts import Selection
 from tfbench.sides.source_tree import ignored_modules, top_level
 from tfbench.sides.yardstick import Yardstick
-from tfbench.storage.baselines import HISTORY, JOURNAL, Layout
-from tfbench.storage.history import is_url
+from tfbench.storage.baselines import HISTORY, HISTORY_VARIABLE, JOURNAL, Layout
 
 
 def gate_options(options: argparse.Namespace) -> tuple[str, ...]:
@@ -214,7 +213,7 @@ def check_options(config: pytest.Config, options: RunOptions) -> None:
     if options.gate_suite and (partial := next((name for name, given in parts.items() if given), "")):
         raise UsageError(f"--gate-suite needs a race of all cases in one run; run without {partial}")
     for option, path in (("--profile", options.profile), ("--history", options.history)):
-        if path and not is_url(path) and (config.invocation_params.dir / path).is_file():
+        if path and (config.invocation_params.dir / path).is_file():
             raise UsageError(f"{option} {path}: this is a file; name a folder")
     if listing:
         return
@@ -254,9 +253,9 @@ def given_folder(config: pytest.Config, given: str, default: str) -> Path:
 
 
 def history_of(config: pytest.Config, given: str) -> str:
-    """Return the place of ``--history``, ``""`` without it."""
-    place = (HISTORY_PLACES[config.pluginmanager] or given) if given == HISTORY else given
-    return place if not place or is_url(place) else str(given_folder(config, place, HISTORY))
+    """Return the folder of ``--history``, ``""`` without it."""
+    place = os.environ.get(HISTORY_VARIABLE) or given if given == HISTORY else given
+    return str(given_folder(config, place, HISTORY)) if place else ""
 
 
 # What the user selected, for another process that has to select the same

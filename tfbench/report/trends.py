@@ -23,7 +23,7 @@ from tfbench.report.page import DataGrid, case_data, render_page
 from tfbench.report.screen import add_row, break_name, folded, right, table
 from tfbench.stats.change_points import Trend, TrendState, judge
 from tfbench.storage.baselines import now
-from tfbench.storage.history import opened, series_of
+from tfbench.storage.history import History, series_of
 from tfbench.untrusted import plural, some
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -279,15 +279,15 @@ FOUND, UNREADABLE = 1, 5
 class Trends:
     """The trends of a history. A trend is computed when it is asked for.
 
-    Raises `OSError` if the folder cannot be listed, and `HistoryError` if the database cannot be used.
+    Raises `OSError` if the folder cannot be listed.
 
     Args:
-        place: Its folder, or the URL of its database.
+        folder: Its folder.
         about: A part of the names of the cases that matter, so that others need not be read; empty for all.
     """
 
-    def __init__(self, place: str | Path, about: str = "") -> None:
-        self.history = opened(place)
+    def __init__(self, folder: Path, about: str = "") -> None:
+        self.history = History(folder)
         with uncollected():
             content = self.history.content(about)
             runs = content.once()
@@ -338,7 +338,7 @@ class Trends:
         for matches in (str.__eq__, str.endswith, str.__contains__):
             if cases := [case for case in self._by_case if matches(case, text)]:
                 return list(map(self._followed, cases))
-        folder = self.history.place
+        folder = self.history.folder
         if not (self.runs and text):
             raise HistoryError(f"no run in {folder}; add one with pytest --benchmark --against SPEC --history {folder}")
         raise HistoryError(f"no case in {folder} has {text!r} in its name; `tfbench history` lists all")

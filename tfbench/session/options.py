@@ -136,7 +136,7 @@ class RunOptions:
     report_json: str = _option("write the report as JSON", "PATH", ASKS)
     report_html: str = _option("write the report as a page: one file with charts, for a browser", "PATH", ASKS)
     report_markdown: str = _option("write the report as Markdown, for a pull request", "PATH", ASKS)
-    history: str = _option(f"add this run to the history in DIR or a database (default: {HISTORY}), with its baseline side as the anchor", "DIR|URL", ASKS, const=HISTORY)
+    history: str = _option(f"add this run to the history in DIR (default: {HISTORY}), with its baseline side as the anchor", "DIR", ASKS, const=HISTORY)
     profile: str = _option(f"profile each case in a separate launch, into DIR (default: {PROFILES})", "DIR", RESULT, const=PROFILES)
     profile_on_regression: bool = _option("profile both sides of each regressed case, and explain the slowdown", "", RESULT)
     # fmt: on

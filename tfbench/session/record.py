@@ -15,7 +15,7 @@ from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.environments import distributions_of
 from tfbench.sides.source_tree import CANDIDATES, KEPT, drop, keep, snapshot, tags_of
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines, Layout, now
-from tfbench.storage.history import Anchor, AnyHistory, SessionRecord, opened
+from tfbench.storage.history import Anchor, History, SessionRecord
 from tfbench.untrusted import plural, some
 
 
@@ -116,7 +116,7 @@ class RunRecorder:
         self.store = BaselineStore(request.root, request.folder)
         self.notes: list[str] = []
         """What became of the run's part in a history."""
-        self._history = opened(request.history) if request.history else None
+        self._history = History(Path(request.history)) if request.history else None
 
     def save(self, measurements: RunMeasurements) -> Path:
         """Save the contender's samples as the baseline that the user named.
@@ -161,7 +161,7 @@ class RunRecorder:
             return None
         return self._save(self.store.candidates, baseline, replace(measured, against=measurements.saved), CANDIDATES)
 
-    def _record(self, history: AnyHistory, measured: Baseline, measurements: RunMeasurements) -> None:
+    def _record(self, history: History, measured: Baseline, measurements: RunMeasurements) -> None:
         anchor, samples, commit = measurements.anchor, measured.samples, measured.environment.commit
         ratios = {
             result.case.name: ratio

@@ -24,7 +24,7 @@ from tfbench.suite.shards import SuitePart
 class RunRequest(RunOptions):
     """What one run is asked for: the user's options, and what follows from them.
 
-    ``statistic`` is that of the command line, instead of a configuration file, and ``history`` a folder or a URL.
+    ``statistic`` is that of the command line, instead of a configuration file, and ``history`` a folder.
     """
 
     root: Path

@@ -33,7 +33,7 @@ from tfbench.untrusted import TIMES, a_number, brief, render_json
 HISTORY = f"{DATA_FOLDER}/history"
 """Default folder of histories, relative to pytest's root."""
 HISTORY_VARIABLE = "TFBENCH_HISTORY"
-"""Environment variable with the place of the history for ``--history`` without a value. It may have a password."""
+"""Environment variable with the folder of the history for ``--history`` without a value."""
 PROFILES = f"{DATA_FOLDER}/profiles"
 """Default folder of profiles, relative to pytest's root."""
 JOURNAL = "journal.jsonl"

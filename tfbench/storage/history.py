@@ -1,7 +1,7 @@
 """Save and read the history of a suite: one document per run, with the floors of its cases and their ratios to an anchor.
 
-A document has a line that describes the run, then a line per case. It is a file of a folder, or a row of a PostgreSQL
-database. Files may be copied from machine to machine and concatenated. A document is written whole and never changed.
+A document has a line that describes the run, then a line per case. It is a file of a folder. Files may be copied from
+machine to machine and concatenated. A document is written whole and never changed.
 Accepted changes of level are documents of one line. Reading leaves nothing behind.
 """
 
@@ -11,30 +11,23 @@ import hashlib
 import json
 import re
 import secrets
-import time
-from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
-from tfbench.errors import HistoryError, ReportError
+from tfbench.errors import ReportError
 from tfbench.fs import read_text, write_whole
 from tfbench.model.case import JSON
 from tfbench.model.formats import Count, Name, Time, line, read
 from tfbench.model.measurement import FLOOR, RATIO, AcceptedChange, Ratio, Series, SeriesPoint, SeriesRun
 from tfbench.model.report import EnvironmentInfo, MeasurementContext
 from tfbench.untrusted import TIMES, brief, plural, printable
-
-if TYPE_CHECKING:
-    from psycopg import Connection
-
-Value = TypeVar("Value")
 
 # The format
 
@@ -137,44 +130,25 @@ class Content:
         return [known[session] for session in sorted(known)]
 
 
-class AnyHistory(ABC):
-    """A history in a folder or a database."""
+class History:
+    """The runs of one folder. Many machines may share it, since each run has a file of its own."""
 
-    place: str
-    """The folder, or the URL without its password."""
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-    def record(self, record: SessionRecord) -> Path | str:
-        """Add a run, unless it is there; return the place.
+    def record(self, record: SessionRecord) -> Path:
+        """Add a run, unless it is there; return its file.
 
         Raises:
-            OSError, HistoryError: The folder cannot be written, or the database was away for longer than `RETRY`.
+            OSError: The folder cannot be written.
             ValueError: A number is out of the bounds of the format.
         """
         return self._add(*run_document(record))
 
-    def accept(self, accepted: AcceptedChange) -> Path | str:
-        """Add an accepted change; return the place. Raises as `record`."""
+    def accept(self, accepted: AcceptedChange) -> Path:
+        """Add an accepted change; return its file. Raises as `record`."""
         name = f"{accepted.when.replace(':', '')}-accept-{secrets.token_hex(4)}.jsonl"
         return self._add(name, f"{line(_AcceptLine(SCHEMA, accepted))}\n")
-
-    @abstractmethod
-    def _add(self, name: str, content: str) -> Path | str:
-        """Add a document under a name, unless it is there."""
-
-    @abstractmethod
-    def content(self, about: str = "") -> Content:
-        """Read every document, or of each run only the cases whose lines hold a text.
-
-        Raises `HistoryError` if the database cannot be reached.
-        """
-
-
-class History(AnyHistory):
-    """The runs of one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.place = str(folder)
 
     def _add(self, name: str, content: str) -> Path:
         ignore_in_git(self.folder)
@@ -189,6 +163,7 @@ class History(AnyHistory):
             return []
 
     def content(self, about: str = "") -> Content:
+        """Read every file, or of each run only the cases whose lines hold a text."""
         content = Content()
         for path in self.files():
             read_file(path, content, about)
@@ -206,7 +181,7 @@ def ignore_in_git(folder: Path) -> None:
 
 
 def read_file(path: Path, into: Content, about: str = "") -> None:
-    """Add the content of a file, see `AnyHistory.content`."""
+    """Add the content of a file, see `History.content`."""
     try:
         text = read_text(path)
     except ReportError as error:
@@ -258,109 +233,6 @@ def _is_sound(rest: str, cases: int) -> bool:
     start = '{"case":"'
     whole = rest.startswith(start) and rest.endswith("}") and rest.count("}\n" + start) == cases - 1
     return whole and "\\u" not in rest and printable(rest) == rest
-
-
-# A history in PostgreSQL, where many machines write at once. Needs the extra ``postgres``. The name of a run is unique
-
-
-RETRY = 60.0
-"""Seconds to retry while the database cannot be reached, such as during its restart: a lost run costs minutes."""
-_BETWEEN = 1.0
-_LOCK = 0x7F_BE_7C
-"""Key of an advisory lock: two fleets may create the table at once."""
-TABLE = "tfbench_history_1"
-"""Table of the runs. Another form of it has another number."""
-_CREATE = f"""
-CREATE TABLE IF NOT EXISTS {TABLE} (
-    id bigint GENERATED ALWAYS AS IDENTITY, name text PRIMARY KEY, content text NOT NULL,
-    written timestamptz NOT NULL DEFAULT now())
-"""
-
-
-class DatabaseHistory(AnyHistory):
-    """The runs of a database. It creates its table when it is opened.
-
-    Raises `HistoryError` if the library is not installed, the URL is wrong, or the database cannot be reached. The
-    message does not contain the password.
-
-    Args:
-        url: Such as ``postgresql://user@host/name``. A password may be in it, in ``~/.pgpass`` or in ``PGPASSWORD``.
-    """
-
-    def __init__(self, url: str) -> None:
-        try:
-            import psycopg
-        except ImportError:
-            raise HistoryError("a history in PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None
-        if not url.startswith("postgresql://"):
-            scheme = brief(url.partition("://")[0])
-            raise HistoryError(f"a history in a database is postgresql://USER@HOST/NAME, not {scheme}://…")
-        try:
-            known = psycopg.conninfo.conninfo_to_dict(url, connect_timeout=10)
-            port = int(known.get("port") or 5432)
-        except (psycopg.Error, ValueError):
-            raise HistoryError(
-                "the URL of the database cannot be read; write postgresql://USER@HOST:PORT/NAME, and %40 for an @"
-            ) from None
-        self._psycopg = psycopg
-        self._known: dict[str, Any] = known
-        user, host, name = (known.get(key) or "" for key in ("user", "host", "dbname"))
-        self.place = f"postgresql://{user}@{host}:{port}/{name}"
-        """The URL without its password."""
-        self._do(self._create)
-
-    @staticmethod
-    def _create(connection: Connection) -> None:
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        connection.execute(_CREATE)
-
-    def _do(self, action: Callable[[Connection], Value], wait: float = 0.0) -> Value:
-        """Run an action in a transaction of its own; again for ``wait`` seconds while the database is away."""
-        until = time.monotonic() + wait
-        while True:
-            try:
-                with self._psycopg.connect(**self._known) as connection:
-                    return action(connection)
-            except self._psycopg.OperationalError as error:
-                if time.monotonic() >= until:
-                    raise self._failure(error) from None
-            except self._psycopg.Error as error:
-                raise self._failure(error) from None
-            time.sleep(_BETWEEN)
-
-    def _failure(self, error: BaseException) -> HistoryError:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        password = self._known.get("password")
-        said = lines[-1].replace(str(password), "…") if password else lines[-1]
-        return HistoryError(f"the history in {self.place}: {brief(said)}")
-
-    def _add(self, name: str, content: str) -> str:
-        statement = f"INSERT INTO {TABLE} (name, content) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING"
-        self._do(lambda connection: connection.execute(statement, (name, content)), RETRY)
-        return self.place
-
-    def content(self, about: str = "") -> Content:
-        def rows(connection: Connection) -> Content:
-            content = Content()
-            with connection.cursor("tfbench") as cursor:  # of the server, which sends some rows at a time
-                for name, text in cursor.execute(f"SELECT name, content FROM {TABLE} ORDER BY name"):
-                    read_document(f"{self.place}: {brief(name)}", text, content, about)
-            return content
-
-        return self._do(rows)
-
-
-def is_url(place: str | Path) -> bool:
-    """Whether a place of a history is the URL of a database."""
-    return isinstance(place, str) and "://" in place
-
-
-def opened(place: str | Path) -> AnyHistory:
-    """Open a history by its place: a folder, or the URL of a database, whose library only then is loaded.
-
-    Raises `HistoryError` if the database cannot be used.
-    """
-    return DatabaseHistory(str(place)) if is_url(place) else History(Path(place))
 
 
 # Series: a case followed over the runs
