@@ -52,27 +52,8 @@ def test_a_run_without_a_side_adds_floors(checkout):
 
 
 @pytest.mark.slow
-def test_no_code_of_the_project_sees_the_place_of_the_history(checkout, monkeypatch, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("secret")
-    seen = folder / "seen"
-    look = f"""
-import os, sys
-
-def look(where):
-    plugin = sys.modules.get("tfbench.plugin")
-    known = {{**getattr(plugin, "STARTED_WITH", {{}}), **os.environ}}
-    with open({str(seen)!r}, "a") as file:
-        file.write(f"{{where}} {{any({str(folder)!r} in text for text in known.values())}}\\n")
-"""
-    monkeypatch.setenv("TFBENCH_HISTORY", str(folder / "history"))
-    checkout.write(f"{look}\nlook('conftest')\n", "conftest.py")
-    checkout.write(f"{look}\nlook('module')\n\ndef test_sum(bench):\n    look('worker')\n    bench(sum, [1, 2])\n")
-    checkout.commit("second")
-    checkout.git("tag", "v1.1")
-    done = checkout.run("--against", "git:v1.1", "--history")
+def test_a_variable_names_the_folder_of_the_history(checkout, monkeypatch, tmp_path):
+    monkeypatch.setenv("TFBENCH_HISTORY", str(tmp_path / "history"))
+    done = checkout.run("--against", "git:v1.0", "--history")
     assert done.sound, done.output
-    assert len(runs(folder / "history")) == 1
-    assert set(seen.read_text().splitlines()) == {"conftest False", "module False", "worker False"}
-    seen.unlink()
-    assert checkout.tfbench("fleet", "plan", "--against", "git:v1.1").returncode == 0
-    assert set(seen.read_text().splitlines()) <= {"conftest False", "module False"}
+    assert len(runs(tmp_path / "history")) == 1
