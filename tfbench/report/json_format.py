@@ -65,11 +65,6 @@ def load(text: str, name: str, *, constants: bool = False) -> Any:
 
 def report_of(content: Any, name: str) -> Report:
     """Build a report from the parsed content of its file. Raises `ReportError` if the content violates the schema."""
-    if isinstance(content, dict) and "schema" not in content and content.keys() & {"tfbench", "machine_info"}:
-        kind = "a baseline" if "tfbench" in content else "a file of pytest-benchmark"
-        raise ReportError(
-            f"{brief(name)} is {kind}, not a report: write one with pytest --benchmark --report-json PATH"
-        )
     try:
         formats.check_schema(content, SCHEMA)
         if lacks := [name for name in ("interrupted", "complete") if name not in content]:

@@ -19,7 +19,6 @@ from tfbench.report.screen import add_row, folded, right, table
 MOST = 5
 """Lines on profiles in an assertion."""
 NO_CAUSE = "no cause found: the differences of the profiles do not add up to half of the slowdown"
-_ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
 
 
 def changes_of(
@@ -53,15 +52,9 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
         add_row(categories, name, duration(before), duration(now), _signed(now - before))
     if not attribution.causes:
         return Group(*lines, categories)
-    columns = *folded("what", "where"), *right("change", "share", "calls before", "now"), *folded("new")
-    causes = table(f"Causes: {min(1.0, attribution.explained):.0%} of the slowdown", *columns)
-    for cause in attribution.causes:
-        what = _listed(cause.kinds) or str(cause.category)
-        if cause.instead:
-            what = f"{_listed(cause.kinds)} instead of {_listed(cause.instead)} ({_ENDED[cause.after]})"
-        size = (_signed(cause.grew), f"{min(1.0, cause.share):.0%}", *(f"{calls:g}" for calls in cause.calls))
-        add_row(causes, what, str(cause.category), *size, _listed(cause.new))
-    return Group(*lines, categories, causes)
+    share = Text(f"Causes: {min(1.0, attribution.explained):.0%} of the slowdown", "bold")
+    causes = [Text(f"  {describe_cause(cause, attribution)}") for cause in attribution.causes]
+    return Group(*lines, categories, share, *causes)
 
 
 def _signed(seconds: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report, VariantResult, Verdict
+from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report, Verdict
 from tfbench.model.measurement import by_side
 from tfbench.model.words import duration, times
 from tfbench.report import page
@@ -55,21 +55,18 @@ def render(report: Report, context: PageContext | None = None) -> str:
     shown = [finding.case.name for group in summary.findings.values() for finding in group]
     raced = {row.case for row in report.rounds}
     first = next((name for name in (*shown, *names) if name in raced), names[0] if names else "")
-    # Section -> its title, its data, and what it needs where it has none.
-    parts: dict[str, tuple[str, object, str]] = {
-        "overview": ("Overview", True, ""),
-        "ratios": ("Ratios", _ratios(report, summary), "no case was compared with a baseline. Run with --against SPEC or --baseline NAME."),
-        "case": ("One case", names, ""),
-        "variants": ("Variants", _variants(report), "their times are measured in a run without --against and --baseline."),
-        "metrics": ("Other metrics", others and _metrics("Changes of other metrics, and of the graphs.", changed, named=True), ""),
-        "versions": ("Side by side", _versions(context.versions), ""),
-        "cases": ("All cases", _all_cases(report, summary, Counter(verdict.case.name for verdict in changed)), ""),
+    # Section -> its title, and its data. A section without data is left out.
+    parts: dict[str, tuple[str, object]] = {
+        "overview": ("Overview", True),
+        "ratios": ("Ratios", _ratios(report, summary)),
+        "case": ("One case", names),
+        "variants": ("Variants", _variants(report)),
+        "metrics": ("Other metrics", others and _metrics("Changes of other metrics, and of the graphs.", changed, named=True)),
+        "versions": ("Side by side", _versions(context.versions)),
+        "cases": ("All cases", _all_cases(report, summary, Counter(verdict.case.name for verdict in changed))),
     }  # fmt: skip
-    absent = [f"{title}: {need}" for title, content, need in parts.values() if need and not content]
-    if names and not report.rounds:
-        absent.append("Rounds and distributions: the source has no raw times.")
-    sections = {name: title for name, (title, content, _) in parts.items() if content}
-    data = {name: content for name, (_, content, _) in parts.items() if isinstance(content, (dict, page.DataGrid))}
+    sections = {name: title for name, (title, content) in parts.items() if content}
+    data = {name: content for name, (_, content) in parts.items() if isinstance(content, (dict, page.DataGrid))}
     against = report.sides.get("baseline", {}).get("spec")
     known = all("packages" in report.sides.get(name, {}) for name in ("baseline", "contender"))
 
@@ -81,11 +78,11 @@ def render(report: Report, context: PageContext | None = None) -> str:
         return f"{0 if math.isnan(share) else 100 * max(0.0, min(1.0, share)):.1f}%"
 
     return page.render_page(
-        "report.html", sections | ({"absent": "Not in this report"} if absent else {}), data | page.case_data(names, cases, first),
+        "report.html", sections, data | page.case_data(names, cases, first),
         scripts=("report.js",), title="Performance report", subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
-        summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration, approximate=summaries.approximate,
+        summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration,
         warnings=list(_warnings(report, summary)), notes=context.notes, facts=list(_facts(report, summary, context.false_alarms)),
-        differences=summaries.differences(report.sides), yardstick=summaries.yardstick_lines(report), heading=summaries.YARDSTICK, compared=known, skipped=summaries.skip_lines(report, _SKIPS), absent=absent,
+        differences=summaries.differences(report.sides), yardstick=summaries.yardstick_lines(report), heading=summaries.YARDSTICK, compared=known, skipped=summaries.skip_lines(report, _SKIPS),
         report=report, others=len(others), changed=len(changed),
     )  # fmt: skip
 
@@ -117,8 +114,7 @@ def _facts(report: Report, summary: summaries.Summary, false_alarms: Rate | None
     for name, side in sorted(report.sides.items()):
         yield name, _side(side)
     if report.wall_seconds or report.seconds_by_phase:
-        phases = sorted(report.seconds_by_phase.items(), key=lambda item: -item[1])
-        spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in phases if seconds >= 0.5)
+        spent = summaries.time_spent(report)
         yield "time", f"{report.wall_seconds:.0f} s{f': {spent}' if spent else ''}"
 
 
@@ -233,7 +229,7 @@ def _bounds(ratios: Sequence[Ratio], limits: tuple[float, float]) -> tuple[float
 
 def _variants(report: Report) -> page.DataGrid | None:
     """Return the times of all variants, those of a workload together and its reference first."""
-    results = report.variant_results or _contenders(report)
+    results = report.variant_results
     if not results:
         return None
     compared = any(result.ratio for result in results)
@@ -248,16 +244,6 @@ def _variants(report: Report) -> page.DataGrid | None:
         ratio = (_ends(result.ratio), _AS_VARIANT.get(result.outcome, str(result.outcome))) if compared else ()
         rows.append([group.rpartition("::")[2], result.case.name, median / longest[group], median, *ratio])
     return page.DataGrid("All variants. The bars of a workload have the same scale.", columns, rows)
-
-
-def _contenders(report: Report) -> list[VariantResult]:
-    """Return the contender's times of the variants in a run against another side."""
-    rounds = by_side(report.rounds)
-    return [
-        VariantResult.about(row.case, reference="", median_seconds=now.median_seconds, launches=0, rounds=0)
-        for row in summaries.report_times(report.verdicts)
-        if row.case.variant and (now := rounds.get(row.name, {}).get("contender"))
-    ]
 
 
 def _ends(ratio: Ratio | None) -> tuple[float, float, float] | None:

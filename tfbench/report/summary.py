@@ -18,7 +18,7 @@ from tfbench.model.words import calls, counted, duration, hidden, times
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.sides.spec import WORKING_TREE
-from tfbench.stats.verdict import FEWEST_CASES, mean_ratio
+from tfbench.stats.verdict import mean_ratio
 from tfbench.untrusted import command, is_case, is_shared_spec, plural, printable, some
 
 # Words about a verdict, and drawings of its interval
@@ -54,12 +54,6 @@ class CaseTable:
     def slower(self, limit: float) -> list[str]:
         """Return the cases whose time in the last file is larger than in the first by more than this fraction."""
         return [name for name, ratios in self.ratios.items() if (ratios[-1] or 0.0) > 1 + limit]
-
-
-def approximate(finding: CaseFinding) -> str:
-    """Format the new time of a case, with a tilde if it is an estimate."""
-    assert finding.new is not None
-    return f"{'~' if finding.estimated else ''}{finding.shown(finding.new)}"
 
 
 def calls_that_differ(verdict: Verdict) -> str:
@@ -193,6 +187,8 @@ _CAUSES = 5
 """Maximum causes of a case. A profile has at most five; `CaseFinding.unexplained` has the metrics that are left out."""
 _OTHERS = 4
 """Maximum other metrics of a case that are listed."""
+_LEAST_SHARE = 0.005
+"""Share of the wall time that a phase must have to be shown."""
 _REACH = 10.0
 """Ratio from which on an interval would flatten all others, and is drawn at the end."""
 _MEASURED: Mapping[str, str] = {
@@ -238,8 +234,7 @@ class CaseFinding:
     old: float | None
     """Median seconds of the baseline. ``None`` if the report does not have its rounds."""
     new: float | None
-    estimated: bool
-    """Whether ``new`` is ``old`` times the ratio, because noise between launches moved one of the medians."""
+    """See `time_now`."""
     causes: tuple[str, ...]
     """From the case's profiles and its other metrics, a line each."""
     unexplained: tuple[Verdict, ...]
@@ -258,7 +253,7 @@ class CaseFinding:
 
     def sides(self, arrow: str = "->") -> str:
         """Return the time before and now: ``4.02 ms -> ~4.32 ms``; ``""`` if one is unknown."""
-        return f"{self.shown(self.old)} {arrow} {approximate(self)}" if self.old and self.new else ""
+        return f"{self.shown(self.old)} {arrow} {self.shown(self.new)}" if self.old and self.new else ""
 
     def shown(self, seconds: float) -> str:
         """Format a time; one that the benchmark takes itself without a unit, since some report microseconds."""
@@ -306,8 +301,6 @@ class Summary:
     """Ratios that an improvement lies below, and a regression above."""
     mean: Ratio | None
     """Mean of the ratios of time with its 95% interval; ``None`` if fewer than two cases were compared."""
-    families: Mapping[str, Ratio]
-    """The same for each workload with several compared cases whose mean differs from 1, the slowest first."""
     compared: int
     """Cases in that mean."""
     could_hide: float
@@ -346,8 +339,7 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
         ruling=ruling, headline=_headline(report, ruling, counts),
         findings={group: [finding for finding in findings if finding.group is group] for group in Group}, counts=counts,
         other_counts=count(verdict for verdict in report.verdicts if verdict.metric != TIME),
-        limits=(1 / (1 + minimum), 1 + minimum), mean=mean_ratio(ratios), families=_families(timed),
-        compared=len(ratios),
+        limits=(1 / (1 + minimum), 1 + minimum), mean=mean_ratio(ratios), compared=len(ratios),
         could_hide=max((hidden(ratio) if ratio else math.inf for ratio in undecided), default=0.0),
     )  # fmt: skip
 
@@ -365,24 +357,6 @@ def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
     also = f"{len({verdict.name for verdict in others})} more failed by other metrics" if slow and others else ""
     words = filter(None, ("" if slow else counted(kinds), counted(counts) or "no cases", also))
     return f"{part}{ruling.result}: {'; '.join(words)}"
-
-
-def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:
-    """Return the means of the workloads whose interval excludes 1.
-
-    All intervals hold the true means at 95% together (Bonferroni), so that unchanged code rarely shows one.
-    """
-    ratios: dict[str, list[Ratio]] = defaultdict(list)
-    for verdict in timed:
-        if verdict.ratio is not None:
-            ratios[verdict.workload].append(verdict.ratio)
-    if len(ratios) == 1:
-        return {}  # the mean of all cases
-    several = {name: some for name, some in ratios.items() if len(some) >= FEWEST_CASES}
-    confidence = 1 - 0.05 / max(1, len(several))
-    means = {name: mean for name, some in several.items() if (mean := mean_ratio(some, confidence)) is not None}
-    changed = {name: mean for name, mean in means.items() if mean.low > 1 or mean.high < 1}
-    return dict(sorted(changed.items(), key=lambda item: -item[1].center))
 
 
 def minimum_effect(policy: Mapping[str, Any]) -> float:
@@ -422,10 +396,10 @@ def _findings(report: Report, ruling: Ruling, minimum: float, shared: bool) -> l
         sides = rounds.get(name, {})
         old, new = (sides[side].median_seconds if side in sides else None for side in ("baseline", "contender"))
         ratio = next((verdict.ratio for verdict in report_times(own)), None)
-        old, new, estimated = consistent(old, new if new is not None else medians.get(name), ratio)
+        new = time_now(old, ratio, new if new is not None else medians.get(name))
         first, *others = own
         why, again = _causes(report, own), command_words(report, first, shared=shared)
-        findings.append(CaseFinding(first.case, first, tuple(others), old, new, estimated, *why, again))
+        findings.append(CaseFinding(first.case, first, tuple(others), old, new, *why, again))
     return sorted(findings, key=lambda finding: gravity(finding.verdict))
 
 
@@ -439,12 +413,10 @@ def skip_lines(report: Report, most: int) -> list[str]:
     return lines + ([f"for {plural(more, 'other reason')}: see --report-json"] if more > 0 else [])
 
 
-def mean_lines(report: Report, summary: Summary, most: int | None = None) -> Iterator[tuple[str, str]]:
-    """Yield the mean ratio of all cases, of the families that differ, ``most`` at most, and the verdict on it."""
+def mean_lines(report: Report, summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield the mean ratio of all cases, and the verdict on it."""
     if summary.mean is not None:
         yield f"mean ratio of {summary.compared} cases", times(summary.mean)
-    for name, mean in list(summary.families.items())[:most]:
-        yield f"mean ratio of {name}", times(mean)
     if report.suite is not None:
         yield f"suite, to find {report.suite.limit:.2%}", f"{report.suite.outcome}, {report.suite.reason.message}"
 
@@ -464,17 +436,19 @@ def _over(verdict: Verdict, minimum: float) -> float:
     return abs(math.log(change)) - math.log1p(minimum) if 0 < change < math.inf else 0.0
 
 
-def consistent(
-    old: float | None, new: float | None, ratio: Ratio | None
-) -> tuple[float | None, float | None, bool]:  # fmt: skip
-    """Return two medians and whether the second was replaced by the first times the ratio.
+def time_now(old: float | None, ratio: Ratio | None, median: float | None) -> float | None:
+    """Return the time that a reader compares with the old one: that times the ratio, or the median without a ratio.
 
-    Medians of different launches are not paired: noise that lasts longer than a launch moves one of them. Two medians
-    that contradict the interval of the ratio would mislead a reader.
+    Two medians of different launches are not paired, and may contradict the ratio, which compares turns of the same moment.
     """
-    if old is None or new is None or ratio is None or not 0 < ratio.center < math.inf:
-        return old, new, False
-    return (old, new, False) if ratio.low <= new / old <= ratio.high else (old, old * ratio.center, True)
+    return old * ratio.center if old and ratio and 0 < ratio.center < math.inf else median
+
+
+def time_spent(report: Report) -> str:
+    """Say what the wall time was spent on, the longest phase first; ``""`` if the report does not tell."""
+    total = sum(report.seconds_by_phase.values()) or 1.0
+    shares = sorted(((seconds / total, phase) for phase, seconds in report.seconds_by_phase.items()), reverse=True)
+    return ", ".join(f"{share:.0%} {phase}" for share, phase in shares if share >= _LEAST_SHARE)
 
 
 def _causes(report: Report, rows: Sequence[Verdict]) -> tuple[tuple[str, ...], tuple[Verdict, ...]]:

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult, short_name
+from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult
 from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
 from tfbench.report import summary as summaries
 from tfbench.report.screen import COLOURS, Screen, add_row, break_name, folded, right, table
@@ -31,11 +31,6 @@ _EXTRA: tuple[tuple[Column, int], ...] = (
     (("share", "% of roofline", percent), 115),
 )  # fmt: skip
 """Optional columns of the table of variants: fact, heading and format, and the minimum width of the terminal."""
-_ESTIMATED = "~"
-_ESTIMATE = (
-    f"{_ESTIMATED} the median of the reference times the ratio: noise between the launches moved one of the two medians, "
-    "and the ratio compares turns of the same moment"
-)
 _RATIO_COLOURS: dict[Outcome | None, str] = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}
 _WORK = [(fact, UNITS[fact]) for fact in ("flops", "items", "bytes")]
 """Work of a call and the unit of its rate, the most telling first."""
@@ -63,7 +58,7 @@ def _variant_results(title: str, results: list[VariantResult], columns: Iterable
     extra = [column for column in columns if any(column[0] in result.facts for result in results)]
     work = next((kind for kind in _WORK if any(kind[0] in result.facts for result in results)), None)
     numbers = (
-        "median",
+        "time",
         "ratio to reference",
         "launches",
         *(heading for _, heading, _ in extra),
@@ -71,24 +66,19 @@ def _variant_results(title: str, results: list[VariantResult], columns: Iterable
     )
     made = table(title, *folded(", ".join(results[0].case.levels) or "variant"), *right(*numbers))
     references = {result.case.name: result.median_seconds for result in results}
-    estimated = False
     for result in sorted(results, key=lambda result: result.case.name != result.reference):
         facts = result.facts
-        _, median, replaced = summaries.consistent(
-            references.get(result.reference), result.median_seconds, result.ratio
-        )
-        seconds = result.median_seconds if median is None else median
-        estimated |= replaced
-        shown = f"{_ESTIMATED * replaced}{duration(seconds)}"
+        reference = references.get(result.reference)
+        seconds = summaries.time_now(reference, result.ratio, result.median_seconds) or result.median_seconds
         ratio = Text("reference" if result.variant else "-", "dim")
         if result.ratio is not None:
             ratio = Text(times(result.ratio), _RATIO_COLOURS.get(result.outcome, ""))
-        cells: list[str | Text] = [_levels(result.case), shown, ratio, str(result.launches)]
+        cells: list[str | Text] = [_levels(result.case), duration(seconds), ratio, str(result.launches)]
         cells += [words(facts[fact]) if fact in facts else "" for fact, _, words in extra]
         if work:
             cells.append(rate(facts[work[0]] / seconds, work[1]) if facts.get(work[0]) else "")
         add_row(made, *cells)
-    return Parts(made, Text(_ESTIMATE, "dim")) if estimated else made
+    return made
 
 
 # Render a report for the terminal, at the end of a run: what a reader must know first, in at most 80 columns
@@ -104,16 +94,8 @@ _UNMEASURED = 3
 """More cases than these that a run did not measure, for one reason, have one entry."""
 _SKIPS = 5
 """Maximum different reasons of skipped cases."""
-_LEAST_SHARE = 0.005
-"""Share of the wall time that a phase must have to be printed."""
-_LONG_SECONDS = 60.0
-"""Wall time of a run whose most expensive cases are printed."""
-_COSTLY_CASES = 3
-"""Maximum number of these cases."""
 _OWN = 10
 """Maximum cases with thresholds of their own that are named."""
-_FAMILIES = 5
-"""Maximum workloads whose means are printed."""
 _INDENT = "    "
 
 
@@ -145,8 +127,8 @@ def render(
     parts += [Text(f"skipped {line}", "yellow") for line in summaries.skip_lines(report, _SKIPS)]
     if summary.other_counts:
         parts.append(Text(f"other metrics: {counted(summary.other_counts)}"))
-    parts += map(Text, _costs(report))
-    parts += [Text(f"{name}: {text}") for name, text in summaries.mean_lines(report, summary, _FAMILIES)]
+    parts += [Text(f"time: {spent}")] if report.seconds_by_case and (spent := summaries.time_spent(report)) else []
+    parts += [Text(f"{name}: {text}") for name, text in summaries.mean_lines(report, summary)]
     parts += [Text(summary.reason, "yellow")] if summary.reason else []
     took = "" if report.is_saved else f" in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
     parts.append(Text(f"{summary.headline}{took}", "bold"))
@@ -243,22 +225,3 @@ def _command(words: Sequence[str], width: int) -> Text:
     if len(text) > width:
         text = f"{_INDENT}{command(*words[:-1])} \\\n{_INDENT}  {command(words[-1])}"
     return Text(text, "cyan", no_wrap=True, overflow="ignore")
-
-
-def _costs(report: Report) -> list[str]:
-    """Say what the wall time was spent on, and in a long run which cases cost most."""
-    total = sum(report.seconds_by_phase.values())
-    if not report.seconds_by_case or not total:
-        return []
-    shares = {phase: seconds / total for phase, seconds in report.seconds_by_phase.items()}
-    words = [f"{shares[phase]:.0%} {phase}" for phase in _dearest(shares) if shares[phase] >= _LEAST_SHARE]
-    lines = [f"time: {', '.join(words)}"]
-    if total > _LONG_SECONDS and len(report.seconds_by_case) > 1:
-        cases = _dearest(report.seconds_by_case)[:_COSTLY_CASES]
-        costs = [f"{short_name(name)} {report.seconds_by_case[name]:.0f} s" for name in cases]
-        lines.append(f"most expensive cases: {', '.join(costs)}")
-    return lines
-
-
-def _dearest(costs: Mapping[str, float]) -> list[str]:
-    return sorted(costs, key=lambda name: -costs[name])

@@ -18,27 +18,20 @@ from rich.text import Text
 from tfbench.errors import HistoryError
 from tfbench.model import JSON, RATIO, AcceptedChange, Series, SeriesPoint, short_name
 from tfbench.model.formats import uncollected
-from tfbench.model.words import counted, duration
+from tfbench.model.words import counted
 from tfbench.report.page import DataGrid, case_data, render_page
-from tfbench.report.screen import add_row, break_name, folded, right, table
+from tfbench.report.screen import add_row, break_name, folded, table
 from tfbench.stats.change_points import Trend, TrendState, judge
 from tfbench.storage.baselines import now
 from tfbench.storage.history import History, series_of
 from tfbench.untrusted import plural, some
 
-BLOCKS = "▁▂▃▄▅▆▇█"
 COLOURS = {
     TrendState.SLOWER: "bold red", TrendState.DRIFT: "red", TrendState.FASTER: "green", TrendState.STEADY: "",
     TrendState.SHORT: "dim",
 }  # fmt: skip
 SHOWN = (TrendState.SLOWER, TrendState.DRIFT, TrendState.FASTER)
 """States of which each case is shown in an overview."""
-_SPARK = 30
-"""Runs of a sparkline."""
-_LEAST_RANGE = 0.02
-"""Range of log-ratios that a line spans at least, so that noise does not look like change."""
-_NEWEST = 10
-"""Runs of a case that are listed."""
 _COMMIT = 10
 
 
@@ -48,9 +41,7 @@ def render_overview(trends: Sequence[Trend], runs: int, width: int) -> Renderabl
     shown = [trend for trend in trends if trend.state in SHOWN]
     for trend in sorted(shown, key=_gravity):
         name = break_name(short_name(trend.series.case), max(20, width - 1))
-        parts.append(Text(f"\n{name}"))
-        spark = sparkline([point.value for point in trend.points[-_SPARK:]])
-        parts.append(Text.assemble(f"  {spark}  ", (f"{trend.state}: {describe(trend)}", COLOURS[trend.state])))
+        parts += [Text(f"\n{name}"), Text(f"  {trend.state}: {describe(trend)}", COLOURS[trend.state])]
     summary = _counted(trends)
     return Group(*parts, Text(f"\n{summary}" if shown else summary))
 
@@ -96,19 +87,11 @@ def commit(point: SeriesPoint) -> str:
     return f"{point.run.commit[:_COMMIT] or 'unknown'}{'+' if point.run.dirty else ''}"
 
 
-def sparkline(values: Sequence[float]) -> str:
-    """Draw positive values, at least one, as blocks on a logarithmic scale."""
-    logs = [math.log(value) for value in values]
-    reach = max(_LEAST_RANGE, max(logs) - min(logs))
-    low = (min(logs) + max(logs) - reach) / 2
-    return "".join(BLOCKS[round((log - low) / reach * (len(BLOCKS) - 1))] for log in logs)
-
-
 # One case
 
 
 def render_case(trends: Sequence[Trend]) -> RenderableType:
-    """Render all series of a case: each with its changes, and the newest runs of the followed one."""
+    """Render all series of a case, each with its changes."""
     parts: list[RenderableType] = [Text(trends[0].series.case, "bold")]
     for trend in trends:
         runs = plural(len(trend.points), "run")
@@ -118,7 +101,7 @@ def render_case(trends: Sequence[Trend]) -> RenderableType:
             for (low, effect, high), at, between, notes in _changes(trend):
                 size = f"{change(effect)} ({change(low)} to {change(high)})"
                 add_row(made, when(at), commit(at), size, "; ".join([" and ".join(between), *notes]))
-    return Group(*parts, _newest(trends))
+    return Group(*parts)
 
 
 def _label(trend: Trend) -> str:
@@ -139,26 +122,6 @@ def environment_changes(points: Sequence[SeriesPoint]) -> list[str]:
     known = {"version": [point.run.side for point in points], "machine": [point.run.machine for point in points]}
     steps = {what: [value for value, _ in groupby(values)] for what, values in known.items()}
     return [f"the {what} changed: {' → '.join(values)}" for what, values in steps.items() if len(values) > 1]
-
-
-def _newest(trends: Sequence[Trend]) -> RenderableType:
-    """List the newest runs. What is the same in all of them is in the title."""
-    followed, newest = trends[0], trends[0].points[-_NEWEST:]
-    floors = {point.run.session: point for trend in trends if trend.series.metric != RATIO for point in trend.points}
-    known = _columns(newest)
-    facts = {"release": known["release"], "version": known["side"], "machine": known["machine"]}
-    same = [values[0] for values in facts.values() if values[0] and len(set(values)) == 1]
-    differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
-    alike = f" ({', '.join(same)})" if same else ""
-    title = f"newest runs of {len(followed.points)}{alike}"
-    made = table(title, "run", "commit", *folded(*differing), *right("ratio", "floor"))
-    for place, point in enumerate(newest):
-        floor, is_ratio = floors.get(point.run.session), followed.series.metric == RATIO
-        ratio = f"{point.value:.3f} ({point.low:.3f} to {point.high:.3f})" if is_ratio else "–"
-        seconds = duration(floor.value) if floor else "–"
-        cells = (values[place] for values in differing.values())
-        add_row(made, when(point), commit(point), *cells, ratio, seconds)
-    return made
 
 
 def when(point: SeriesPoint) -> str:
