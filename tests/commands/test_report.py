@@ -182,7 +182,7 @@ def test_what_is_no_result_file_is_left_out_with_a_note(tmp_path, capsys):
     names = sorted(map(str, tmp_path.iterdir()))
     assert cli.main(["report", *names]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "old.json was written by asv before 0.5" in shown
+    assert "old.json is neither a report nor a baseline" in shown
     assert "broken.json is not JSON" in shown
     assert "machine.json" not in shown
     assert "describes a machine of asv and has no results" in refused(capsys, tmp_path / "machine.json")

@@ -25,10 +25,6 @@ BROKEN = {
     "dies": ("print('last words', flush=True); os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
     "leaks_files": (
         "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); bench(lambda: KEPT.append(open(os.devnull)) or len(KEPT))",
-        "each call of the step leaves files open (1 a call), up to the limit of 200 open files (ulimit -n); close them in it",
-    ),
-    "has_no_files": (
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); [KEPT.append(open(os.devnull)) for _ in range(200)]",
         "the process has reached the limit of 200 open files (ulimit -n); close files where they are opened",
     ),
     "binds_a_taken_port": (

@@ -91,7 +91,7 @@ def test_a_sides_number_of_threads_reaches_its_processes_alone_and_is_at_most_th
     assert {file.name for file in project.root.glob("seen-*")} == {"seen-", "seen-1"}
     (project.root / "seen-").unlink()
     done = project.run("--against", "env:OMP_NUM_THREADS=2")
-    text = "baseline: OMP_NUM_THREADS=2 asks for 2 threads on one processor, where they would wait for each other"
+    text = "baseline: OMP_NUM_THREADS=2 asks for 2 threads on 1 processor, where they would wait for each other"
     assert (done.code, text in done.output) == (4, True), done.output
     assert not (project.root / "seen-").exists()  # no process has started
 

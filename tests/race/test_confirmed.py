@@ -298,12 +298,11 @@ def test_short_launches_are_no_evidence_on_time():
     assert scattered.wall_seconds == pytest.approx(0.7 * len(scattered.races[0].all_launches))
 
 
-def test_a_first_call_is_inconclusive_at_the_last_affordable_look_and_states_the_cost():
+def test_a_first_call_is_inconclusive_at_the_last_affordable_look():
     found = with_first_calls([call(0.5, 0.9)] * 2, policy=replace(POLICY, sampled_seconds=7.0))
     (race,) = found.races
     short, launches = len(race.short_launches), len(race.all_launches)
     assert found.first_call.outcome is Outcome.INCONCLUSIVE
-    assert found.first_call.reason.message.endswith(f"; {short} launches for it alone took {0.7 * short:.1f} s")
     after = next(look for look in POLICY.looks if look > launches)
     assert 0.7 * short <= 7.0 < 0.7 * (short + after - launches)
 

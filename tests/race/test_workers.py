@@ -87,32 +87,30 @@ def test_a_variant_that_replaces_a_variable_of_the_specification_is_refused():
 @pytest.mark.parametrize("name", THREADS)
 def test_more_threads_than_processors_are_refused_with_the_fix(name):
     four = replace(SIDE, env={name: "4"})
-    check_threads(four, {}, (2, 3, 4, 5), (2, 3, 4, 5))
-    check_threads(SIDE, {name: "1"}, (3,), (2, 3))
+    check_threads(four, {}, (2, 3, 4, 5))
+    check_threads(SIDE, {name: "1"}, (3,))
     with pytest.raises(BenchmarkError) as refused:
-        check_threads(four, {}, (5,), (2, 3, 4, 5, 6))
-    text = f"baseline: {name}=4 asks for 4 threads on one processor, where they would wait for each other"
-    assert str(refused.value) == f"{text}; add --cpus 2,3,4,5"
-    with pytest.raises(BenchmarkError, match=f"{name}=2 asks for 2 threads on one .*; 1 at most on this machine$"):
-        check_threads(four, {name: "2"}, (0,), (0,))
+        check_threads(four, {}, (5,))
+    text = f"baseline: {name}=4 asks for 4 threads on 1 processor, where they would wait for each other"
+    assert str(refused.value) == f"{text}; add --cpus with as many processors"
     for wrong in ("", "0", "-1", "x", "1.5"):
         with pytest.raises(
             BenchmarkError, match=f"{name}={wrong} is no number of threads; write a whole number from 1"
         ):
-            check_threads(SIDE, {name: wrong}, (0, 1), (0, 1))
+            check_threads(SIDE, {name: wrong}, (0, 1))
 
 
 def test_nested_parallel_regions_multiply_their_threads():
-    check_threads(SIDE, {"OMP_NUM_THREADS": "2,2"}, (0, 1, 2, 3), ())
+    check_threads(SIDE, {"OMP_NUM_THREADS": "2,2"}, (0, 1, 2, 3))
     with pytest.raises(BenchmarkError, match="asks for 6 threads on 4 processors"):
-        check_threads(SIDE, {"OMP_NUM_THREADS": "2,3"}, (0, 1, 2, 3), ())
+        check_threads(SIDE, {"OMP_NUM_THREADS": "2,3"}, (0, 1, 2, 3))
 
 
 def test_no_process_of_a_case_starts_with_too_many_threads(tmp_path):
     suite = replace(one_file(tmp_path), cpus=(0, 1))
     launcher = ProcessLauncher(suite, preset("quick"), Processors((1,), (0, 1)))
     case = Case("a", "a", "a", env=(("OMP_NUM_THREADS", "2"),))
-    with pytest.raises(BenchmarkError, match=r"add --cpus 0,1$"):
+    with pytest.raises(BenchmarkError, match=r"add --cpus with as many processors$"):
         launcher.start(Entrant(case, SIDE), 0, None)
     side = replace(SIDE, env={"OMP_NUM_THREADS": "2"}, named=("OMP_NUM_THREADS",))
     launcher.check(side, [replace(case, cpus=0)])

@@ -109,6 +109,7 @@ def test_all_sections_are_there(visit):
     page = visit("run")
     for name in SECTIONS:
         assert page.locator(f"section#{name} h2").count() == 1
+    assert page.locator("#overview td > .interval").count() == 8  # each change that has a ratio
     variants = visit("variants")
     assert variants.locator("section#variants").count() == 1
 

@@ -353,7 +353,6 @@ class Note(_Code):
     P90_ROUNDS = "p90-rounds", "not decided: p90 needs at least {needed} rounds, and the race has {rounds}; use --statistic mean"
     RARE_CALLS = "rare-calls", "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}"
     COVERED = "covered", _covered
-    SHORT_LAUNCHES = "short-launches", "{launches:launch} for it alone took {seconds:.1f} s"
     SCATTER = "scatter", "ratios of single launches have a standard deviation of {deviation:.1%}"
     FIRST_CALL_PARTS = "first-call-parts", _first_call_parts
     CALLS = "calls", words.calls

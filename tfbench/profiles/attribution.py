@@ -133,18 +133,14 @@ def _allocated(before: PythonProfile, now: PythonProfile) -> list[str]:
 
 
 def memory_lines(before: PythonProfile, now: PythonProfile) -> list[str]:
-    """Describe which keepers of memory grew, the one that grew most first, and the Python objects that came with it."""
+    """Describe which keepers of memory grew, the one that grew most first, and the lines of Python that hold it."""
     sizes = {name: now.memory.get(name, 0.0) - before.memory.get(name, 0.0) for name in KEEPERS}
     lines = []
     for name, size in sorted(sizes.items(), key=lambda pair: -pair[1]):
         if size >= 1 << 20:  # an arena of the allocator
             was, became = (side.memory.get(name, 0.0) / (1 << 20) for side in (before, now))
             lines.append(f"memory {KEEPERS[name]}: {became:.0f} MiB gained instead of {was:.0f} MiB")
-    lines += _allocated(before, now) if lines else []
-    old = before.memory.get("types", {})
-    more = {kind: count - old.get(kind, 0) for kind, count in now.memory.get("types", {}).items()}
-    gained = [f"{count:,} {kind}" for kind, count in more.items() if count >= FEWEST]
-    return [*lines, *([f"more Python objects than before: {', '.join(gained[:3])}"] if lines and gained else [])]
+    return [*lines, *(_allocated(before, now) if lines else [])]
 
 
 # Find the calls of tf.data's stages for their next elements, and the functions that stages run

@@ -16,10 +16,8 @@ from typing import Any, Generic, TypeVar
 from tfbench.errors import BenchmarkError
 from tfbench.metrics import exact
 from tfbench.metrics.catalog import FIRST_CALL, WARM_UP
-from tfbench.model.case import CACHE, CACHE_STATES, NATIVE, TIME
-from tfbench.model.measurement import Ratio, Run, Statistic
+from tfbench.model import CACHE, CACHE_STATES, NATIVE, TIME, Outcome, Ratio, Run, Statistic, Verdict
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
-from tfbench.model.report import Outcome, Verdict
 from tfbench.policy import Policy
 from tfbench.race.launch import Clock, Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
@@ -127,13 +125,6 @@ class _Judge(Generic[Judged]):
         undecided = self.result is not None and self.result.outcome is Outcome.INCONCLUSIVE
         return undecided and self.metric not in (TIME, WARM_UP)  # for which a whole launch is needed
 
-    def add_cost(self, race: Race) -> None:
-        """Add to the reason of an undecided metric what the short launches cost."""
-        if self.result is not None and race.short_launches:
-            seconds = sum(launch.wall_seconds for launch in race.short_launches)
-            note = because(Note.SHORT_LAUNCHES, launches=len(race.short_launches), seconds=seconds)
-            self.result = self.result.noted(note)
-
     def interrupt(self, race: Race, confirm: bool) -> None:
         self.result = self.judge(race)
         if self.result is not None and self.changed and confirm:
@@ -221,8 +212,6 @@ class ConfirmedRace:
                 break
             race.extend(look, progress, brief=all(judge.metric != WARM_UP for judge in waiting))
             waiting = [judge for judge in waiting if judge.is_open_after(race)]
-        for judge in waiting:
-            judge.add_cost(race)
 
     # Results
 

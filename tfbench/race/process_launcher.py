@@ -113,7 +113,7 @@ class ProcessLauncher:
         try:
             worker_environment(self._suite.variables, side, {})
             for cpus in {self.cpus(Entrant(case, side)) for case in cases}:
-                check_threads(side, {}, cpus, self._suite.cpus)
+                check_threads(side, {}, cpus)
         except (SideError, BenchmarkError) as error:
             raise UsageError(str(error)) from None
 
@@ -125,7 +125,7 @@ class ProcessLauncher:
         Raises `SideError` if the zygote does not start, and `BenchmarkError` if the side cannot run the case.
         """
         case = entrant.case
-        check_threads(entrant.side, dict(case.env), self.cpus(entrant), self._suite.cpus)
+        check_threads(entrant.side, dict(case.env), self.cpus(entrant))
         with self._using(entrant, pair, apart) as zygote:
             return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
 

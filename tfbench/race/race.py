@@ -10,10 +10,8 @@ from statistics import fmean, median
 from typing import Any
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.model.case import BESIDE, ONCE, WAITED
-from tfbench.model.measurement import STATISTICS, Effect, Launch, Plan, Run, Statistic
+from tfbench.model import BESIDE, ONCE, STATISTICS, WAITED, Comparison, Effect, Launch, Outcome, Plan, Run, Statistic
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
-from tfbench.model.report import Comparison, Outcome
 from tfbench.model.words import LARGEST
 from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared

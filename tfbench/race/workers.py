@@ -27,6 +27,7 @@ from tfbench.protocol import TRACED_WORKERS
 from tfbench.sides.spec import Side
 from tfbench.sides.yardstick import Yardstick
 from tfbench.storage.baselines import HISTORY_VARIABLE
+from tfbench.untrusted import plural
 
 # The temporary folder of a run's workers, and the processes that were started below it
 
@@ -163,15 +164,11 @@ def worker_environment(
     return env
 
 
-def check_threads(side: Side, extra: Mapping[str, str], cpus: Sequence[int], available: Sequence[int]) -> None:
+def check_threads(side: Side, extra: Mapping[str, str], cpus: Sequence[int]) -> None:
     """Check that the side and the variant ask for no more threads than their processes have processors.
 
     More threads would wait for each other, actively in most libraries.
     Raises `BenchmarkError` if they ask for more, or a value is no number.
-
-    Args:
-        cpus: The processors of the process.
-        available: The processors that ``--cpus`` can name.
     """
     for name, text in {**side.env, **extra}.items():
         if name not in THREADS:
@@ -179,16 +176,9 @@ def check_threads(side: Side, extra: Mapping[str, str], cpus: Sequence[int], ava
         levels = text.split(",") if name == _FOLLOWED else [text]  # of nested parallel regions
         if not all(re.fullmatch(r"[1-9]\d{0,8}", level) for level in levels):
             raise BenchmarkError(f"{side.name}: {name}={text} is no number of threads; write a whole number from 1")
-        threads = math.prod(map(int, levels))
-        if threads <= len(cpus):
-            continue
-        fix = f"{len(available)} at most on this machine"
-        if threads <= len(available):
-            fix = f"add --cpus {','.join(map(str, available[:threads]))}"
-        count = "one processor" if len(cpus) == 1 else f"{len(cpus)} processors"
-        raise BenchmarkError(
-            f"{side.name}: {name}={text} asks for {threads:,} threads on {count}, where they would wait for each other; {fix}"
-        )
+        if (threads := math.prod(map(int, levels))) > len(cpus):
+            asked = f"{side.name}: {name}={text} asks for {threads:,} threads on {plural(len(cpus), 'processor')}"
+            raise BenchmarkError(f"{asked}, where they would wait for each other; add --cpus with as many processors")
 
 
 def tail(log: IO[bytes]) -> str:

@@ -116,8 +116,8 @@ def _findings(report: Report, summary: summaries.Summary) -> Iterator[Part]:
     if lines := summaries.yardstick_lines(report):
         yield summaries.YARDSTICK.capitalize(), [f"- {plain(line)}" for line in lines], True
     severe = any(summary.findings[group] for group in _OPEN)
-    for group in (*_OPEN, summaries.Group.INCONCLUSIVE, summaries.Group.UNGATED, summaries.Group.IMPROVEMENTS):
-        if findings := summary.findings[group]:
+    for group, findings in summary.findings.items():
+        if findings:
             open_ = group in _OPEN or (group is summaries.Group.INCONCLUSIVE and not severe)
             rows = [_row(finding, again=open_) for finding in findings]
             count = len(findings)

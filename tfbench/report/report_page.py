@@ -18,11 +18,6 @@ from tfbench.untrusted import command, plural
 _MOST = 100
 """Cases per table of the first page. The table of all cases has the rest."""
 _SKIPS = 20
-_ORDER = (
-    summaries.Group.ERRORS, summaries.Group.REGRESSIONS, summaries.Group.UNGATED, summaries.Group.IMPROVEMENTS,
-    summaries.Group.INCONCLUSIVE,
-)  # fmt: skip
-"""Order of the parts of the first section."""
 _COLOURS: Mapping[Outcome, str] = {
     Outcome.REGRESSED: "bad", Outcome.IMPROVED: "good", Outcome.INCONCLUSIVE: "open", Outcome.UNCHANGED: "first",
 }  # fmt: skip
@@ -70,17 +65,10 @@ def render(report: Report, context: PageContext | None = None) -> str:
     against = report.sides.get("baseline", {}).get("spec")
     known = all("packages" in report.sides.get(name, {}) for name in ("baseline", "contender"))
 
-    reach = summary.reach  # looks at all findings
-
-    def place(ratio: float) -> str:
-        """Return the place of a ratio in the drawing of an interval, for a style."""
-        share = summaries.position(ratio, reach)
-        return f"{0 if math.isnan(share) else 100 * max(0.0, min(1.0, share)):.1f}%"
-
     return page.render_page(
         "report.html", sections, data | page.case_data(names, cases, first),
         scripts=("report.js",), title="Performance report", subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
-        summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration,
+        summary=summary, most=_MOST, times=times, duration=duration,
         warnings=list(_warnings(report, summary)), notes=context.notes, facts=list(_facts(report, summary, context.false_alarms)),
         differences=summaries.differences(report.sides), yardstick=summaries.yardstick_lines(report), heading=summaries.YARDSTICK, compared=known, skipped=summaries.skip_lines(report, _SKIPS),
         report=report, others=len(others), changed=len(changed),

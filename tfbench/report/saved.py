@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text
-from tfbench.model.case import JSON, Case
-from tfbench.model.measurement import Run, Sample, StoredRounds
+from tfbench.model import JSON, Case, Outcome, Report, Run, Sample, StoredRounds, VariantResult, Verdict
 from tfbench.model.reasons import Note, ReasonCode, because
-from tfbench.model.report import Outcome, Report, VariantResult, Verdict
 from tfbench.report import json_format
 from tfbench.report.merge import merge
 from tfbench.report.report_page import PageContext
@@ -81,9 +79,6 @@ def read(path: Path) -> ResultFile:
             return _of_asv(name, content)
         if {"machine", "arch", "os"} <= content.keys() and "benchmarks" not in content:  # machine.json beside results
             raise ReportError(f"{brief(path)} describes a machine of asv and has no results; give the files beside it")
-        if "commit_hash" in content and "results" in content:
-            text = "was written by asv before 0.5; write it again with a newer one (asv update)"
-            raise ReportError(f"{brief(path)} {text}")
         return _of_plain(name, content)
     except (ValueError, KeyError) as error:
         text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark or asv"

@@ -72,11 +72,6 @@ def explanation(verdict: Verdict) -> str:
     return verdict.reason.message if told else f"{verdict.reason.message}; {tail}"
 
 
-def position(value: float, reach: float) -> float:
-    """Return the place of a ratio on a logarithmic axis: 0 is the inverse of ``reach``, 1 is ``reach``."""
-    return (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2 if value < math.inf else 1.0
-
-
 # Say what the sides were: their code, and their differences apart from the compared version
 
 
@@ -189,8 +184,6 @@ _OTHERS = 4
 """Maximum other metrics of a case that are listed."""
 _LEAST_SHARE = 0.005
 """Share of the wall time that a phase must have to be shown."""
-_REACH = 10.0
-"""Ratio from which on an interval would flatten all others, and is drawn at the end."""
 _MEASURED: Mapping[str, str] = {
     ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contract{} held", ReasonCode.SAME_CODE: SAME_CODE,
 }  # fmt: skip
@@ -310,15 +303,6 @@ class Summary:
     def reason(self) -> str:
         """What prevents a pass besides single cases, ``""`` for nothing. A run without another side was to gate nothing."""
         return "" if self.ruling.result is Result.NOT_GATED else self.ruling.reason
-
-    @property
-    def reach(self) -> float:
-        """The largest ratio of drawn intervals, which all drawings share, so that they can be compared at a glance."""
-        ratios = [finding.ratio for findings in self.findings.values() for finding in findings]
-        centers = [
-            max(ratio.center, 1 / ratio.center) for ratio in ratios if ratio and 1 / _REACH < ratio.center < _REACH
-        ]
-        return max([*centers, self.limits[1]]) * self.limits[1] ** 2
 
 
 def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> Summary:

@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from tfbench.model import Calls, Comparison, Effect, Outcome, Ratio, Run, Statistic
 from tfbench.model.case import BESIDE, COLLECTIONS, DOUBT, HANDED, RESTLESS, RETRACED, SET_LATE
-from tfbench.model.measurement import Calls, Effect, Ratio, Run, Statistic
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
-from tfbench.model.report import Comparison, Outcome
 from tfbench.policy import Policy, Thresholds
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of, unchanged_alpha
 from tfbench.stats.interval import FEW, Floats, huber_pseudovalues, interval, launch_effect, log_ratios, quantile_error

@@ -119,42 +119,18 @@ class PlainBenchmark:
     ) -> Any:
         """Race ``target(*args, **kwargs)``, and return what it returns.
 
-        With ``setup`` or ``teardown``, every iteration is timed alone, between the two.
-
-        Raises:
-            BenchmarkError: As for a call of the fixture; or ``setup`` returns no arguments, or returns some beside ``args``.
+        With ``setup`` or ``teardown``, every iteration is timed alone, between the two. ``setup`` may return the arguments.
+        Raises `BenchmarkError` as a call of the fixture does.
         """
         self._launch.take("benchmark.pedantic", target)
-        for name, value, least in (
-            ("rounds", rounds, 1),
-            ("iterations", iterations, 1),
-            ("warmup_rounds", warmup_rounds, 0),
-        ):
-            if not isinstance(value, int) or value < least:
-                self._launch.refuse(
-                    f"benchmark.pedantic: {name}={brief(repr(value))} must be a whole number from {least}"
-                )
         if setup is None and teardown is None:
             return self._race(partial(target, *args, **(kwargs or {})))
-        if setup is not None and iterations > 1:
-            self._launch.refuse(
-                f"benchmark.pedantic: iterations={iterations} with a setup, which runs before each; leave iterations out"
-            )
         given = args, kwargs or {}
         now: list[Any] = [*given]
 
         def bind() -> Callable[[], object]:
             if setup is not None and (arguments := setup()):
-                if any(given):
-                    self._launch.refuse("benchmark.pedantic: give either args and kwargs, or a setup that returns them")
-                try:
-                    positional, named = arguments
-                    now[:] = tuple(positional), dict(named)
-                except (TypeError, ValueError):
-                    kind = brief(repr(arguments), 40)
-                    self._launch.refuse(
-                        f"benchmark.pedantic: setup returned {kind}; it must return (args, kwargs) or None"
-                    )
+                now[:] = arguments
             return partial(target, *now[0], **now[1])
 
         def clear() -> None:

@@ -42,7 +42,7 @@ from tfbench.untrusted import brief
 from tfbench.worker import block as blocks
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.own_files import OwnFiles
-from tfbench.worker.probes import HostPeak, open_files
+from tfbench.worker.probes import HostPeak
 from tfbench.worker.profiler import SmClock, sm_clock, tracer
 from tfbench.worker.quiet import Meter, certain, own_time, used_time, waiting
 from tfbench.worker.unfinished import unfinished
@@ -290,8 +290,6 @@ class Bench(ABC, Generic[Request]):
     needs_result: bool = field(default=True, init=False)
     """Whether the step must return its result."""
     artifact: Any = field(default=None, init=False)
-    files_left: float = field(default=0.0, init=False)
-    """Files that each of the first calls has left open."""
     facts: JSON = field(default_factory=dict, init=False)
     """Results of the launch besides its answer, and the other keywords of ``bench``."""
     late_facts: JSON = field(default_factory=dict, init=False)
@@ -348,14 +346,8 @@ class Bench(ABC, Generic[Request]):
         """Return what to do about a port or file that is taken, or about too many open files; ``""`` for another error."""
         if any(taken in error for taken in _TAKEN):
             return "several processes run the benchmark at once: bind port 0, and write below tmp_path"
-        if "Too many open files" not in error:
-            return ""
-        limit = f"the limit of {isolation.file_limit():,} open files (ulimit -n)"
-        if self.files_left > 0:
-            return (
-                f"each call of the step leaves files open ({self.files_left:g} a call), up to {limit}; close them in it"
-            )
-        return f"the process has reached {limit}; close files where they are opened, such as by a with statement"
+        limit = f"the process has reached the limit of {isolation.file_limit():,} open files (ulimit -n)"
+        return f"{limit}; close files where they are opened" if "Too many open files" in error else ""
 
     def refuse(self, reason: str) -> NoReturn:
         """Raise a `BenchmarkError`, and note the first reason."""
@@ -621,10 +613,9 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         """Add the times of `first_call` to the facts; returns those of a call in turn, for `Prepared`."""
         compiling = self.request.compiling
         in_turn = self._meets(compiling)
-        opened, used = open_files(), used_time(blocks.children())
+        used = used_time(blocks.children())
         facts, least = first_call(block, self.check_result)
         used = used_time(blocks.children()) - used
-        self.files_left = (open_files() - opened) / 2
         self.facts.update(facts)
         if in_turn:
             self._meet()  # a warm-up beside the first call of another entrant would take its processor

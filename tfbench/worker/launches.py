@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -36,8 +35,6 @@ _SMALLEST = 0.01
 """Share of the samples below which a function is not sent, since it cannot hold half of a slowdown of 2%."""
 _LINES = 3
 """Number of lines of Python that are reported, in descending order of the memory that they hold."""
-_TYPES = 5
-"""Number of types of Python objects that are reported, in descending order of their growth."""
 
 
 class SamplingLaunch(Bench[protocol.SampleCase]):
@@ -118,23 +115,20 @@ def _qualified(code: CodeType, module: str) -> str:
 
 @contextmanager
 def growth(grown: JSON) -> Iterator[None]:
-    """Fill in what the block leaves behind, in bytes by keeper, and the types of Python objects that grew.
+    """Fill in what the block leaves behind, in bytes by keeper, and the lines of Python that hold most.
 
     ``python`` is what Python allocates, ``native`` what others hold from the C library's allocator, ``retained`` what
     that allocator keeps after it was freed, and ``resident`` all private memory of the process.
     """
     tracemalloc.start()
     try:
-        began, objects = _sizes(), _objects()
+        began = _sizes()
         yield
         ended = _sizes()
         grown.update({name: max(0.0, ended[name] - began[name]) for name in ended.keys() & began.keys()})
-        more = _objects()
-        more.subtract(objects)
         largest = tracemalloc.take_snapshot().statistics("lineno")[:_LINES]
         # Without the folder that a package is installed in.
         grown["lines"] = {str(line.traceback[0]).rpartition("site-packages/")[2]: line.size for line in largest}
-        grown["types"] = {name: count for name, count in more.most_common(_TYPES) if count > 0}
     finally:
         tracemalloc.stop()
 
@@ -149,10 +143,6 @@ def _sizes() -> dict[str, float]:
         ours = python + tracemalloc.get_tracemalloc_memory()
         sizes |= {"native": max(0.0, float(info.uordblks + info.hblkhd) - ours), "retained": float(info.fordblks)}
     return sizes
-
-
-def _objects() -> Counter[str]:
-    return Counter(f"{type(thing).__module__}.{type(thing).__qualname__}" for thing in gc.get_objects())
 
 
 # A launch that takes no times: probes read the other metrics while the step runs a few times

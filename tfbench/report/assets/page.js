@@ -255,6 +255,12 @@ const tfbench = (() => {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
+  // Intervals of the first section, which have one scale.
+  const drawn = [...document.querySelectorAll("[data-interval]")];
+  const endsOf = (text) => text.split(",").map((one) => (Number.isFinite(Number(one)) ? Number(one) : undefined));
+  const barOf = drawing(drawn.map((cell) => endsOf(cell.dataset.interval)), endsOf(drawn[0]?.closest("[data-limits]").dataset.limits ?? "1,1"));
+  for (const cell of drawn) cell.append(barOf(endsOf(cell.dataset.interval)));
+
   for (const place of document.querySelectorAll("[data-chart], [data-grid]")) filling.observe(place);
   return { data, make, table, oneCase };
 })();
