@@ -187,7 +187,7 @@ class Ready(Message):
     offenders: tuple[str, ...]
     environment: JSON
     import_seconds: float | None
-    """Import time of TensorFlow, in an ancestor without garbage collection; ``None`` if no benchmark imports it."""
+    """Import time of TensorFlow in the ancestor, without garbage collection; ``None`` if the ancestor has not imported it."""
     spawns: bool
     """Whether the zygote has opened a GPU. It cannot fork then, and becomes the process of its only launch."""
     leaked_packages: tuple[str, ...]

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +73,7 @@ def serve(path: str) -> None:
     sys.path[:] = [entry for entry in sys.path if entry not in here]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ancestors, since this process never waits
     usual = library_variables(worker_environment(os.environ, Side("usual", sys.executable, Path()), {}))
-    timer = tf_runtime.ImportTimer()
+    seconds = 0.0
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     server.bind(path)
     server.listen(16)
@@ -86,20 +87,21 @@ def serve(path: str) -> None:
         if forks and tf_runtime.tensorflow() is None:
             os.environ.clear()
             os.environ.update(env)
-            sys.meta_path.insert(0, timer)
+            began = time.perf_counter()
             importlib.import_module("tensorflow")
+            seconds = time.perf_counter() - began
             tf_runtime.keras()
         if (pid := os.fork() if forks else -1) == 0:
             server.close()
             client.close()
-            _become(decode(start), cwd, env, timer, *descriptors)
+            _become(decode(start), cwd, env, seconds, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         client.send(b"%d" % pid)
         client.close()
 
 
-def _become(start: object, cwd: str, env: dict[str, str], timer: object, channel: int, log: int) -> None:
+def _become(start: object, cwd: str, env: dict[str, str], seconds: float, channel: int, log: int) -> None:
     assert isinstance(start, StartAncestor)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setpgid(0, 0)
@@ -113,7 +115,7 @@ def _become(start: object, cwd: str, env: dict[str, str], timer: object, channel
     sys.argv = ["tfbench.worker"]
     sys.orig_argv = [sys.executable, *interpreter_options(), "-m", "tfbench.worker", ""]
     tempfile.tempdir = None  # the one of the first ancestor
-    tf_runtime.ImportTimer.installed = lambda: timer
+    zygote._import_tensorflow = lambda start: seconds
     tf_runtime.run_and_exit(os.getppid(), lambda: zygote.main(replace(start, channel=channel)))
 
 

@@ -14,7 +14,6 @@ import pytest
 from tfbench.imports import hidden_modules, hidden_packages, is_installed, leaked_packages, redirect_imports
 from tfbench.protocol import StartZygote
 from tfbench.worker import zygote
-from tfbench.worker.tf_runtime import ImportTimer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -255,6 +254,6 @@ def test_a_side_that_has_nothing_to_redirect_does_so_all_the_same(tmp_path, monk
             root=str(tmp_path), files=(), inifile="", import_mode="importlib", made="", python_path="",
             tree_redirect=trees, channel=theirs.detach(),
         )  # fmt: skip
-        zygote.run(start, ImportTimer(), "", None)
+        zygote.run(start, "", None)
         ours.close()
     assert seen == [(os.devnull, os.devnull), ("/there", "/here")]

@@ -18,7 +18,7 @@ def inherited(monkeypatch, tmp_path):
     (here / "borrowed.py").write_text("")
     monkeypatch.syspath_prepend(str(here))
     __import__("borrowed")
-    yield Inheritance.of_this_process()
+    yield Inheritance.of_this_process(1.0)
     del sys.modules["borrowed"]
 
 
@@ -51,7 +51,7 @@ def test_a_variable_that_libraries_read_must_not_change(monkeypatch, before, lat
     if before == NO_BACKEND:
         monkeypatch.setitem(sys.modules, "keras.backend", SimpleNamespace(backend=lambda: "tensorflow"))
     set_variables(before)
-    inherited = Inheritance.of_this_process()
+    inherited = Inheritance.of_this_process(1.0)
     set_variables(later)
     assert inherited.conflict() == conflict
 
@@ -59,13 +59,13 @@ def test_a_variable_that_libraries_read_must_not_change(monkeypatch, before, lat
 def test_a_relative_path_of_a_library_is_another_one_in_another_folder(monkeypatch, tmp_path):
     (tmp_path / "settings").mkdir()
     monkeypatch.setenv("KERAS_HOME", "settings")
-    inherited = Inheritance.of_this_process()
+    inherited = Inheritance.of_this_process(1.0)
     monkeypatch.chdir(tmp_path)
     assert inherited.conflict() == "KERAS_HOME=settings is a relative path, which each side has in its own tree"
-    assert Inheritance.of_this_process().conflict() == ""
+    assert Inheritance.of_this_process(1.0).conflict() == ""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "settings"))
     monkeypatch.setattr("os.getcwd", lambda: "/")
-    assert Inheritance.of_this_process().conflict() == ""
+    assert Inheritance.of_this_process(1.0).conflict() == ""
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,8 @@ def _at(word: str, side: JSON) -> str:
 
 _OPEN = (summaries.Group.REGRESSIONS, summaries.Group.ERRORS)
 """Parts that are shown at once; the others are folded."""
+_SKIPS = 20
+"""Maximum different reasons of skipped cases."""
 _RESERVE = 400
 """Characters kept for the lines that say what was left out."""
 
@@ -83,7 +85,7 @@ def render(report: Report, *, strict: bool = False) -> str:
     summary = summaries.summarize(report, shared=True, strict=strict)
     head = [f"**tfbench: {plain(summary.headline)}**", context_line(report)]
     head += [f"{plain(summary.reason)}."] if summary.reason else []
-    return _whole([*head, *_fitted([*_findings(report, summary), *_others(report, summary)], head)])
+    return _whole([*head, *_fitted(_findings(report, summary), head)])
 
 
 def _fitted(parts: Iterable[Part], others: Sequence[str]) -> Iterator[str]:
@@ -116,28 +118,16 @@ def _findings(report: Report, summary: summaries.Summary) -> Iterator[Part]:
     if lines := summaries.yardstick_lines(report):
         yield summaries.YARDSTICK.capitalize(), [f"- {plain(line)}" for line in lines], True
     severe = any(summary.findings[group] for group in _OPEN)
-    for group, findings in summary.findings.items():
-        if findings:
+    for group in (*_OPEN, summaries.Group.INCONCLUSIVE, summaries.Group.UNGATED, summaries.Group.IMPROVEMENTS):
+        if findings := summary.findings[group]:
             open_ = group in _OPEN or (group is summaries.Group.INCONCLUSIVE and not severe)
             rows = [_row(finding, again=open_) for finding in findings]
             count = len(findings)
             yield f"{group.heading.capitalize()} ({count})" if open_ else f"{count} {group.heading}", rows, open_
     if lines := summaries.differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
-
-
-def _others(report: Report, summary: summaries.Summary) -> Iterator[Part]:
-    named = {finding.case.name for findings in summary.findings.values() for finding in findings}
-    rest = [verdict for verdict in summaries.report_times(report.verdicts) if verdict.case.name not in named]
-    rows = [
-        f"- {code(verdict.case.name)}: {verdict.outcome}{f', {plain(times(verdict.ratio))}' if verdict.ratio else ''}"
-        for verdict in rest
-    ]
-    if rows:
-        yield f"{len(rows)} without a change", rows, False
-    if report.skips:
-        rows = [f"- {code(skip.case.name)}: {plain(skip.reason)}" for skip in report.skips]
-        yield f"{len(rows)} skipped", rows, False
+    if lines := summaries.skip_lines(report, _SKIPS):
+        yield plural(len(report.skips), "skipped case"), [f"- {plain(line)}" for line in lines], False
 
 
 def _row(finding: summaries.CaseFinding, *, again: bool) -> str:

@@ -12,7 +12,6 @@ import dataclasses
 import enum
 import functools
 import hashlib
-import importlib.util
 import inspect
 import io
 import numbers
@@ -27,10 +26,8 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -476,35 +473,6 @@ def tensorflow() -> Any:
     """Return the TensorFlow that the benchmarks imported, ``None`` if they imported none."""
     tf = sys.modules.get(_MODULE)
     return tf if hasattr(tf, "function") else None  # an empty folder of this name is no TensorFlow
-
-
-class ImportTimer(MetaPathFinder):
-    """Times the first import of TensorFlow. It must come before all other finders."""
-
-    def __init__(self) -> None:
-        self.seconds: float | None = None
-        """``None`` until the import is done."""
-
-    @classmethod
-    def installed(cls) -> ImportTimer:
-        """Return a timer that waits for the import."""
-        timer = cls()
-        sys.meta_path.insert(0, timer)
-        return timer
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            vars(spec.loader)["exec_module"] = partial(self._timed, spec.loader.exec_module)
-        return spec
-
-    def _timed(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
-        began = time.perf_counter()
-        execute(module)
-        self.seconds = time.perf_counter() - began
 
 
 def keras() -> Any:

@@ -14,6 +14,7 @@ import shlex
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -60,11 +61,14 @@ class Inheritance:
     """Names of the imported top-level modules."""
     folder: str
     """The working directory, from which libraries have read files with a relative path."""
+    seconds: float
+    """How long the import of TensorFlow took."""
 
     @classmethod
-    def of_this_process(cls) -> Inheritance:
+    def of_this_process(cls, seconds: float) -> Inheritance:
         modules = frozenset(name for name in sys.modules if "." not in name)
-        return cls(tf_runtime.variables_in_effect(), tuple(sys.path), tuple(sys.meta_path), modules, os.getcwd())
+        state = tf_runtime.variables_in_effect(), tuple(sys.path), tuple(sys.meta_path), modules, os.getcwd()
+        return cls(*state, seconds)
 
     def conflict(self) -> str:
         """Return why this process, which was forked in that state, would have imported something else by itself.
@@ -112,7 +116,7 @@ def _origin(name: str) -> str | None:
 def main(start: protocol.Message) -> None:
     """Run as an ancestor, or as a zygote in the place of one that has run an op."""
     if isinstance(start, StartZygote):
-        run(start, tf_runtime.ImportTimer.installed(), os.getcwd(), None)
+        run(start, os.getcwd(), None)
     elif isinstance(start, StartAncestor):
         run_ancestor(start)
 
@@ -124,34 +128,36 @@ def run_ancestor(start: StartAncestor) -> None:
     isolation.limit_files(start.file_bytes)
     channel = Channel(socket.socket(fileno=start.channel))
     tf_runtime.pin(start.cpus)
-    timer = tf_runtime.ImportTimer.installed()
+    seconds = 0.0
     if start.imports_tensorflow:
         gc.disable()  # collections take a fifth of the import, which leaves little garbage
-        _import_tensorflow(start)
+        seconds = _import_tensorflow(start)
         gc.enable()
     gc.collect()
     gc.freeze()
-    inheritance = Inheritance.of_this_process() if start.imports_tensorflow else None
+    inheritance = Inheritance.of_this_process(seconds) if start.imports_tensorflow else None
     with suppress(ChannelClosed):
-        _serve_forks(channel, StartZygote, partial(_become_zygote, timer, os.getcwd(), inheritance), set())
+        _serve_forks(channel, StartZygote, partial(_become_zygote, os.getcwd(), inheritance), set())
     os._exit(0)
 
 
-def _import_tensorflow(start: StartAncestor) -> None:
+def _import_tensorflow(start: StartAncestor) -> float:
+    """Return how many seconds the import took."""
+    began = time.perf_counter()
     try:
         importlib.import_module(_TENSORFLOW)
+        seconds = time.perf_counter() - began
         tf_runtime.keras()
     except Exception:
         # A broken import may leave modules behind. Zygotes of a new process report the error with the benchmark's name.
         tf_runtime.replace_process(encode(replace(start, imports_tensorflow=False)).decode(), start.channel)
+    return seconds
 
 
-def _become_zygote(
-    timer: tf_runtime.ImportTimer, home: str, inheritance: Inheritance | None, request: StartZygote, files: list[int]
-) -> None:
+def _become_zygote(home: str, inheritance: Inheritance | None, request: StartZygote, files: list[int]) -> None:
     talk, log = files
     _take_over(log)
-    run(replace(request, channel=talk), timer, home, inheritance)
+    run(replace(request, channel=talk), home, inheritance)
 
 
 def _serve_forks(
@@ -213,11 +219,10 @@ _NEEDS_PLUGIN = re.compile(
 """Errors of pytest in a process that lacks a plugin."""
 
 
-def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritance: Inheritance | None) -> None:
+def run(start: StartZygote, home: str, inheritance: Inheritance | None) -> None:
     """Run as a zygote.
 
     Args:
-        timer: Knows, or finds out, how long the import of TensorFlow takes.
         home: Working directory of a process that replaces this one.
         inheritance: What was imported before; ``None`` if nothing was.
     """
@@ -240,7 +245,7 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     if start.watches:
         own_files.watch()
     channel = Channel(socket.socket(fileno=start.channel))
-    zygote = Zygote(channel, start, timer, home, inheritance, own_files, tf_runtime.Seeds())
+    zygote = Zygote(channel, start, home, inheritance, own_files, tf_runtime.Seeds())
     code = pytest.main(_pytest_arguments(start), plugins=[zygote, imports.FolderByFolder()])
     if not zygote.served:
         channel.send(protocol.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
@@ -287,7 +292,6 @@ class Zygote(Collection):
 
     channel: Channel
     start: StartZygote
-    timer: tf_runtime.ImportTimer
     home: str
     """The working directory that the process was started in."""
     inheritance: Inheritance | None
@@ -377,7 +381,7 @@ class Zygote(Collection):
                     MODULES: sorted(self._modules),
                     "defaults": tf_runtime.defaults(),
                 },
-                import_seconds=self.timer.seconds,
+                import_seconds=self.inheritance.seconds if self.inheritance else None,
                 spawns=spawns,
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
                 # arenas, which launches of this zygote then need not allocate.
