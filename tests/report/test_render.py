@@ -15,7 +15,6 @@ from tfbench.model import (
     Sample,
     Skip,
     StoredRounds,
-    Thresholds,
     Verdict,
 )
 from tfbench.model.formats import plain
@@ -186,12 +185,11 @@ def test_an_empty_report_says_so():
     assert lines_of() == ["no case was measured", "incomparable: no cases in 12 s (policy standard)"]
 
 
-def test_throughput_stands_below_the_ratio_and_own_thresholds_are_named():
+def test_throughput_stands_below_the_ratio():
     rates = {"items/s": Both(1.2e6, 1.14e6), "B/s": Both(5.0, 5.0)}
-    row = VERDICT.changed(thresholds=Thresholds(0.05, 0.1), rates=rates)
+    row = VERDICT.changed(rates=rates)
     text = terminal.render(report(verdicts=(row,)), width=100, colour=False)
     assert "1.20 -> 1.14 Mitems/s" in text
-    assert f"own thresholds, minimum effect 5.0%, tolerance 10.0%: {row.case.short_name}" in text
     other = row.changed(rates={"items/s": Both(900, 1100)})
     assert "900 items/s -> 1.10 kitems/s" in terminal.render(report(verdicts=(other,)), width=100, colour=False)
 

@@ -26,13 +26,6 @@ def test_the_mean_is_geometric_and_over_compared_cases():
     assert summarize(made(broken)).mean is None
 
 
-def test_an_inconclusive_case_without_a_bound_can_hide_anything():
-    wide = verdict("a", Outcome.INCONCLUSIVE).changed(ratio=Ratio(1.0, 0.0, math.inf, 0.9))
-    assert summarize(made(verdict("b", Outcome.INCONCLUSIVE, 1.05))).could_hide == pytest.approx(0.0605)
-    assert summarize(made(wide)).could_hide == summarize(made(wide.changed(ratio=None))).could_hide == math.inf
-    assert summarize(made(verdict("b", Outcome.UNCHANGED))).could_hide == 0.0
-
-
 def test_counts_start_with_the_gravest():
     outcomes = ["missing", "error", "regressed", "inconclusive", "improved", "unchanged"]
     found = summarize(made(*(verdict(one, Outcome(one)) for one in sorted(outcomes))))

@@ -13,8 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from rich.console import Group
-from rich.text import Text
+from rich.table import Table
 from scipy.stats import norm
 
 from tfbench.doctor import checks, machine
@@ -115,8 +114,6 @@ def _shrunk(squares: float, freedom: int, usual: float, spread: float) -> float:
 
 
 FILE = Path(__file__).parents[1] / "worker" / "workloads" / "test_doctor.py"
-NUMPY = "numpy_"
-"""Prefix of the workloads without TensorFlow, which only workers import."""
 NAME = "race"
 """Name of the findings."""
 SECONDS = 30
@@ -258,15 +255,12 @@ _HEADINGS = (
 )  # fmt: skip
 
 
-def table_of(raced: Sequence[Raced], policy: Policy) -> Group:
+def table_of(raced: Sequence[Raced], policy: Policy) -> Table:
     """Show the races of all workloads side by side."""
     made = table(f"The same code against itself, policy {policy.name}", "", *right(*(one.name for one in raced)))
     for row in zip(_HEADINGS, *map(_cells, raced), strict=True):
         add_row(made, *row)
-    if any(one.name.startswith(NUMPY) for one in raced):
-        text = "TensorFlow could not be imported, so NumPy steps were raced instead; they are less representative"
-        return Group(made, Text(text, "yellow"))
-    return Group(made)
+    return made
 
 
 def _cells(raced: Raced) -> tuple[str, ...]:

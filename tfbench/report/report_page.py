@@ -89,9 +89,6 @@ def _warnings(report: Report, summary: summaries.Summary) -> Iterator[str]:
 
 def _facts(report: Report, summary: summaries.Summary, false_alarms: Rate | None) -> Iterator[tuple[str, str]]:
     yield from summaries.mean_lines(report, summary)
-    if summary.could_hide > 0:
-        share = f"up to {summary.could_hide:.1%}" if summary.could_hide < math.inf else "of any size"
-        yield "inconclusive cases could hide", f"a slowdown {share}"
     alarms = "not measured: run tfbench calibrate on it"
     if false_alarms is not None:
         rate = f"{false_alarms.hits} of {false_alarms.trials} verdicts on unchanged code"

@@ -14,7 +14,7 @@ from tfbench.facts import OPTION
 from tfbench.metrics.catalog import CONTRACT
 from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Reason, ReasonCode, Report, Verdict
 from tfbench.model.measurement import by_side
-from tfbench.model.words import calls, counted, duration, hidden, times
+from tfbench.model.words import calls, counted, duration, times
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.sides.spec import WORKING_TREE
@@ -296,8 +296,6 @@ class Summary:
     """Mean of the ratios of time with its 95% interval; ``None`` if fewer than two cases were compared."""
     compared: int
     """Cases in that mean."""
-    could_hide: float
-    """The largest slowdown that an inconclusive case could hide, as a fraction; infinity if one has no bound."""
 
     @property
     def reason(self) -> str:
@@ -316,7 +314,6 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
     minimum = minimum_effect(report.policy)
     timed = report_times(report.verdicts)
     ratios = [verdict.ratio for verdict in timed if verdict.ratio is not None and 0 < verdict.ratio.center < math.inf]
-    undecided = [verdict.ratio for verdict in timed if verdict.outcome is Outcome.INCONCLUSIVE]
     counts = count(timed) | ({"skipped": len(report.skips)} if report.skips else {})
     findings = _findings(report, ruling, minimum, shared)
     return Summary(
@@ -324,7 +321,6 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
         findings={group: [finding for finding in findings if finding.group is group] for group in Group}, counts=counts,
         other_counts=count(verdict for verdict in report.verdicts if verdict.metric != TIME),
         limits=(1 / (1 + minimum), 1 + minimum), mean=mean_ratio(ratios), compared=len(ratios),
-        could_hide=max((hidden(ratio) if ratio else math.inf for ratio in undecided), default=0.0),
     )  # fmt: skip
 
 

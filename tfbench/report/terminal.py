@@ -12,8 +12,8 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult
-from tfbench.model.words import counted, duration, percent, rate, rates, size, thresholds, times
+from tfbench.model import Case, Outcome, ReasonCode, Report, VariantResult
+from tfbench.model.words import counted, duration, percent, rate, rates, size, times
 from tfbench.report import summary as summaries
 from tfbench.report.screen import COLOURS, Screen, add_row, break_name, folded, right, table
 from tfbench.stats.rounds import UNITS
@@ -94,8 +94,6 @@ _UNMEASURED = 3
 """More cases than these that a run did not measure, for one reason, have one entry."""
 _SKIPS = 5
 """Maximum different reasons of skipped cases."""
-_OWN = 10
-"""Maximum cases with thresholds of their own that are named."""
 _INDENT = "    "
 
 
@@ -123,7 +121,6 @@ def render(
     for group, findings in summary.findings.items():
         findings = [replace(finding, again=here(finding.again)) for finding in findings]
         parts += _group(group, findings, summary, width)
-    parts += _own_thresholds(report)
     parts += [Text(f"skipped {line}", "yellow") for line in summaries.skip_lines(report, _SKIPS)]
     if summary.other_counts:
         parts.append(Text(f"other metrics: {counted(summary.other_counts)}"))
@@ -204,15 +201,6 @@ def _finding(finding: summaries.CaseFinding, width: int) -> list[RenderableType]
     if finding.again:
         lines.append(_command(finding.again, width))
     return lines
-
-
-def _own_thresholds(report: Report) -> list[RenderableType]:
-    """Return the cases whose thresholds are not the policy's, a line for each pair of thresholds."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for verdict in report.verdicts:
-        if verdict.metric == TIME and verdict.case.thresholds:
-            groups[thresholds(dict(verdict.case.thresholds))].append(verdict.case.short_name)
-    return [Text(f"own thresholds, {words}: {some(names, _OWN)}", "dim") for words, names in groups.items()]
 
 
 def _hanging(text: str, width: int) -> RenderableType:

@@ -64,11 +64,8 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     given = {name: value for name, value in plain.items() if value is not None and name != ARTIFACT}
     for name, value in given.items():
         if name not in _CHECKS:
-            known = ", ".join((*WORK, *CONTRACTS, *MODEL, ARTIFACT, CEILING, CACHE))
-            fix = f"bench(functools.partial(step, {name}=…), …) or bench(lambda: step(…, {name}=…))"
-            raise BenchmarkError(
-                f"bench has no keyword {name!r}: for an argument of the step, write {fix}; it has {known}"
-            )
+            fix = f"for an argument of the step, write bench(functools.partial(step, {name}=…), …)"
+            raise BenchmarkError(f"bench has no keyword {name!r}: {fix}; it has {', '.join((*_CHECKS, ARTIFACT))}")
         valid, wanted = _CHECKS[name]
         if not valid(value):
             raise BenchmarkError(f"bench: {name}={brief(repr(value))} must be {wanted}")
