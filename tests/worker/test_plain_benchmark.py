@@ -157,7 +157,7 @@ async def waits():
         (lambda benchmark: benchmark(3), "must be a function"),
         (lambda benchmark: benchmark(np.eye(3)), r"benchmark\(array.*must be a function"),
         (lambda benchmark: benchmark(waits), "returned a coroutine"),
-        (lambda benchmark: benchmark(waits()), "given a coroutine"),
+        (lambda benchmark: benchmark(waits()), "returned a coroutine, .*: pass the async function itself"),
     ],
 )
 def test_a_wrong_use_is_refused_for_good(use, reason):

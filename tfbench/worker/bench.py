@@ -331,12 +331,10 @@ class Bench(ABC, Generic[Request]):
             self.refuse(
                 f"{fixture} was called in the thread {threading.current_thread().name}: call it in the main thread"
             )
-        if inspect.iscoroutine(step):
-            step.close()
-            self.refuse(f"{fixture} was given a coroutine: pass the async function, and its arguments after it")
         if not callable(step):
             given = brief(repr(step))
-            self.refuse(f"{fixture}({given}): the first argument must be a function; pass its arguments after it")
+            wrong = f"{fixture}({given}): the first argument must be a function; pass its arguments after it"
+            self.refuse(unfinished(step) or wrong)
         self.called = True
 
     def fix_of(self, error: str) -> str:

@@ -466,12 +466,9 @@ def device_peaks(reset: bool = False) -> dict[str, int]:
 # TensorFlow's runtime, as the worker uses it: import, threads, devices, and whether the process can be forked
 
 
-_MODULE = "tensorflow"
-
-
 def tensorflow() -> Any:
     """Return the TensorFlow that the benchmarks imported, ``None`` if they imported none."""
-    tf = sys.modules.get(_MODULE)
+    tf = sys.modules.get("tensorflow")
     return tf if hasattr(tf, "function") else None  # an empty folder of this name is no TensorFlow
 
 
