@@ -245,7 +245,7 @@ class CaseFinding:
         return f"{self.verdict.outcome}{'' if self.verdict.metric == TIME else f' {self.verdict.metric}'}"
 
     def sides(self, arrow: str = "->") -> str:
-        """Return the time before and now: ``4.02 ms -> ~4.32 ms``; ``""`` if one is unknown."""
+        """Return the time before and now: ``4.02 ms -> 4.32 ms``; ``""`` if one is unknown."""
         return f"{self.shown(self.old)} {arrow} {self.shown(self.new)}" if self.old and self.new else ""
 
     def shown(self, seconds: float) -> str:
