@@ -15,7 +15,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
 
 BUDGET = {
-    "commands": 1192,  # with the bisection of a regression
+    "commands": 1190,  # with the bisection of a regression
     "doctor": 954,  # with rare slow calls (one line, from worker)
     "fleet": 466,
     "gpus": 544,

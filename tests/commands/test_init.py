@@ -44,6 +44,26 @@ def test_settings_of_pytest_are_not_touched(tmp_path, capsys, name, text):
     assert name == INI or not (tmp_path / INI).exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pytest.ini", "[pytest]\npythonpath = .\n"),
+        ("pytest.toml", '[pytest]\npythonpath = ["."]\n'),
+        ("pyproject.toml", '[tool.pytest]\npythonpath = ["."]\n'),
+    ],
+)
+def test_settings_that_import_the_project_need_no_change(tmp_path, capsys, name, text):
+    (tmp_path / name).write_text(text)
+    assert f"to do: {name}" not in init(tmp_path, capsys)
+    assert (tmp_path / name).read_text() == text
+    assert name == INI or not (tmp_path / INI).exists()
+
+
+def test_a_project_that_only_requires_pytest_gets_its_settings(tmp_path, capsys):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\ndependencies = ["pytest"]\n')
+    assert f"written: {INI}\n" in init(tmp_path, capsys)
+
+
 def test_benchmarks_of_the_project_stay(tmp_path, capsys):
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "test_mine.py").write_text("")

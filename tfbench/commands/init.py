@@ -12,11 +12,12 @@ from tfbench.errors import UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.report.screen import say
 from tfbench.sides.environments import minor
+from tfbench.sides.yardstick import SETTINGS
 from tfbench.untrusted import an_object, brief, parse_json
 
 _TEMPLATES = Path(__file__).parent / "templates"
 BENCHMARKS, INI, WORKFLOW = "benchmarks/test_first.py", "pytest.ini", ".github/workflows/tfbench.yml"
-_SETTINGS = "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"
+_SECTIONS = "[pytest]", "[tool:pytest]", "[tool.pytest"
 _UNKNOWN = "git+https://HOST/OWNER/REPOSITORY@TAG"
 _NEXT = """
 next:
@@ -43,10 +44,11 @@ def run_init(arguments: argparse.Namespace) -> int:
     files = {WORKFLOW: _workflow(root)}
     if not list((root / "benchmarks").rglob("test_*.py")):
         files[BENCHMARKS] = read_text(_TEMPLATES / "benchmark.txt")
-    if settings := next((name for name in _SETTINGS if "pytest" in _text(root / name)), ""):
-        say(f'to do: {settings}: add pythonpath = "." to the settings of pytest, if benchmarks import the project')
-    else:
+    settings = next((name for name in SETTINGS if any(mark in _text(root / name) for mark in _SECTIONS)), "")
+    if not settings:
         files[INI] = read_text(_TEMPLATES / "pytest.ini")
+    elif "pythonpath" not in _text(root / settings):
+        say(f'to do: {settings}: add pythonpath = "." to the settings of pytest, if benchmarks import the project')
     for name, text in files.items():
         if (root / name).exists():
             say(f"present: {name}")
@@ -66,11 +68,8 @@ def _workflow(root: Path) -> str:
         wanted = "-r requirements.txt"
     elif (root / "setup.py").is_file() or "[project]" in _text(root / "pyproject.toml"):
         wanted = "-e . tensorflow"
-    filled = {"PYTHON": minor(platform.python_version()), "REQUIREMENTS": wanted, "SOURCE": _installed_from()}
-    workflow = read_text(_TEMPLATES / "workflow.yml")
-    for word, value in filled.items():
-        workflow = workflow.replace(word, value, 1)
-    return workflow
+    workflow = read_text(_TEMPLATES / "workflow.yml").replace("PYTHON", minor(platform.python_version()), 1)
+    return workflow.replace("REQUIREMENTS", wanted, 1).replace("SOURCE", _installed_from(), 1)
 
 
 def _installed_from() -> str:
@@ -81,8 +80,7 @@ def _installed_from() -> str:
     with suppress(metadata.PackageNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         text = metadata.distribution("pytest-tfbench").read_text("direct_url.json")
         content = an_object(parse_json(text or "{}"), "it")
-        version = content["vcs_info"]
-        source = f"{version['vcs']}+{content['url']}@{version['commit_id']}"
+        source = f"{content['vcs_info']['vcs']}+{content['url']}@{content['vcs_info']['commit_id']}"
         if not set(source) & set("\"'$`\\ \n"):
             return source
     return _UNKNOWN
