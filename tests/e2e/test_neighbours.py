@@ -305,7 +305,7 @@ def test_a_run_from_a_folder_below_uses_the_project_and_prints_a_command_that_wo
 def test_a_folder_below_without_an_ini_file_is_named_with_the_fix(place):
     place.folder = place.root / "docs"
     place.folder.mkdir()
-    fix = "start pytest in the project's folder, or add a pytest.ini there, which pytest finds from below"
+    fix = "start pytest in the project's folder; `tfbench init` there writes a pytest.ini and a first benchmark"
     line = f"no benchmark was collected in {re.escape(str(place.folder))}; {fix}"
     refused(place, place.run(*AGAINST), 5, line)
 
@@ -319,6 +319,11 @@ def test_a_folder_without_tests_is_named_with_the_names_that_pytest_collects(pla
     fix = re.escape("pytest collects functions named test_* from files named test_*.py or *_test.py")
     given = [folder] if folder == "docs" else []
     refused(place, place.run(*AGAINST, *given), 5, f"no benchmark was collected in {folder}; {fix}")
+
+
+def test_a_selection_without_a_case_is_named_with_the_fix(place):
+    line = "no benchmark is selected; `pytest --benchmark --collect-only -q` lists all"
+    refused(place, place.run(*AGAINST, "-k", "mispelt"), 5, line)
 
 
 def test_the_folder_of_the_benchmarks_races_a_commit_of_the_project(place):
@@ -416,5 +421,5 @@ def test_without_git_everything_but_other_commits_works(place):
 
 def test_outside_a_checkout_everything_but_other_commits_works(place):
     measured(place, place.run(*AGAINST))
-    line = f"git:HEAD: {re.escape(str(place.root))} is not in a git checkout"
+    line = f"git:HEAD: {re.escape(str(place.root))} is not in a git checkout; run `git init` there, and commit"
     refused(place, place.run("--against", "git:HEAD"), 4, line)

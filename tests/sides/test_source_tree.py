@@ -523,7 +523,7 @@ def test_a_saved_baseline_is_not_the_working_tree_with_edits_in_a_submodule(move
 
 def test_a_folder_in_no_checkout_is_named_in_full(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SideError, match=f"{re.escape(str(tmp_path))} is not in a git checkout"):
+    with pytest.raises(SideError, match=f"{re.escape(str(tmp_path))} is not in a git checkout; run `git init`"):
         tree_of(Path(), "main")
 
 

@@ -429,7 +429,7 @@ class Runner:
             config = self._config
             given = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else present_folders(config)
             where = str(config.invocation_params.dir)
-            fix = "start pytest in the project's folder, or add a pytest.ini there, which pytest finds from below"
+            fix = "start pytest in the project's folder; `tfbench init` there writes a pytest.ini and a first benchmark"
             if given:
                 where, names = " ".join(given), " or ".join(config.getini("python_files"))
                 fix = f"pytest collects functions named test_* from files named {names}"
@@ -442,6 +442,8 @@ class Runner:
         """
         if whole_suite(self._config):
             cases.check_used(self._patterns, self.collected)
+        if self.collected and not items:
+            self._notes.append("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
         options = self._options
         kept: list[pytest.Item] = []
         unused: list[str] = []
@@ -473,9 +475,7 @@ class Runner:
             self._config.hook.pytest_deselected(items=gone)
         items[:] = kept
         if options.history and any(cases.is_plain(item) and item.nodeid not in self.cases for item in kept):
-            self._notes.append(
-                "pytest-benchmark's own numbers are not kept in the history; add --against or --baseline"
-            )
+            self._notes.append("pytest-benchmark's numbers are not kept in the history; add --against or --baseline")
         if unused:
             self._notes.append(f"left out, because they take neither bench of tfbench nor benchmark: {some(unused, 3)}")
         have = len(self._processors.every)

@@ -96,7 +96,7 @@ def checkout(root: Path) -> Path:
             fix = command("git", "config", "--global", "--add", "safe.directory", match[1])
             why = f"the git checkout {match[1]} belongs to another user, so git refuses it; to trust it, run {fix}"
             raise SideError(why) from None
-        raise NoCheckout(f"{root.resolve()} is not in a git checkout") from None
+        raise NoCheckout(f"{root.resolve()} is not in a git checkout; run `git init` there, and commit") from None
 
 
 def top_level(root: Path) -> Path | None:
