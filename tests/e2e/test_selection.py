@@ -357,3 +357,24 @@ def test_a_warning_that_is_an_error_does_not_hide_the_cases_of_the_other_tree(pr
     project.write(benchmarks(names=NAMES[:2]))
     done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py")
     assert done.outcomes() == {"test_one": "unchanged", "test_two": "unchanged", "test_three": "missing"}, done.output
+
+
+SKIPPING = """
+import pytest
+
+@pytest.fixture(autouse=True)
+def careful(request):
+    if request.node.name in {names}:
+        pytest.skip("not here")
+"""
+
+
+def test_a_case_that_only_the_change_lets_skip_itself_is_open_and_one_that_skips_itself_in_the_base_is_not(project):
+    project.write(SKIPPING.format(names=["test_three"]), "conftest.py")
+    project.commit("one that skips itself")
+    project.write(SKIPPING.format(names=["test_two", "test_three"]), "conftest.py")
+    done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py")
+    assert done.outcomes() == {"test_one": "unchanged", "test_two": "incomparable"}, done.output
+    assert "git:HEAD runs it: not here" in done.reason("test_two")
+    assert [row["case"] for row in done.report["skips"]] == ["benchmarks/test_mine.py::test_three"]
+    assert project.tfbench("gate", "report.json").returncode == 4

@@ -32,10 +32,8 @@ class Strategy:
         self.races = races or {}
         self.asked = []
 
-    def skipped(self, case, reason):
+    def skipped(self, case, reason, mark=False):
         return CaseResult(case, skip=reason)
-
-    skipped_by_mark = skipped
 
     def group_of(self, case):
         return case.group
@@ -172,7 +170,7 @@ def test_a_race_that_ctrl_c_ends_is_paid_for():
 
 def test_a_strategy_may_refuse_the_skip_of_a_mark():
     strategy = Strategy({A.name: SideError("gone")})
-    strategy.skipped_by_mark = lambda case, reason: strategy.race(case, [case])
+    strategy.skipped = lambda case, reason, mark: strategy.race(case, [case])
     runs = case_runs(strategy)
     runs.skip(A, "not here")
     (result,) = runs.final

@@ -291,11 +291,35 @@ def test_a_case_that_is_skipped_here_alone_is_incomparable():
     assert strategy.skipped(CODED, "no GPU").verdict.outcome is Outcome.INCOMPARABLE
     assert strategy.skipped(OTHER, "no GPU").skip == "no GPU"
     live_side = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL)
-    assert live_side.skipped_by_mark(CODED, "no GPU").skip == "no GPU"
+    assert live_side.skipped(CODED, "no GPU", mark=True).skip == "no GPU"
     for runs in (True, False):
         live_side.counterparts = SimpleNamespace(runs=lambda case, runs=runs: runs)
-        verdict = live_side.skipped_by_mark(CODED, "no GPU").verdict
+        verdict = live_side.skipped(CODED, "no GPU", mark=True).verdict
         assert (verdict.outcome if verdict else None) is (Outcome.INCOMPARABLE if runs else None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "known", "answer", "incomparable"),
+    [
+        (True, True, Outcome.NEW, True), (True, True, None, False), (True, True, Outcome.ERROR, False),
+        (False, True, Outcome.NEW, False), (True, False, Outcome.NEW, False),
+    ],
+)  # fmt: skip
+def test_a_case_that_skips_itself_on_both_sides_is_open_if_the_other_sides_own_benchmark_runs(
+    monkeypatch, tmp_path, changed, known, answer, incomparable
+):
+    strategy, _ = live(monkeypatch, tmp_path, Listing({CODED.name: CODED} if known else {}))
+    strategy.race(CODED, [CODED])
+    strategy.yardstick_changes = ("the function",) * changed
+    reason = because(ReasonCode.NO_BASELINE)
+    found = CaseResult(CODED, answer and Verdict.of(CODED, answer, reason), skip="" if answer else "no GPU")
+    strategy.races.alone = lambda case, why, side: [found] if side.name == "the other side as committed" else []
+    result = strategy.skipped(CODED, "no GPU")
+    assert (result.verdict is not None) == incomparable
+    if incomparable:
+        assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCOMPARABLE, "skipped-on-one-side")
+    else:
+        assert result.skip == "no GPU"
 
 
 @pytest.mark.parametrize(

@@ -127,9 +127,9 @@ class Races:
         old, new = (self.launcher.imports(entrant, whole) for entrant in (before, now))
         return exact.imports(now.case, old, new, self.request.policy, self.sharing)
 
-    def alone(self, case: Case, why: Reason) -> list[CaseResult]:
-        """Measure a case that has no counterpart to race against. The reason of the verdict `new` is ``why``."""
-        race = self._race([case])
+    def alone(self, case: Case, why: Reason, side: Side | None = None) -> list[CaseResult]:
+        """Measure a case on the contender or this side, without a counterpart to race against. The reason of the verdict `new` is ``why``."""
+        race = self._race([case], side=side)
         self._run(race, case.name)
         return [failed(case, race.failures[0]) if race.failures else new(case, race, 0, why)]
 
@@ -152,8 +152,8 @@ class Races:
         again = {row.metric: row for row in claimed(race, len(others))}
         return tuple(twice(row, again.get(row.metric)) if row.metric in suspects else row for row in rows)
 
-    def _race(self, cases: Sequence[Case], second: bool = False) -> Race:
-        entrants = [Entrant(case, self.contender) for case in cases]
+    def _race(self, cases: Sequence[Case], second: bool = False, side: Side | None = None) -> Race:
+        entrants = [Entrant(case, side or self.contender) for case in cases]
         config = RaceConfig(self.sharing, pairs_of(entrants, self.request.policy, second))
         return Race(
             entrants, self.launcher, self.request.policy, config, time.perf_counter, self._draws(cases[-1].name)

@@ -77,16 +77,14 @@ def with_model(result: CaseResult) -> CaseResult:
 
 def claimed(race: Race, index: int) -> list[Verdict]:
     """Check the contracts of a variant about its time relative to others of its race."""
-    case = race.entrants[index].case
-    failure = race.failures.get(index)
-    rows = []
-    for claim in case.claims_on(TIME):
+    case, failure = race.entrants[index].case, race.failures.get(index)
+
+    def checked(claim: Claim) -> contracts.ContractResult:
         if failure is not None:
-            contract_result = contracts.unreadable(Note.BROKE, other=claim.other, error=str(failure))
-        else:
-            contract_result = contracts.of_times(claim, _against(race, index, claim), race.thresholds(index).tolerance)
-        rows.append(contracts.claim_row(case, claim, contract_result))
-    return rows
+            return contracts.unreadable(Note.BROKE, other=claim.other, error=str(failure))
+        return contracts.of_times(claim, _against(race, index, claim), race.thresholds(index).tolerance)
+
+    return [contracts.claim_row(case, claim, checked(claim)) for claim in case.claims_on(TIME)]
 
 
 def limited(result: CaseResult, policy: Policy, cases: int) -> CaseResult:
@@ -98,13 +96,8 @@ def limited(result: CaseResult, policy: Policy, cases: int) -> CaseResult:
         return result
     rows, runs, alpha = [], result.sample.runs, min(policy.alpha_case, policy.alpha / max(1, cases))
     for claim in claims:
-        effects = [
-            replace(
-                launch_effect([claim.bound] * len(run.seconds), run.seconds, index),
-                doubt=(0.0, run.facts.get(DOUBT, 0.0)),
-            )
-            for index, run in enumerate(runs)
-        ]
+        plain = [launch_effect([claim.bound] * len(run.seconds), run.seconds, index) for index, run in enumerate(runs)]
+        effects = [replace(one, doubt=(0.0, run.facts.get(DOUBT, 0.0))) for one, run in zip(plain, runs, strict=True)]
         ratio = interval(effects, alpha, policy, shared_zygote=False, expected=policy.once)
         comparison = Comparison(ratio, len(runs), len(runs), sum(len(run.seconds) for run in runs))
         rows.append(contracts.claim_row(result.case, claim, contracts.of_times(claim, comparison, 0.0)))
@@ -162,8 +155,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
         entrant, failure = max(confirmed_race.failures.items())
         side = ("baseline", "contender")[entrant]
         if isinstance(failure, errors.BenchmarkSkipped) and len(confirmed_race.failures) == 1:
-            note = because(Note.CANNOT_RUN, side=side, why=str(failure))
-            return untimed(case, Outcome.INCOMPARABLE, because(ReasonCode.SKIPPED_ON_ONE_SIDE, note))
+            return skipped_on_one_side(case, because(Note.CANNOT_RUN, side=side, why=str(failure)))
         return failed(case, failure, side=side)
     if aborted := [race for race in confirmed_race.races if race.abort_reason]:
         return disturbed(case, aborted[0])
@@ -230,6 +222,11 @@ def _per_item(baseline: Sample, contender: Sample) -> Reason | None:
 def _two_speeds(baseline: Sample, contender: Sample) -> Reason | None:
     speeds = two_speeds([[run.seconds for run in sample.runs] for sample in (baseline, contender)])
     return because(Note.TWO_SPEEDS, fast=speeds.fast, slow=speeds.slow, shares=list(speeds.shares)) if speeds else None
+
+
+def skipped_on_one_side(case: Case, note: Reason) -> CaseResult:
+    """Return the result of a case that one side skips, as the note says."""
+    return untimed(case, Outcome.INCOMPARABLE, because(ReasonCode.SKIPPED_ON_ONE_SIDE, note))
 
 
 def disturbed(case: Case, race: Race) -> CaseResult:

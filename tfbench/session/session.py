@@ -201,7 +201,7 @@ class CaseRuns:
         if self._runs[case.name].result is not None:
             return
         try:
-            result = self._strategy.skipped_by_mark(case, reason)
+            result = self._strategy.skipped(case, reason, mark=True)
         except Exception as error:
             result = case_results.failed(case, error)
         self._advance(self._runs[case.name], result, finished=True)

@@ -24,7 +24,7 @@ from tfbench.race.timer import Phase
 from tfbench.session.options import NEVER
 from tfbench.session.races import Races
 from tfbench.session.request import CaseResult, RunProgress, RunRequest, missing
-from tfbench.session.results import BaselineValues, MetricChecker, untimed
+from tfbench.session.results import NO_BASELINE, BaselineValues, MetricChecker, skipped_on_one_side, untimed
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, Listing, benchmarks_of
 from tfbench.sides.environments import Environments, installed, minor, other_requirements
@@ -385,20 +385,17 @@ class Strategy(ABC):
         """Return the case with its marks on the other side, ``None`` where that has none of its own."""
         return None
 
-    def skipped(self, case: Case, reason: str) -> CaseResult:
-        """Return the result of a case that cannot run here, and not on a live side either."""
+    def skipped(self, case: Case, reason: str, mark: bool = False) -> CaseResult:
+        """Return the result of a case that cannot run here, and not with these benchmarks on a live side either.
+
+        Where a ``mark`` of pytest skips it, the other side may run it. Raises `SideError` if the other side's benchmarks
+        cannot be collected.
+        """
         return CaseResult(case, skip=reason or "no reason given")
 
     def _benchmarks_of(self, side: Side) -> Listing:
         request = self.request
         return benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds)
-
-    def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
-        """Return the result of a case that pytest skips here; the other side may run it.
-
-        Raises `SideError` if the other side's benchmarks cannot be collected.
-        """
-        return self.skipped(case, reason)
 
     def conclude(self) -> None:  # noqa: B027 - variants have no other side
         """Find out what `missing` needs, also in a run that raced nothing.
@@ -500,11 +497,22 @@ class LiveSideStrategy(Strategy):
                     "installed here; race the packages with --against NAME==VERSION"
                 )
 
-    def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
-        self._collect_side()
-        if self.counterparts is None or not self.counterparts.runs(case):
-            return self.skipped(case, reason)
-        return _skipped_here(case, because(Note.SKIPPED_HERE, spec=self.baseline.spec, why=reason))
+    def skipped(self, case: Case, reason: str, mark: bool = False) -> CaseResult:
+        if mark:
+            self._collect_side()
+        if not (self.counterparts and self.counterparts.runs(case) and (mark or self._runs_there(case))):
+            return super().skipped(case, reason)
+        return skipped_on_one_side(case, because(Note.SKIPPED_HERE, spec=self.baseline.spec, why=reason))
+
+    def _runs_there(self, case: Case) -> bool:
+        """Tell whether the other side runs its own benchmark, in case the change has made it skip itself."""
+        there = self._marked(case)
+        if there is None or not self.yardstick_changes:
+            return False
+        own = replace(as_committed(self.baseline), name="the other side as committed")
+        self.starter.start([there], own)
+        (found,) = self.races.alone(there, NO_BASELINE, own)
+        return found.verdict is not None and found.verdict.outcome is Outcome.NEW
 
     def _counterpart(self, case: Case) -> Case:
         return self.counterparts.of(case) if self.counterparts else case
@@ -600,10 +608,10 @@ class SavedBaselineStrategy(Strategy):
             machines=machine_differences(saved.environment, here),
         )
 
-    def skipped(self, case: Case, reason: str) -> CaseResult:
+    def skipped(self, case: Case, reason: str, mark: bool = False) -> CaseResult:
         if case.name not in self.saved.samples:
             return super().skipped(case, reason)
-        return _skipped_here(case, because(Note.SKIPPED_NOW, name=self.saved.name, why=reason))
+        return skipped_on_one_side(case, because(Note.SKIPPED_NOW, name=self.saved.name, why=reason))
 
     def conclude(self) -> None:
         deselected = self._absent & self.request.collected
@@ -640,7 +648,3 @@ class SavedBaselineStrategy(Strategy):
 def _function(case: Case) -> str:
     """Return the name of the function or method of a case."""
     return case.name.partition("[")[0].rpartition("::")[2].rpartition(".")[2]
-
-
-def _skipped_here(case: Case, note: Reason) -> CaseResult:
-    return untimed(case, Outcome.INCOMPARABLE, because(ReasonCode.SKIPPED_ON_ONE_SIDE, note))
