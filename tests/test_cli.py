@@ -195,6 +195,8 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1
     assert "File exists; it is no folder; name one" in error
+    assert cli.main(["gate", str(tmp_path / "r.json"), "--comment", str(tmp_path)]) == 5
+    assert capsys.readouterr().err.strip().endswith(": this is a folder; name a file in it")
 
 
 @pytest.mark.parametrize("amount", ["nan", "-1", "long"])

@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE if isinstance(error, UsageError) else ERROR
     except OSError as error:  # a file that the user named for an output
         fix = f"; {_FIXES[error.errno]}" if error.errno in _FIXES else ""
-        text = f"{brief(error.filename or 'a file')}: {error.strerror or error}{fix}"
+        text = f"{brief(error.filename or 'a file')}: {str(error.strerror or error).removesuffix(fix)}{fix}"
         say(f"tfbench {arguments.command}: {text}", error=True)
         return ERROR
     except KeyboardInterrupt:
