@@ -106,6 +106,13 @@ class Mean:
         return 1
 
 
+class Computed(dict):
+    """Computes its values when they are read."""
+
+    def __getitem__(self, key):
+        raise AssertionError("a search for laziness runs no code of the project")
+
+
 class Closed:
     """An object whose attributes raise errors, such as a proxy of something that is gone."""
 
@@ -203,6 +210,9 @@ def test_a_function_that_was_not_called_is_refused_unless_the_step_builds_it(kin
         (lambda one: {"a": {3: (one,)}}, "['a'][3][0]"),
         (lambda one: {one}, "[0]"),
         (lambda one: collections.deque([one]), "[0]"),
+        (lambda one: collections.UserList([one]), "[0]"),
+        (lambda one: np.array([one, 1], dtype=object), "[0]"),
+        (lambda one: Computed(a=one), "['a']"),
         (lambda one: {"a": one}.values(), "[0]"),
         (lambda one: {"a": one}.items(), "[0][1]"),
         (lambda one: SimpleNamespace(rows=[one]), ".rows[0]"),

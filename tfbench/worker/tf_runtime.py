@@ -22,7 +22,6 @@ import re
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -36,6 +35,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.facts import library_variables
 from tfbench.imports import is_installed
 from tfbench.model import JSON
+from tfbench.worker import time
 from tfbench.worker.isolation import die_with_parent
 
 # TensorFlow's internals, as probes and the first call read them: graphs, traces, tensors, memory of devices
@@ -396,7 +396,8 @@ def _leaves(name: str, inside: str, result: object, around: tuple[object, ...] =
 def contents(part: object) -> tuple[str, list[tuple[str, Any]]] | None:
     """Return the kind of a container and its parts with their places, such as ``['loss']`` and ``[1]``; ``None`` for others."""
     if isinstance(part, Mapping):
-        return "dict", [(f"[{key!r:.40}]", part[key]) for key in sorted(part, key=str)]
+        held = dict(part) if isinstance(part, dict) else part  # a class of its own may compute what it returns
+        return "dict", [(f"[{key!r:.40}]", held[key]) for key in sorted(held, key=str)]
     if isinstance(part, (set, frozenset)):
         return "set", [(f"[{place}]", one) for place, one in enumerate(sorted(part, key=repr))]
     if isinstance(part, (list, tuple)):

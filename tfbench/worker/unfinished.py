@@ -14,6 +14,8 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from tfbench.worker import tf_runtime
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
@@ -36,7 +38,7 @@ _OF_TENSORFLOW = {
 """Type of TensorFlow -> what to do with an object of it."""
 _BESIDE = {"threading": "Thread", "multiprocessing.process": "BaseProcess", "subprocess": "Popen"}
 """Module -> what works beside the step, and may go on after it."""
-_LISTS: tuple[Any, ...] = (collections.deque, MappingView)
+_LISTS: tuple[Any, ...] = (collections.deque, collections.UserList, MappingView)
 _DEEPEST = 16
 """Levels of a result that are searched. Results have few, and a linked list of objects may have thousands."""
 
@@ -49,7 +51,7 @@ def unfinished(result: object, *, functions: bool = False) -> str:
     With ``functions``, functions are a result, as they are of a step that builds them. Those that an object keeps always
     are.
     """
-    parts = [("", result, functions)]
+    parts: list[tuple[str, Any, bool]] = [("", result, functions)]
     seen: dict[int, object] = {}
     """Parts by their ids, which last as long as the parts: a view makes new tuples each time."""
     for _ in range(_DEEPEST):
@@ -62,7 +64,8 @@ def unfinished(result: object, *, functions: bool = False) -> str:
                 return f"{what} {article} {kind}, whose work was not done: {fix}"
             if id(part) in seen:
                 continue
-            listed: Any = list(part) if isinstance(part, _LISTS) else part
+            objects = isinstance(part, np.ndarray) and part.dtype == object
+            listed: Any = part.tolist() if objects else list(part) if isinstance(part, _LISTS) else part
             if (found := tf_runtime.contents(listed)) is not None:
                 inside += [(path + place, value, allowed) for place, value in found[1]]
             elif held := _held(part):
