@@ -381,6 +381,37 @@ def test_work_of_others_counts_outside_of_blocks_alone(pool):
     assert found[BESIDE] == pytest.approx(0.15, rel=0.2)
 
 
+def test_work_of_a_handler_of_signals_counts_between_the_blocks():
+    before = signal.signal(signal.SIGALRM, lambda *_: work(0.1))
+    try:
+        beside = WorkBeside()
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        time.sleep(0.01)  # as while it waits for its turn
+        beside.end_rounds()
+        work(0.1)  # the launch's own, after the rounds
+        found = beside.facts(2)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert found[BESIDE] == pytest.approx(0.05, rel=0.2)
+
+
+def test_callbacks_of_the_garbage_collector_count_for_each_collection_that_the_rounds_put_off():
+    def called(phase, info):
+        work(0.01 * (phase == "stop"))
+
+    with gc_disabled():
+        beside = WorkBeside()
+        beside.end_rounds()
+        kept = [[] for _ in range(5 * gc.get_threshold()[0] + 100)]
+        gc.callbacks.append(called)
+        try:
+            found = beside.facts(1)
+        finally:
+            gc.callbacks.remove(called)
+    assert kept
+    assert found[BESIDE] == pytest.approx(0.05, rel=0.3)
+
+
 def test_rest_ends_at_its_limit_if_threads_never_rest():
     ended = threading.Event()
     with ThreadPoolExecutor(1) as pool:

@@ -267,7 +267,7 @@ class ReasonCode(_Code):
     RARE_SLOW_CALLS = "rare-slow-calls", "rare slow calls: the mean of the calls is {changed}, the median unchanged"
     """The median and the tail are not slower, but few calls of the contender are, and raise the mean by more than `tail_effect`."""
     RETRACED = "retraced", "not decided: most calls trace a function again, such as for a tensor of another shape, so calls that find it traced are not compared; call the step with each shape before bench, or pass tensors instead of Python numbers"
-    WORK_BESIDE = "work-beside", "not decided: the calls are {calls:change}, but with the work that they leave to threads, child processes or the garbage collector they are {changed}; have the step do that work"
+    WORK_BESIDE = "work-beside", "not decided: the calls are {calls:change}, but with the work that they leave to threads, child processes, signals or the garbage collector they are {changed}; have the step do that work"
     RESTLESS = "restless", "not decided: threads or child processes of the contender alone still worked a second after the last call, and that work is not part of its time; wait for it in the step, or stop them"
     MORE_COLLECTIONS = "more-collections", "not decided: gc.set_threshold or gc.enable makes Python collect garbage more often than in the baseline, which the times of calls leave out; let both sides collect alike"
     SET_LATE = "set-late", "not decided: after TensorFlow's import, the benchmark sets {now:some or no variable}, and the baseline {before:some or none}; set variables before `import tensorflow` at the top of its file, or before pytest starts"

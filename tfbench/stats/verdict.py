@@ -404,7 +404,7 @@ def with_work_beside(
     sides: tuple[Sequence[Run], Sequence[Run]],
     final: bool,
 ) -> Decision:
-    """Return the decision, unless work that calls leave to threads, child processes or the garbage collector may hide a slowdown.
+    """Return the decision, unless work that calls leave to others, such as threads, may hide a slowdown.
 
     That work is not part of the time of a call, and the processor has to do it all the same. As in `balanced`, its plain
     estimate must be no slowdown either.

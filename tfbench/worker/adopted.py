@@ -317,7 +317,7 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
     if notes:
         launch.late_facts[PLAIN] = {"extra_info": _plain(notes), "reads_stats": False}
     if calls:
-        launch.serve(calls[0] if len(calls) == 1 else partial(_each, calls))
+        launch.serve(calls[0] if len(calls) == 1 else lambda: [call() for call in calls])
     else:
         launch.serve_reported(math.exp(fmean(map(math.log, times.values()))))
 
@@ -326,11 +326,6 @@ def parse_flags() -> None:
     """Give absl's flags their defaults. `tf.test.main` parses the command line for them, which is pytest's here."""
     if (absl_flags := sys.modules.get("absl.flags")) and not absl_flags.FLAGS.is_parsed():
         absl_flags.FLAGS.mark_as_parsed()
-
-
-def _each(calls: list[Callable[[], Any]]) -> None:
-    for call in calls:
-        call()
 
 
 if __name__ == "__main__":

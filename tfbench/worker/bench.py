@@ -8,7 +8,6 @@ import math
 import os
 import random
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +39,7 @@ from tfbench.model.case import (
 from tfbench.protocol import CaseRequest, Channel, Prepared
 from tfbench.untrusted import brief
 from tfbench.worker import block as blocks
-from tfbench.worker import isolation, tf_runtime
+from tfbench.worker import isolation, tf_runtime, time
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak
 from tfbench.worker.profiler import SmClock, sm_clock, tracer
@@ -212,8 +211,7 @@ def in_cache(call: Step, wanted: str | None) -> tuple[Step, str | None]:
 
 def _leaves(part: Any) -> list[Any]:
     tf = tf_runtime.tensorflow()
-    leaves: list[Any] = [part] if tf is None else tf.nest.flatten(part)
-    return leaves
+    return [part] if tf is None else list(tf.nest.flatten(part))
 
 
 def _nbytes(leaf: Any) -> int:
@@ -384,9 +382,8 @@ class Bench(ABC, Generic[Request]):
 
     def block(self, call: Step) -> blocks.Block:
         """Return a block of this step."""
-        if isinstance(call, blocks.PreparedStep):
-            return blocks.PreparedBlock(call, tf_runtime.synchroniser(), self.clock)
-        return blocks.Block(call, tf_runtime.synchroniser(), self.clock)
+        kind: type[blocks.Block] = blocks.PreparedBlock if isinstance(call, blocks.PreparedStep) else blocks.Block
+        return kind(call, tf_runtime.synchroniser(), self.clock)
 
 
 _FIRST_CALLS = 2
@@ -569,7 +566,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             beside.pause()
             if order.drain and not spent:
                 spent, nanoseconds = blocks.drain(block, order.drain, blocks.REST_LIMIT)
-                beside.add(nanoseconds)
+                beside.nanoseconds += nanoseconds
                 block.restart()
             # A step may take its inputs by turn. Equally many calls in each turn would time the same ones again and again.
             prime = order.prime + (order.prime > 0 and drawn.random() < 0.5)
@@ -584,7 +581,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         used = used_time(blocks.children())
         began, ended = blocks.serve_turns(turn, order, self.request.entrant, self.pipes)
         if spent:  # after the rounds, threads make ahead again what these calls have taken
-            beside.add(-spent * (sum(ended) - sum(began)) // (len(began) * order.iterations))
+            beside.nanoseconds -= spent * (sum(ended) - sum(began)) // (len(began) * order.iterations)
         used = used_time(blocks.children()) - used
         if block.meter is not None:
             stretches = block.meter.stretches
@@ -642,7 +639,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         result, seconds, least = call_once(block, block.clock)
         used = used_time(blocks.children()) - used
         if block.synchronise is None and self.clock is time.perf_counter_ns:
-            self.late_facts |= blocks.WorkBeside().facts(1)
+            self.late_facts |= blocks.WorkBeside(blocks.active_time).facts(1)
         self.check_result(result)
         self._note_peak()
         self._note_late_variables()

@@ -10,7 +10,6 @@ import random
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from statistics import fmean, median
 from tfbench.errors import BenchmarkError
 from tfbench.model import BESIDE, HANDED, JSON, RESTLESS
 from tfbench.protocol import TOKEN, Rounds, Serve, ServeSliced
+from tfbench.worker import time
 from tfbench.worker.quiet import Meter, used_time
 
 # The inner loops: one timed block, and the turns of a launch. All of it is on the hot path
@@ -336,38 +336,39 @@ def active_time(processes: Sequence[int] | None = None) -> int:
 
 
 class WorkBeside:
-    """Sum the processor time that other threads and child processes use outside of timed blocks, from now on.
+    """Sum the processor time that this process and its children use outside of timed blocks, from now on.
 
+    That of the calling thread counts until `end_rounds`: while it waits for its turn, it runs handlers of signals.
     While it counts, only the children that live now do, since a look for new ones takes long.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, used: Callable[[Sequence[int]], int] = used_time) -> None:
+        self._used = used
         self._children = children()
-        self._nanoseconds = 0
+        self.nanoseconds = 0
+        """The sum so far, to which times are added that are known otherwise."""
         self._handed = -_waits_of_others()
         self.go_on()
 
     def pause(self) -> None:
         """Count nothing until `go_on`."""
-        self._nanoseconds += active_time(self._children)
+        self.nanoseconds += self._used(self._children)
 
     def go_on(self) -> None:
         """Count again."""
-        self._nanoseconds -= active_time(self._children)
-
-    def add(self, nanoseconds: int) -> None:
-        """Add a time that is known otherwise."""
-        self._nanoseconds += nanoseconds
+        self.nanoseconds -= self._used(self._children)
 
     def end_rounds(self) -> None:
         """Count all children from now on, since no block follows."""
         self._handed += _waits_of_others()
         self.pause()
-        self._children = children()
+        self._used, self._children = active_time, children()
         self.go_on()
 
     def facts(self, calls: int) -> JSON:
         """Wait until the process rests, `REST_LIMIT` at most, and collect the youngest garbage, which counts as well.
+
+        So does what callbacks of the garbage collector do in each collection that Python would have begun in the rounds.
 
         Returns the seconds per call of so many, how often per call another thread waited for work until the rounds ended,
         and whether the process still works.
@@ -375,13 +376,13 @@ class WorkBeside:
         rests = rest(REST_LIMIT)
         self._children = children()
         self.pause()
-        began = time.thread_time_ns()
-        gc.collect(0)
-        self._nanoseconds += time.thread_time_ns() - began
-        found: JSON = {BESIDE: max(0, self._nanoseconds) * 1e-9 / calls}
-        if self._handed > 0:
-            found[HANDED] = self._handed / calls
-        return found if rests else {**found, RESTLESS: True}
+        collections = gc.get_count()[0] // max(1, gc.get_threshold()[0])
+        for times in (1, max(0, collections - 1)):
+            began = time.thread_time_ns()
+            gc.collect(0)  # the second one finds no garbage, and calls the callbacks alone
+            self.nanoseconds += times * (time.thread_time_ns() - began)
+        handed = {HANDED: self._handed / calls} if self._handed > 0 else {}
+        return {BESIDE: max(0, self.nanoseconds) * 1e-9 / calls, **handed, **({} if rests else {RESTLESS: True})}
 
 
 def _waits_of_others() -> int:
@@ -553,13 +554,13 @@ def serve_slices(
         block: Has that clock.
         pipes: The inbox, from which this entrant reads one byte per round and other entrant, and for each entrant the
             descriptor that writes to its inbox.
-        beside: Is told what threads used in blocks, whose times include it.
+        beside: Pauses in blocks, whose times include those of threads.
         seed: Of injected slow calls.
     """
     inbox, *outboxes = pipes
     meter, injected = Meter(children(), watch=True), injection(order.iterations, order.extra, order.slow, seed)
     others = [outboxes[entrant] for entrant in order.others]
-    starts, ends, waited = [], [], 0
+    times, waited = list[tuple[int, int]](), 0
     _lengthen_slices()
     for place in order.places:
         for outbox in others:
@@ -567,12 +568,12 @@ def serve_slices(
         for _ in others:
             os.read(inbox, 1)
         time.sleep(place * HEAD_START)
+        beside.pause()
         meter.begin()
         began = time.perf_counter_ns()
-        start, end = block(order.iterations, 0, *next(injected))
+        times.append(block(order.iterations, 0, *next(injected)))
         stretch = meter.end(time.perf_counter_ns() - began)
-        beside.add(stretch.ran - (end - start))
-        starts.append(start)
-        ends.append(end)
+        beside.go_on()
         waited += max(0, stretch.most - stretch.used)
-    return Rounds(tuple(starts), tuple(ends), ()), waited / max(1, sum(ends) - sum(starts))
+    starts, ends = zip(*times, strict=True)
+    return Rounds(starts, ends, ()), waited / max(1, sum(ends) - sum(starts))

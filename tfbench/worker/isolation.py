@@ -11,7 +11,6 @@ import ctypes
 import os
 import resource
 import signal
-import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
@@ -22,6 +21,7 @@ from _pytest.assertion import rewrite
 
 from tfbench.facts import MALLOC_TUNABLES, MALLOC_VARIABLES, parents
 from tfbench.imports import is_installed
+from tfbench.worker import time
 
 # Compile the files of a side in every zygote, whether bytecode of them is cached or not
 

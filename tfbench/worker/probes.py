@@ -23,7 +23,6 @@ import re
 import signal
 import sys
 import threading
-import time
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -36,7 +35,7 @@ import numpy as np
 from tfbench.facts import read_proc
 from tfbench.model import JSON, LEAK_KINDS, OUTSIDE_PYTHON
 from tfbench.protocol import XLA_FOLDER, ProbeCase
-from tfbench.worker import tf_runtime
+from tfbench.worker import tf_runtime, time
 from tfbench.worker.isolation import children, file_limit, mallinfo
 from tfbench.worker.quiet import Meter, used_time
 from tfbench.worker.tf_runtime import MetricUnavailable
@@ -368,8 +367,7 @@ def _growth(marks: np.ndarray[Any, Any], calls: int, noise: tuple[float, float, 
         if short and grown[kind] < noise[kind]:
             grown[kind] = 0.0
     grown[1] /= 2
-    per_call: np.ndarray[Any, Any] = grown / calls
-    return per_call
+    return np.asarray(grown / calls)
 
 
 # What a process does later: calls that take longer after many others, and work that goes on after the last one

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from statistics import median
 from typing import NamedTuple
+
+from tfbench.worker import time
 
 _PROCESS_CLOCK = 2
 """CPUCLOCK_SCHED of Linux: with the id of a process, the clock of its processor time."""
