@@ -163,7 +163,7 @@ def elsewhere(folder, system, *words):
     [
         ("darwin", ["pytest", "--benchmark", "b"]),
         ("win32", ["doctor"]),
-        ("win32", ["fleet", "run", "--engine", "local", "--against", "self", "b"]),
+        ("win32", ["fleet", "run", "--engine", "local", "b"]),
     ],
 )
 def test_another_system_than_linux_is_refused_in_one_line_before_anything_runs(tmp_path, system, words):

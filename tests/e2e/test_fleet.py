@@ -38,7 +38,7 @@ def test_a_suite_is_measured_in_jobs_and_goes_on_where_it_was(project):
     first = project.tfbench("fleet", "job", "fleet", "1")
     assert first.returncode == 0, first.stdout + first.stderr
     assert "done already" in project.tfbench("fleet", "job", "fleet", "1").stdout
-    done = project.tfbench("fleet", "run", "--resume", "fleet")
+    done = project.tfbench("fleet", "run", "fleet")
     assert done.returncode in (0, 3), done.stdout + done.stderr
     assert "2 of 2 jobs, " in done.stdout
     assert project.tfbench("gate", "fleet").returncode == done.returncode
@@ -68,13 +68,11 @@ def test_a_fleet_and_a_job_end_with_all_processes_and_lose_no_measured_case(tmp_
     project.commit("one")
     planned = ("--against", "git:HEAD", "--policy", "quick", "--job-seconds=6", "--folder=fleet")
     assert project.tfbench("fleet", "plan", *planned).returncode == 0
-    fleet = started(project, "fleet", "run", "--resume", "fleet")
+    fleet = started(project, "fleet", "run", "fleet")
     wait_for(tmp_path / "fleet/work/000/000001/job.json")
     fleet.terminate()
     output = fleet.communicate(timeout=LIMIT)[0]
-    assert (fleet.returncode, "tfbench fleet run --engine local --resume fleet goes on" in output) == (130, True), (
-        output
-    )
+    assert (fleet.returncode, "tfbench fleet run --engine local fleet goes on" in output) == (130, True), output
     project.check_clean()
 
     killed = started(project, "fleet", "job", "fleet", "1")
@@ -86,7 +84,7 @@ def test_a_fleet_and_a_job_end_with_all_processes_and_lose_no_measured_case(tmp_
         time.sleep(0.01)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
-    done = project.tfbench("fleet", "run", "--resume", "fleet")
+    done = project.tfbench("fleet", "run", "fleet")
     assert done.returncode in (0, 3), done.stdout + done.stderr  # all sides are known, so the reports can be merged
     assert "1 of 1 cases taken from the interrupted run" in (tmp_path / "fleet/logs/000/000001.txt").read_text()
     project.check_clean()
@@ -95,23 +93,24 @@ def test_a_fleet_and_a_job_end_with_all_processes_and_lose_no_measured_case(tmp_
 def test_settings_of_the_project_are_part_of_the_plan(project):
     project.write("[pytest]\naddopts = --tfbench-statistic=mean\n", "pytest.ini")
     project.git("commit", "-qam", "by the mean")
-    done = project.tfbench("fleet", "run", "--against=git:HEAD", "--policy=quick", "-k", "test_a", "--folder=fleet")
+    planned = project.tfbench("fleet", "plan", "--against=git:HEAD", "--policy=quick", "-k", "test_a", "--folder=fleet")
+    assert planned.returncode == 0, planned.stderr
+    done = project.tfbench("fleet", "run", "fleet")
     assert done.returncode in (0, 3), done.stdout + done.stderr
     assert json.loads((project.root / "fleet/report.json").read_text())["policy"]["statistic"] == "mean"
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("words", "text"),
     [
-        (["--against=git:HEAD", "--engine=pbs"], "--engine 'pbs': choose from local, ray"),
-        (["--engine=local"], "a fleet races two sides: give --against SPEC"),
-        (["--resume=nothing"], "nothing is no folder of a fleet"),
-        (["--resume=x", "-k", "a", "--policy=strict", "b.py"], "as they were planned: leave out benchmarks, --policy, -k"),
-        (["--against=self", "-k", "nothing"], "no benchmark is selected"),
+        (["run", "fleet", "--engine=pbs"], "invalid choice: 'pbs'"),
+        (["plan"], "a fleet races two sides: give --against SPEC"),
+        (["run", "nothing"], "nothing is no folder of a fleet"),
+        (["plan", "--against=self", "-k", "nothing"], "no benchmark is selected"),
     ],
 )  # fmt: skip
-def test_what_a_fleet_refuses(project, options, text):
-    done = project.tfbench("fleet", "run", *options)
+def test_what_a_fleet_refuses(project, words, text):
+    done = project.tfbench("fleet", *words)
     assert done.returncode in (2, 5)
     assert text in done.stderr
 
@@ -121,9 +120,9 @@ def test_a_case_that_a_mark_skips_stays_in_the_plan_because_the_base_runs_it(pro
     project.write(BENCHMARKS + gone)
     project.git("commit", "-qam", "more")
     project.write(BENCHMARKS.replace("def test_b", "import pytest\n@pytest.mark.skip(reason='later')\ndef test_b"))
-    done = project.tfbench(
-        "fleet", "run", "--against", "git:HEAD", "--policy", "quick", "--job-seconds=6", "--folder=fleet"
-    )
+    planned = ("--against", "git:HEAD", "--policy", "quick", "--job-seconds=6", "--folder=fleet")
+    assert project.tfbench("fleet", "plan", *planned).returncode == 0
+    done = project.tfbench("fleet", "run", "fleet")
     assert "2 cases in 2 jobs" in done.stdout
     assert done.returncode == 4, done.stdout + done.stderr
     assert "incomparable benchmarks/test_mine.py::test_b: skipped here, and git:" in done.stdout

@@ -159,8 +159,7 @@ def use_baseline(path: Path) -> object:
     found = Baselines(path.parent).fetch(path.stem)
     for sample in found.samples.values():
         median(sample.seconds), min(sample.floors), sample.case.label
-    accepted_because = [one.reason for one in found.accepted]
-    return found.environment, found.context.policy, accepted_because
+    return found.environment, found.context.policy
 
 
 def use_inputs(path: Path) -> object:

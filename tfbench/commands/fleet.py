@@ -8,7 +8,6 @@ import platform
 import secrets
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -43,47 +42,33 @@ from tfbench.untrusted import plural
 def add_fleet(parser: argparse.ArgumentParser) -> None:
     # fmt: off
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, text in (("plan", "cut the suite into jobs"), ("run", "run the jobs, and merge their reports")):
-        action = actions.add_parser(name, help=text)
-        option = action.add_argument
-        option("paths", metavar="PATH", nargs="*", help="files, folders and cases, as in pytest")
-        option("--against", default="", metavar="SPEC", help="the baseline side, as in pytest --benchmark")
-        option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
-        option("--folder", type=Path, metavar="DIR", help="folder of the fleet, which all machines share")
-        option("--job-seconds", type=float, default=jobs.JOB_SECONDS, metavar="SECONDS", help="cost of a job")
-        option("--costs", type=Path, action="append", default=[], metavar="REPORT", help="an earlier report, whose costs of cases are used; repeatable")
-        add_selections(action, cpus=False)
-        if name == "run":
-            action.set_defaults(given_for_plan=_not_default(action))
-            option("--engine", default="local", metavar="|".join(ENGINES), help="what runs the jobs")
-            option("--history", default="", metavar="DIR", help="add each job's run to this history")
-            option("--resume", type=Path, metavar="FOLDER", help="run the jobs of a fleet that have no report yet")
-    action = actions.add_parser("job", help="measure a job, and write its report; for a job array of Slurm, say")
-    action.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of the fleet")
-    action.add_argument("index", metavar="NUMBER", type=int, help="the job's number, from 1")
-    action.add_argument("--root", type=Path, metavar="PATH", help="pytest's root (default: that of the plan)")
-    action.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers, such as 0,2-3")
+    plan = actions.add_parser("plan", help="cut the suite into jobs")
+    option = plan.add_argument
+    option("paths", metavar="PATH", nargs="*", help="files, folders and cases, as in pytest")
+    option("--against", default="", metavar="SPEC", help="the baseline side, as in pytest --benchmark")
+    option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
+    option("--folder", type=Path, metavar="DIR", help="folder of the fleet, which all machines share")
+    option("--job-seconds", type=float, default=jobs.JOB_SECONDS, metavar="SECONDS", help="cost of a job")
+    option("--costs", type=Path, action="append", default=[], metavar="REPORT", help="an earlier report, whose costs of cases are used; repeatable")
+    add_selections(plan, cpus=False)
+    option = actions.add_parser("run", help="run the jobs without a report, and merge all reports").add_argument
+    option("folder", metavar="FOLDER", type=Path, help="the folder of the fleet")
+    option("--engine", default="local", choices=ENGINES, help="what runs the jobs (default: %(default)s)")
+    option("--history", default="", metavar="DIR", help="add each job's run to this history")
+    option = actions.add_parser("job", help="measure a job, and write its report; for a job array of Slurm, say").add_argument
+    option("folder", metavar="FOLDER", type=Path, help="the folder of the fleet")
+    option("index", metavar="NUMBER", type=int, help="the job's number, from 1")
+    option("--root", type=Path, metavar="PATH", help="pytest's root (default: that of the plan)")
+    option("--cpus", default="", metavar="LIST", help="processors for the workers, such as 0,2-3")
     # fmt: on
-
-
-def _not_default(planning: argparse.ArgumentParser) -> Callable[[argparse.Namespace], list[str]]:
-    """Return a function that names the options of this parser that the user has set. Options added later do not count."""
-    known = vars(planning.parse_args([]))
-
-    def given(arguments: argparse.Namespace) -> list[str]:
-        names = [name for name, default in known.items() if getattr(arguments, name) != default]
-        return [name.removeprefix("select ") if " " in name else f"--{name.replace('_', '-')}" for name in names]
-
-    return given
 
 
 def run_fleet(arguments: argparse.Namespace) -> int:
     """Spread a suite over many machines, by Ray or by the job arrays of a batch system such as Slurm.
 
     `plan` cuts the selected benchmarks into jobs of about equal cost, as files in a folder that all machines share. `run`
-    plans as well, or takes a folder, runs the jobs, and merges their reports. Both sides of a case always race on one
-    machine. Ctrl-C ends the jobs, and --resume FOLDER goes on. `job` does one job, and `tfbench gate FOLDER` merges the
-    reports of all.
+    measures those without a report, and merges the reports. Both sides of a case always race on one machine. Ctrl-C ends
+    the jobs, and the same command goes on. `job` does one job, and `tfbench gate FOLDER` merges the reports of all.
 
     A job that has its complete report is done, and nothing is measured again. An interrupted job goes on where it was, on
     the same machine. A job is refused if this machine has other code, versions or thresholds than it was planned for, or
@@ -94,25 +79,13 @@ def run_fleet(arguments: argparse.Namespace) -> int:
     if arguments.action == "job":
         return _job(arguments)
     if arguments.action == "plan":
-        folder, plan = _plan(arguments)
-        say(_described(plan))
-        say(f"{folder.path}: tfbench fleet run --resume {folder.path} runs them")
-        return 0
-    if arguments.engine not in ENGINES:
-        raise UsageError(f"--engine {arguments.engine!r}: choose from {', '.join(ENGINES)}")
+        return _plan(arguments)
     if arguments.engine == "local":
         require_linux()
-    if arguments.resume and (given := arguments.given_for_plan(arguments)):
-        words = ", ".join(given).replace("--paths", "benchmarks")
-        raise UsageError(f"--resume runs the jobs as they were planned: leave out {words}")
     if arguments.history:
         os.environ[HISTORY_VARIABLE] = str(Path(arguments.history).absolute())
-    if arguments.resume:
-        folder = FleetFolder(arguments.resume)
-        plan = folder.plan()
-    else:
-        folder, plan = _plan(arguments)
-    say(_described(plan))
+    folder = FleetFolder(arguments.folder)
+    say(_described(folder.plan()))
     held = try_lock(folder.lock)
     if held is None:
         raise UsageError(f"another process runs the fleet in {folder.path}; wait for it, or end it")
@@ -124,7 +97,7 @@ def _described(plan: Plan) -> str:
     return f"{plural(plan.cases, 'case')} in {plural(plan.jobs, 'job')}, about {span(plan.seconds)} of machine time"
 
 
-def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
+def _plan(arguments: argparse.Namespace) -> int:
     policy = preset(arguments.policy)
     if not 0 < arguments.job_seconds < 1e6:
         raise UsageError(f"--job-seconds {arguments.job_seconds:g}: write the seconds of a job, such as 900")
@@ -149,9 +122,11 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     layout.write_gitignore()
     place = arguments.folder or layout.fleets / f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     if place.exists():
-        raise UsageError(f"{place} exists: name another folder, or run its jobs with --resume")
+        raise UsageError(f"{place} exists: name another folder, or run its jobs with tfbench fleet run")
     missing = _missing(collected, spec, policy, layout)
-    return FleetFolder(place), jobs.write_plan(place, jobs.jobs_of(parts, make, now()), collected.root, missing)
+    say(_described(jobs.write_plan(place, jobs.jobs_of(parts, make, now()), collected.root, missing)))
+    say(f"{place}: tfbench fleet run {place} runs them")
+    return 0
 
 
 def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) -> list[str]:
@@ -171,7 +146,7 @@ def _measure(arguments: argparse.Namespace, folder: FleetFolder) -> int:
     try:
         lost = run(folder, ENGINES[arguments.engine], say)
     except KeyboardInterrupt:
-        say(f"interrupted: tfbench fleet run --engine {arguments.engine} --resume {folder.path} goes on", error=True)
+        say(f"interrupted: tfbench fleet run --engine {arguments.engine} {folder.path} goes on", error=True)
         raise
     report = merge(folder, lost)
     write_whole(folder.merged, json_format.lines(report))

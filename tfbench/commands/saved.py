@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tfbench.commands import asked_reason
 from tfbench.errors import UsageError
 from tfbench.fs import project_root, write_whole
 from tfbench.model import Report
@@ -135,7 +135,9 @@ def _show(trends: Trends, case: str) -> None:
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
     if len(cases) != 1:
         raise UsageError("name one case: tfbench history accept CASE --reason TEXT")
-    reason = asked_reason(arguments.reason, "a change is not accepted")
+    reason = arguments.reason.strip() or (sys.stdin.isatty() and input("why is this change intended? ").strip())
+    if not reason:
+        raise UsageError("a change is not accepted without a reason: give --reason TEXT")
     accepted = Trends(arguments.folder, cases[0]).accept(cases[0], reason)
     say(f"{accepted.case}: its history restarts with the run of {accepted.session[:16]}: {reason}")
     return 0

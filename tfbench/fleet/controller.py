@@ -94,7 +94,7 @@ def merge(folder: FleetFolder, lost: Mapping[int, str]) -> Report:
     for index in (number for number in range(1, plan.jobs + 1) if number not in lost):
         path = folder.report(index)
         if (report := kept_report(folder.job(index, plan), path)) is None:
-            fix = f"tfbench fleet run --resume {folder.path} measures what is missing"
+            fix = f"tfbench fleet run {folder.path} measures what is missing"
             raise JobError(f"job {index} of {plan.jobs} has no report: there is no {path}; {fix}")
         merger.add(str(path), report)
     for index in sorted(lost):

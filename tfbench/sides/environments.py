@@ -167,12 +167,6 @@ def locked_requirements(requirements: Iterable[str], *options: str) -> list[str]
     return [" ".join(line.split()) for line in text.replace("\\\n", " ").splitlines()]
 
 
-def nearest(package: str, version: str) -> list[str]:
-    """Return the releases just below and above a version that does not exist."""
-    below, above = _release(f"{package}<{version}"), _release(f"{package}>{version}", "--resolution", "lowest-direct")
-    return [release for release in (below, above) if release]
-
-
 def between(package: str, first: str, last: str) -> list[str]:
     """Return every release from ``first`` to ``last``, both included, without withdrawn ones.
 
@@ -235,9 +229,6 @@ NEEDED = ("numpy", "pytest>=8.2,<10")
 _NUMPY_1 = (2, 12)
 """First TensorFlow whose wheels name an upper bound of NumPy. Older ones install with NumPy 2 and crash on import."""
 _MADE, _LOCK = "tfbench.json", ".lock"
-_UNFIT = re.compile(r"(?i)no (?:usable )?wheels?|Python requirement|Python version|requires Python|python ABI")
-_UNKNOWN = re.compile(r"Because ([\w.\-]+) was not found in the package registry")
-_ABSENT = re.compile(r"there is no version of ([\w.\-\[\]]+)==(\S+?)[ ,]")
 
 
 class _Made(msgspec.Struct, frozen=True):
@@ -354,19 +345,7 @@ class Environments(ExitStack):
                 if refused.offline or refused.full:
                     raise
                 refusals.append(refused)
-        first = str(refusals[0])
-        if unknown := _UNKNOWN.search(first):
-            raise SideError(f"{unknown[1]}: no such package in the index")
-        if absent := _ABSENT.search(first):
-            nearest_version = nearest(absent[1], absent[2])
-            verb = "are" if len(nearest_version) > 1 else "is"
-            fix = f"; the nearest {verb} {' and '.join(nearest_version)}" if nearest_version else ""
-            raise SideError(f"{absent[1]} has no version {absent[2]}{fix}")
-        if _UNFIT.search(first):
-            fitting = [python for python in VERSIONS if _fits(request, self._interpreters[0], python)]
-            fix = f"install Python {' or '.join(fitting)}" if fitting else "no Python that tfbench supports has them"
-            raise SideError(f"{', '.join(request)}: no wheels for the Pythons of this machine; {fix}")
-        raise SideError(f"{', '.join(request)}: {first}")
+        raise SideError(f"{', '.join(request)}: {refusals[0]}")
 
     def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, lock: list[str]) -> None:
         self._tell(f"building an environment with {', '.join(request)} ({len(lock)} packages)")
@@ -432,11 +411,10 @@ class Environments(ExitStack):
         return self._root / f"{folder.name}{_LOCK}"
 
 
-def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
-    """Whether the requirements have wheels for this Python, or for another version that it resolves for."""
-    options = ["--python", interpreter, *(["--python-version", version] if version else [])]
+def _fits(request: Sequence[str], interpreter: str) -> bool:
+    """Whether the requirements have wheels for this Python."""
     try:
-        return bool(locked_requirements((*request, *_needed(request)), *options))
+        return bool(locked_requirements((*request, *_needed(request)), "--python", interpreter))
     except ResolveError:
         return False
 

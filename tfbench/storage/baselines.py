@@ -39,7 +39,7 @@ PROFILES = f"{DATA_FOLDER}/profiles"
 JOURNAL = "journal.jsonl"
 """File of the finished cases of a run that has not come to its end."""
 _UNSHARED = (
-    "candidates/", "calibration/", "fleets/", "history/", "made/", "profiles/", "trees/", "journal.*",
+    "calibration/", "fleets/", "history/", "made/", "profiles/", "trees/", "journal.*",
 )  # fmt: skip
 """Patterns that git ignores. Baselines may be shared."""
 
@@ -50,8 +50,6 @@ class Layout:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.baselines = folder / "baselines"
-        self.candidates = folder / "candidates"
-        """The last run against each baseline, which `tfbench baseline accept` makes the new one."""
         self.trees = folder / "trees"
         """Source trees of other revisions."""
         self.shared_set_ups = folder / "made"
@@ -84,16 +82,6 @@ NUMBERS = frozenset(
     {"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items", "beside", "collections"}
 )
 """Facts of a launch that are numbers. Verdicts are computed from some of them."""
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """A replacement of a baseline by a later run, and its reason."""
-
-    when: Text
-    reason: Text
-    replaced: Text
-    """Time at which the replaced baseline was saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +152,6 @@ class _Head:
 
     schema: Literal["tfbench-baseline/1"]
     context: MeasurementContext
-    accepted: tuple[Acceptance, ...] = ()
-    against: Text = ""
-    """Of a run that can be accepted: when the baseline was saved that it raced against."""
 
 
 @dataclass(frozen=True)
@@ -194,10 +179,6 @@ class Baseline:
     """Name of a case -> its metrics other than time."""
     name: str = ""
     saved: str = ""
-    accepted: tuple[Acceptance, ...] = ()
-    """Oldest first."""
-    against: str = ""
-    """Of a candidate: when the baseline was saved that it raced against."""
 
     @property
     def environment(self) -> EnvironmentInfo:
@@ -265,7 +246,7 @@ class Baselines:
             "benchmarks": [_benchmark(sample, baseline.metric_values.get(sample.case.name)) for sample in samples],
             "datetime": now(),
             "version": pytest_benchmark.__version__,
-            "tfbench": plain(_Head(SCHEMA, baseline.context, baseline.accepted, baseline.against)),
+            "tfbench": plain(_Head(SCHEMA, baseline.context)),
         }
         try:
             write_whole(path, render_json(content, 1))
@@ -345,5 +326,4 @@ def _of_file(name: str, file: BaselineFile) -> Baseline:
         samples[case.name] = Sample(case, tuple(launch.run for launch in own.launches))
         if own.metric_values is not None:
             metric_values[case.name] = own.metric_values
-    head = file.tfbench
-    return Baseline(head.context, samples, metric_values, name, file.datetime, head.accepted, head.against)
+    return Baseline(file.tfbench.context, samples, metric_values, name, file.datetime)
