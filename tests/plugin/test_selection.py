@@ -8,6 +8,7 @@ import pytest
 
 from tfbench.errors import DeclarationError
 from tfbench.plugin.cases import case_of, constructor_of, misnamed, places
+from tfbench.policy import Policy
 from tfbench.untrusted import is_case
 
 
@@ -60,7 +61,7 @@ def test_a_name_that_no_file_can_have_is_refused_with_the_fix(level):
     with pytest.raises(
         DeclarationError, match=r"at most 2,000 characters, .*; give its parameters shorter ids"
     ) as caught:
-        case_of(SimpleNamespace(nodeid=name, originalname="test_a", callspec=None))
+        case_of(SimpleNamespace(nodeid=name, originalname="test_a", callspec=None), (0, 1), Policy())
     assert len(str(caught.value)) < 500
 
 

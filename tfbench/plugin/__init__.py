@@ -63,8 +63,6 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group = parser.getgroup("tfbench", "performance regression suite for TensorFlow")
     group.addoption("--benchmark", action="store_true", help="run the benchmarks instead of the tests")
     parser.addini("tfbench_paths", "files and folders of the benchmarks", type="args", default=["benchmarks"])
-    text = "thresholds of single cases, such as test_io*: minimum_effect=0.05, tolerance=0.1"
-    parser.addini("tfbench_thresholds", text, type="linelist", default=[])
     text = "files with tf.test.Benchmark classes, whose methods are benchmarks; patterns such as tests/*_benchmark.py"
     parser.addini("tfbench_tf_test_benchmarks", text, type="linelist", default=[])
     if getattr(pluginmanager, "_conftest_plugins", None):

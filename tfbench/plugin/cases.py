@@ -1,4 +1,4 @@
-"""Turn pytest's items into cases: which items are benchmarks, their own thresholds, and the code that identifies them."""
+"""Turn pytest's items into cases: which items are benchmarks, their marks, and the code that identifies them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import NoReturn, TypeGuard
@@ -18,7 +17,7 @@ from unittest import TestCase
 import pytest
 from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
-from tfbench.errors import DeclarationError, SideError, UsageError
+from tfbench.errors import DeclarationError, SideError
 from tfbench.facts import interpreter_options
 from tfbench.imports import PACKAGE, is_below, is_installed
 from tfbench.model import JSON, STATISTICS, THRESHOLDS, Case
@@ -257,12 +256,7 @@ def by_environment(items: Sequence[pytest.Item], cases: Mapping[str, Case]) -> l
 # Make the case of an item
 
 
-def case_of(
-    item: pytest.Function,
-    place: tuple[int, int] = (0, 0),
-    thresholds: tuple[tuple[str, float], ...] = (),
-    statistic: str = "",
-) -> Case:
+def case_of(item: pytest.Function, place: tuple[int, int], policy: Policy) -> Case:
     """Turn a benchmark's item into its case.
 
     Raises `DeclarationError` if no file can have its name, the ``tfbench`` mark has unknown arguments, a contract
@@ -286,10 +280,10 @@ def case_of(
     base = item.nodeid.partition("[")[0]
     return Case(
         name=item.nodeid, workload=workload, group=f"{base}[{others}]" if others else base, variant=tuple(variant),
-        reference=variant.reference, env=tuple(sorted(variant.env.items())), cpus=_marked_cpus(item),
+        reference=variant.reference, env=tuple(sorted(variant.env.items())),
         source=digest(item.function), file=_file_digest(str(item.path)), claims=claims_of(item, variant),
-        shared="shared" in item.fixturenames, place=place, thresholds=thresholds, statistic=statistic,
-        ungated=_ungated(item), alone=isinstance(item.parent, ListedFile),
+        shared="shared" in item.fixturenames, place=place,
+        alone=isinstance(item.parent, ListedFile), **_marked(item, policy),
     )  # fmt: skip
 
 
@@ -328,34 +322,48 @@ def _is_own(file: str, root: str) -> bool:
     return is_below(file, root) and not is_below(file, PACKAGE) and not is_installed(file, root)
 
 
-def _marked_cpus(item: pytest.Function) -> int:
-    mark = item.get_closest_marker("tfbench")
-    if mark is None:
-        return 1
-    if mark.args or set(mark.kwargs) - {"cpus", "gate", "reason", STATISTIC, *THRESHOLDS}:
-        raise DeclarationError(
-            f"{item.nodeid}: @pytest.mark.tfbench takes only cpus, gate, reason, statistic, {' and '.join(THRESHOLDS)}"
-        )
-    cpus = mark.kwargs.get("cpus", 1)
-    if cpus == "all":
-        return 0
-    if type(cpus) is not int or cpus < 1:
+STATISTIC = "statistic"
+"""The argument of the mark that says what a verdict on time is about."""
+_ARGUMENTS = {"cpus", "gate", "reason", STATISTIC, *THRESHOLDS}
+
+
+def _marked(item: pytest.Item, policy: Policy) -> JSON:
+    """Return the fields of a case that the marks ``tfbench`` of its item set; the closest mark counts.
+
+    Raises `DeclarationError` if an argument is unknown, or its value is invalid.
+    """
+    given: JSON = {}
+    for mark in reversed(list(item.iter_markers("tfbench"))):
+        if mark.args or set(mark.kwargs) - _ARGUMENTS:
+            raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes only {', '.join(sorted(_ARGUMENTS))}")
+        given |= {"reason": "", **mark.kwargs} if "gate" in mark.kwargs else mark.kwargs
+    cpus, gate, why = given.get("cpus", 1), given.get("gate", True), given.get("reason", "")
+    if cpus != "all" and (type(cpus) is not int or cpus < 1):
         raise DeclarationError(
             f"{item.nodeid}: @pytest.mark.tfbench(cpus={cpus!r}): write a number of processors such as 2, or 'all'"
         )
-    return cpus
-
-
-def _ungated(item: pytest.Function) -> str:
-    """Return why the item's case is shown and not gated, ``""`` if it is gated."""
-    mark = next((mark for mark in item.iter_markers("tfbench") if "gate" in mark.kwargs), None)
-    given = mark.kwargs if mark else {}
-    gate, reason = given.get("gate", True), given.get("reason", "")
-    if not isinstance(gate, bool) or not isinstance(reason, str) or gate == bool(reason.strip()):
+    if not isinstance(gate, bool) or not isinstance(why, str) or gate == bool(why.strip()):
         raise DeclarationError(
             f'{item.nodeid}: write @pytest.mark.tfbench(gate=False, reason="why it must not fail a run")'
         )
-    return "" if gate else printable(" ".join(reason.split()))
+    if (statistic := given.get(STATISTIC, "")) not in ("", *STATISTICS):
+        known = ", ".join(map(repr, STATISTICS))
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {STATISTIC}={statistic!r}: use one of {known}")
+    try:
+        own = {name: _fraction(name, given[name]) for name in THRESHOLDS if name in given}
+        thresholds = tuple(completed(own, policy).items()) if own else ()
+    except ValueError as error:
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {error}") from None
+    return {
+        "cpus": 0 if cpus == "all" else cpus, "ungated": printable(" ".join(why.split())), STATISTIC: statistic,
+        "thresholds": thresholds,
+    }  # fmt: skip
+
+
+def _fraction(name: str, value: object) -> float:
+    if not 0 < (fraction := read_number(value)) < 1:
+        raise ValueError(f"{name}={value}: write a fraction between 0 and 1, such as 0.05 for 5%")
+    return fraction
 
 
 @cache
@@ -370,107 +378,3 @@ def _file_digest(file: str) -> str:
 def wanted_by_device(case: Case, device: str) -> bool:
     """Tell whether ``--device`` selects this case; it always selects a case without the axis ``device``."""
     return device == "all" or case.levels.get("device", device) == device
-
-
-# Read the thresholds of single cases: from the mark ``tfbench``, and from patterns in the ini file
-
-
-STATISTIC = "statistic"
-"""The argument of the mark that says what a verdict on time is about."""
-_STATISTICS = ", ".join(map(repr, STATISTICS))
-INI = "tfbench_thresholds"
-"""The ini option: lines such as ``test_io*: minimum_effect=0.05, tolerance=0.1``."""
-_LINE = re.compile(r"(?P<pattern>\S.*?)\s*:\s+(?P<values>\w+\s*=.*)")
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A line of the ini option."""
-
-    text: str
-    values: Mapping[str, float]
-
-    def matches(self, name: str) -> bool:
-        """Tell whether the line is for a case: for its name, its function, or either without the file.
-
-        ``*`` stands for any text and ``?`` for a character. Brackets stand for themselves, as names have them.
-        """
-        wanted = re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in self.text), re.DOTALL)
-        whole = name, name.partition("[")[0]
-        return any(wanted.fullmatch(text) for name in whole for text in (name, name.partition("::")[2]))
-
-
-def parse_patterns(lines: Sequence[str]) -> list[Pattern]:
-    """Parse the lines of the ini option. Raises `UsageError` if a line is no pattern with values."""
-    names = []
-    for line in lines:
-        if not (match := _LINE.fullmatch(line.strip())):
-            raise UsageError(f"{INI}: {line!r}: write a pattern and its values: test_io*: minimum_effect=0.05")
-        pairs = [part.partition("=") for part in match["values"].split(",")]
-        values = {}
-        for name, _, text in pairs:
-            try:
-                values[name.strip()] = _fraction(name.strip(), text)
-            except ValueError as error:
-                raise UsageError(f"{INI}: {match['pattern']!r}: {error}") from None
-        names.append(Pattern(match["pattern"], values))
-    return names
-
-
-def check_used(patterns: Sequence[Pattern], names: Collection[str]) -> None:
-    """Check that each pattern is for at least one of these cases. Raises `UsageError` if a pattern is for none."""
-    for pattern in patterns:
-        if not any(pattern.matches(name) for name in names):
-            fix = "`pytest --benchmark --collect-only -q` lists the benchmarks"
-            raise UsageError(f"{INI}: no benchmark matches {pattern.text!r}; {fix}")
-
-
-def thresholds_of(item: pytest.Item, patterns: Sequence[Pattern], policy: Policy) -> tuple[tuple[str, float], ...]:
-    """Return the own thresholds of an item's case, ``()`` without any.
-
-    Raises `DeclarationError` if a value is invalid, or two places set the same threshold to different values.
-    """
-    given: dict[str, tuple[float, str]] = {}
-    for mark in reversed(list(item.iter_markers("tfbench"))):  # the closest mark counts
-        for name in set(THRESHOLDS) & set(mark.kwargs):
-            try:
-                given[name] = _fraction(name, mark.kwargs[name]), "its mark"
-            except ValueError as error:
-                raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {error}") from None
-    for pattern in patterns:
-        if not pattern.matches(item.nodeid):
-            continue
-        where = f"{pattern.text!r} in {INI}"
-        for name, value in pattern.values.items():
-            known, place = given.get(name, (value, where))
-            if known != value:
-                text = f"{name}={known:g} of {place} contradicts {name}={value:g} of {where}; remove one of them"
-                raise DeclarationError(f"{item.nodeid}: {text}")
-            given[name] = known, place
-    if not given:
-        return ()
-    try:
-        return tuple(completed({name: value for name, (value, _) in given.items()}, policy).items())
-    except ValueError as error:
-        raise DeclarationError(f"{item.nodeid}: thresholds: {error}") from None
-
-
-def statistic_of(item: pytest.Item) -> str:
-    """Return what an item's mark says that a verdict on its time is about, ``""`` for the policy's statistic.
-
-    Raises `DeclarationError` if there is no such statistic.
-    """
-    mark = next((mark for mark in item.iter_markers("tfbench") if STATISTIC in mark.kwargs), None)
-    name = mark.kwargs[STATISTIC] if mark else ""
-    if mark and name not in STATISTICS:
-        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {STATISTIC}={name!r}: use one of {_STATISTICS}")
-    return str(name)
-
-
-def _fraction(name: str, value: object) -> float:
-    if name not in THRESHOLDS:
-        raise ValueError(f"there is no threshold {name!r}; there are {' and '.join(THRESHOLDS)}")
-    if not 0 < (fraction := read_number(value)) < 1:
-        shown = value.strip() if isinstance(value, str) else value
-        raise ValueError(f"{name}={shown}: write a fraction between 0 and 1, such as 0.05 for 5%")
-    return fraction

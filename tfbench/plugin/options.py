@@ -120,7 +120,7 @@ def own_options(config: pytest.Config) -> tuple[dict[str, Any], list[str]]:
 
 _REFUSED = {
     "benchmark_timer": "races take wall-clock time by time.perf_counter; leave the option out",
-    "benchmark_compare_fail": "a race decides by itself; give --baseline NAME or --against git:REV, with tfbench_thresholds, or @at_most(seconds=…)",
+    "benchmark_compare_fail": "a race decides by itself; give --baseline NAME or --against git:REV, with @pytest.mark.tfbench(minimum_effect=…), or @at_most(seconds=…)",
     "benchmark_cprofile": "a profiler would slow the measured calls down; give --profile",
 }
 """Option of pytest-benchmark without which the user would read a result otherwise -> what replaces it in a race."""

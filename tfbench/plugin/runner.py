@@ -24,7 +24,7 @@ from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict, short_name
 from tfbench.model.formats import plain
 from tfbench.model.words import span, times
-from tfbench.plugin import STARTED_WITH, TAKEN, cases, in_use, only_lists, present_folders, refused, whole_suite
+from tfbench.plugin import STARTED_WITH, TAKEN, cases, in_use, only_lists, present_folders, refused
 from tfbench.plugin import options as opts
 from tfbench.race.lanes import parse_lanes
 from tfbench.race.race import Race
@@ -326,7 +326,6 @@ class Runner:
         self._device, _ = parse_device(options.device)
         self._job = opts.job_of(options)
         self._adopting = self._listing or bool(options.against or options.baseline or options.save_baseline)
-        self._patterns = cases.parse_patterns(config.getini(cases.INI))
         self.policy = options.policy
         self._processors = opts.worker_processors(options.cpus, listing=self._listing)
         self._lanes = parse_lanes("1" if self._listing else options.lanes, self._processors, options.cpus)
@@ -411,8 +410,6 @@ class Runner:
 
         Raises `TfbenchError` if a benchmark is declared wrongly, or an option names something that does not exist.
         """
-        if whole_suite(self._config):
-            cases.check_used(self._patterns, self.collected)
         if self.collected and not items:
             self._notes.append("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
         options = self._options
@@ -463,8 +460,7 @@ class Runner:
         """Return the case of an item. Raises `DeclarationError` if it is declared wrongly."""
         if cases.CASE in item.stash:
             return item.stash[cases.CASE]
-        own = cases.thresholds_of(item, self._patterns, self.policy)
-        return cases.case_of(item, self._places[item.nodeid], own, cases.statistic_of(item))
+        return cases.case_of(item, self._places[item.nodeid], self.policy)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(

@@ -27,7 +27,7 @@ from tfbench.worker.own_files import OwnFiles
 # Options of pytest in the processes that collect benchmarks with the real TensorFlow
 
 
-_INI = ("tfbench_paths", "tfbench_thresholds", "tfbench_tf_test_benchmarks")
+_INI = ("tfbench_paths", "tfbench_tf_test_benchmarks")
 """The ini options of tfbench, which the controller reads."""
 _STRICTNESS = ("strict", "strict_config", "strict_markers", "strict_parametrization_ids", "strict_xfail")
 
