@@ -572,15 +572,12 @@ def test_the_data_folder_is_no_part_of_a_tree(checkout):
     assert snapshot(checkout).tree == clean
 
 
-def test_a_repository_without_a_commit_in_the_checkout_is_named_with_the_fix(checkout, monkeypatch):
-    monkeypatch.setenv("LANGUAGE", "de")
+def test_a_repository_without_a_commit_in_the_checkout_is_named(checkout):
     nested = checkout / "sub" / "its own"
     nested.mkdir()
     git(nested, "init", "-q")
     (nested / "b.py").touch()
-    with pytest.raises(
-        SideError, match=r"^sub/its own is a repository of its own in .*; commit in it, or have git ignore"
-    ):
+    with pytest.raises(SideError, match=r"sub/its own/' does not have a commit checked out"):
         snapshot(checkout)
     (checkout / ".gitignore").write_text("ignored\nits own\n")
     assert snapshot(checkout).dirty
@@ -657,18 +654,10 @@ def test_missing_interpreters_and_revisions_are_reported(checkout, tmp_path):
         parse("git:nope", contender, tmp_path, NONE)
 
 
-def test_a_revision_that_only_a_remote_or_a_deeper_clone_has_is_told_with_the_fix(checkout, tmp_path):
-    git(checkout, "tag", "old")
-    (checkout / "sub" / "a.py").write_text("two")
-    git(checkout, "commit", "-qam", "second")
-    git(checkout, "branch", "topic")
-    git(tmp_path, "clone", "-q", checkout, tmp_path / "clone")
-    with pytest.raises(SideError, match="a branch of a remote has this name: write git:origin/topic"):
-        tree_of(tmp_path / "clone", "topic")
-    git(tmp_path, "clone", "-q", "--depth", "1", "--no-tags", checkout.as_uri(), tmp_path / "shallow")
-    with pytest.raises(SideError, match="this clone is shallow: run `git fetch --unshallow`"):
-        tree_of(tmp_path / "shallow", "old")
-    with pytest.raises(SideError, match="run `git fetch` if a remote has it"):
+def test_a_revision_that_the_repository_does_not_have_is_told_with_the_fix(checkout):
+    with pytest.raises(
+        SideError, match=r"run `git fetch`, in a shallow clone .*, or write git:origin/NAME for a branch"
+    ):
         tree_of(checkout, "nowhere")
 
 
@@ -729,12 +718,6 @@ def test_commits_are_listed_whatever_the_settings_of_git_are(checkout, setting):
 def test_a_tree_is_no_end(checkout):
     with pytest.raises(SideError, match=r"git:HEAD\^\{tree\} is a tree without history; name a commit, branch or tag$"):
         commits(checkout, "HEAD^{tree}", "HEAD")
-
-
-def test_a_repository_without_a_commit_is_named(tmp_path):
-    git(tmp_path, "init", "-q")
-    with pytest.raises(SideError, match=r"git:HEAD: no such revision in this repository; it has no commit yet$"):
-        tree_of(tmp_path, "HEAD")
 
 
 def test_a_git_that_cannot_be_executed_is_as_none(tmp_path, monkeypatch):

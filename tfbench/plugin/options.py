@@ -124,24 +124,16 @@ _REFUSED = {
     "benchmark_cprofile": "a profiler would slow the measured calls down; give --profile",
 }
 """Option of pytest-benchmark without which the user would read a result otherwise -> what replaces it in a race."""
-_PLANNED = "--policy plans its rounds"
-_WITHOUT_EFFECT = {
-    **dict.fromkeys(
-        ("benchmark_min_time", "benchmark_max_time", "benchmark_min_rounds", "benchmark_precision", "benchmark_confidence",
-         "benchmark_calibration_precision", "benchmark_warmup", "benchmark_warmup_iterations"), _PLANNED,
-    ),
-    "benchmark_disable_gc": "it collects garbage between its rounds only",
-}  # fmt: skip
-"""Other option of pytest-benchmark -> what a race does instead."""
+_WITHOUT_EFFECT = (
+    "benchmark_calibration_precision", "benchmark_confidence", "benchmark_disable_gc", "benchmark_max_time", "benchmark_min_rounds",
+    "benchmark_min_time", "benchmark_precision", "benchmark_warmup", "benchmark_warmup_iterations",
+)  # fmt: skip
+"""Other options of pytest-benchmark that change no result of a race."""
 
 
-def without_effect(config: pytest.Config) -> dict[str, str]:
-    """Return what a race does instead of options of pytest-benchmark -> the names of these, which change no result."""
-    found: dict[str, str] = {}
-    for name, why in _WITHOUT_EFFECT.items():
-        if _is_given(config, name):
-            found[why] = f"{found[why]}, {written(name)}" if why in found else written(name)
-    return found
+def without_effect(config: pytest.Config) -> str:
+    """Return the given options of pytest-benchmark that change no result of a race, ``""`` without one."""
+    return ", ".join(written(name) for name in _WITHOUT_EFFECT if _is_given(config, name))
 
 
 def _is_given(config: pytest.Config, name: str) -> bool:

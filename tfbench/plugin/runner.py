@@ -343,8 +343,8 @@ class Runner:
     def pytest_report_header(self) -> list[str]:
         taken = self._config.stash.get(TAKEN, [])
         notes = [f"{name} belongs to another plugin here; use {PREFIX}{name[2:]}" for name in taken]
-        unused = opts.without_effect(self._config).items()
-        notes += [f"without effect in a race: {names}; {why}" for why, names in unused]
+        if unused := opts.without_effect(self._config):
+            notes.append(f"without effect in a race, which --policy plans: {unused}")
         return [f"tfbench: {note}" for note in (*notes, foreign_distribution()) if note]
 
     # Collection

@@ -165,10 +165,7 @@ def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seco
         "root": str(side.root),
         "arguments": [*selection.options, *present],
         "tree_redirect": side.tree_redirect,
-        "policy": selection.policy,
-        "inifile": selection.inifile,
-        "above": selection.above,
-        "values": selection.values,
+        **{name: getattr(selection, name) for name in ("policy", "inifile", "above", "values")},
     }
     variables = os.environ if selection.variables is None else selection.variables
     plugins = {name: variables[name] for name in _NAME_PLUGINS if name in variables}

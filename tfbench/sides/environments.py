@@ -334,7 +334,7 @@ class Environments(ExitStack):
 
     def _resolve(self, request: tuple[str, ...], python: str) -> tuple[str, list[str]]:
         """Return the first interpreter that has wheels for everything, and every package with its version and hashes."""
-        refusals = []
+        first = None
         allowed = [path for path in self._interpreters if not python or minor(version_of(path)) == python]
         if not allowed:
             raise SideError(f"no Python {python} on this machine; install it, for example with uv python install")
@@ -344,8 +344,8 @@ class Environments(ExitStack):
             except ResolveError as refused:
                 if refused.offline or refused.full:
                     raise
-                refusals.append(refused)
-        raise SideError(f"{', '.join(request)}: {refusals[0]}")
+                first = first or refused
+        raise SideError(f"{', '.join(request)}: {first}")
 
     def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, lock: list[str]) -> None:
         self._tell(f"building an environment with {', '.join(request)} ({len(lock)} packages)")

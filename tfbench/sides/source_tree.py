@@ -129,13 +129,7 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
         if commit:
             _git(top, "read-tree", "HEAD", env=env)
         left_out = f":(exclude,glob)**/{DATA_FOLDER}/**", *_no_environments(top)
-        try:
-            _git(top, "add", "--all", "--", ".", *left_out, env=env | {"LANGUAGE": "C"})
-        except SideError as error:
-            if not (match := re.search(r"'(.+)/' does not have a commit checked out", str(error))):
-                raise
-            fix = "commit in it, or have git ignore it"
-            raise SideError(f"{match[1]} is a repository of its own in {top}, without a commit; {fix}") from None
+        _git(top, "add", "--all", "--", ".", *left_out, env=env)
         tree = _git(top, *_WRITE_TREE, env=env)
         edited = tuple(_edited_submodules(top, env))
         if keep_as and edited:
@@ -345,9 +339,7 @@ def tree_of(root: Path, revision: str) -> str:
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
     except SideError:
-        raise SideError(
-            f"git:{revision}: no such revision in this repository; {_where_it_may_be(root, revision)}"
-        ) from None
+        raise SideError(f"git:{revision}: no such revision in this repository; {_FETCH}") from None
 
 
 def file_in(folder: Path, tree: str, path: Path) -> str:
@@ -365,19 +357,9 @@ def file_in(folder: Path, tree: str, path: Path) -> str:
 
 
 _UNSHALLOW = "run `git fetch --unshallow`, or fetch-depth: 0 in GitHub's checkout"
-
-
-def _where_it_may_be(root: Path, revision: str) -> str:
-    """Say how to get a revision that the repository does not have."""
-    with suppress(SideError):
-        remote = _git(root, "for-each-ref", "--format=%(refname:short)", f"refs/remotes/*/{revision}").splitlines()
-        if remote:
-            return f"a branch of a remote has this name: write git:{remote[0]}"
-        if _git(root, "rev-parse", "--is-shallow-repository") == "true":
-            return f"this clone is shallow: {_UNSHALLOW}"
-        if not _git(root, "rev-list", "--all", "--max-count=1"):
-            return "it has no commit yet"
-    return "run `git fetch` if a remote has it"
+_FETCH = (
+    "run `git fetch`, in a shallow clone `git fetch --unshallow`, or write git:origin/NAME for a branch of a remote"
+)
 
 
 def commit_of(root: Path, revision: str) -> str:
@@ -632,8 +614,7 @@ def _check_out(top: Path, tree: str, place: Path, objects: Mapping[str, str]) ->
                 fix = "run `git submodule update --init`, with the other commit checked out if this one lacks it"
                 raise SideError(f"the submodule {name} is not checked out; {fix}")
             if not _has_tree(submodule, commit):
-                fix = f"in the submodule, {_where_it_may_be(submodule, commit)}"
-                raise SideError(f"the submodule {name} does not have the commit {commit[:12]}; {fix}")
+                raise SideError(f"the submodule {name} does not have the commit {commit[:12]}; in it, {_FETCH}")
             _check_out(submodule, commit, place / name, {})
 
 

@@ -14,7 +14,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import unified_diff
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -226,12 +227,6 @@ def _definitions(file: Path) -> dict[str, str]:
         return {"": file_digest(file)}
     parts = defaultdict[str, list[str]](list)
     for node in body:
-        inner = node.body if isinstance(node, ast.ClassDef) else []
-        methods = [part for part in inner if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        if isinstance(node, ast.ClassDef):
-            node.body = [part for part in inner if part not in methods] or [ast.Pass()]
-        for method in methods:
-            parts[f"{getattr(node, 'name', '')}.{method.name}"].append(ast.unparse(method))
         if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
             parts[_called(node)].append(ast.unparse(node))
     return {name: "\n".join(texts) for name, texts in parts.items()}
@@ -247,17 +242,14 @@ def _called(node: ast.stmt) -> str:
 
 def _first_difference(before: str, now: str) -> tuple[str, str, int]:
     """Return the first lines of two texts that differ, and the number of further ones."""
-    old, new = before.splitlines(), now.splitlines()
-    blocks = [block for block in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if block[0] != "equal"]
-    if not blocks:  # line ends
-        return "", "", 0
-    _, start, end, first, last = blocks[0]
-    shown = (
-        printable(lines[at].strip()[:_LONGEST]) if at < stop else ""
-        for lines, at, stop in ((old, start, end), (new, first, last))
+    lines = list(unified_diff(before.splitlines(), now.splitlines(), n=0, lineterm=""))[3:]  # without the head
+    first = list(takewhile(lambda line: not line.startswith("@@"), lines))
+    old, new = (next((line[1:] for line in first if line.startswith(sign)), "").strip()[:_LONGEST] for sign in "-+")
+    return (
+        printable(old),
+        printable(new),
+        max(0, sum(not line.startswith("@@") for line in lines) - bool(old) - bool(new)),
     )
-    count = sum(max(block[2] - block[1], block[4] - block[3]) for block in blocks)
-    return (*shown, count - 1)  # type: ignore[return-value]
 
 
 # Tell whether a file of the other side may stand for the working tree's, which its side cannot run
