@@ -143,11 +143,6 @@ def test_a_root_that_is_no_folder_is_refused(tmp_path, capsys):
     assert "nowhere is no folder" in capsys.readouterr().err
 
 
-def test_a_missing_baseline_is_reported_before_a_missing_reason(project, capsys):
-    assert baseline(project, "accept", "nope") == 5
-    assert "no baseline named 'nope'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("content", "kind"), [({"tfbench": {}}, "a baseline"), ({"machine_info": {}}, "a file of pytest-benchmark")]
 )

@@ -474,7 +474,7 @@ def test_a_submodule_without_the_commit_of_the_tree_is_named_with_the_fix(moved,
     git(tmp_path, "clone", "-q", moved, clone)
     git(clone, *allow, "submodule", "--quiet", "update", "--init", "--depth", "1")
     base = tree_of(clone, "HEAD~1")
-    with pytest.raises(SideError, match=r"submodule lib does not have the commit .*; in the submodule, .*--unshallow"):
+    with pytest.raises(SideError, match=r"submodule lib does not have the commit .*; in it, .*--unshallow"):
         materialise(clone, base, tmp_path / "cache")
     git(clone / "lib", *allow, "fetch", "-q", "--unshallow")
     assert (materialise(clone, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "old"

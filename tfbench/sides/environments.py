@@ -345,7 +345,9 @@ class Environments(ExitStack):
                 if refused.offline or refused.full:
                     raise
                 first = first or refused
-        raise SideError(f"{', '.join(request)}: {first}")
+        fitting = [version for version in VERSIONS if _fits(request, allowed[0], version)]
+        fix = f"; install Python {' or '.join(fitting)}, which it has wheels for" if fitting else ""
+        raise SideError(f"{', '.join(request)}: {first}{fix}")
 
     def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, lock: list[str]) -> None:
         self._tell(f"building an environment with {', '.join(request)} ({len(lock)} packages)")
@@ -411,10 +413,11 @@ class Environments(ExitStack):
         return self._root / f"{folder.name}{_LOCK}"
 
 
-def _fits(request: Sequence[str], interpreter: str) -> bool:
-    """Whether the requirements have wheels for this Python."""
+def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
+    """Whether the requirements have wheels for this Python, or for another version that it resolves for."""
+    options = ["--python", interpreter, *(["--python-version", version] if version else [])]
     try:
-        return bool(locked_requirements((*request, *_needed(request)), "--python", interpreter))
+        return bool(locked_requirements((*request, *_needed(request)), *options))
     except ResolveError:
         return False
 
