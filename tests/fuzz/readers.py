@@ -141,7 +141,7 @@ def use_gate(path: Path) -> object:
     """Run the command, with GitHub's annotations and the summary."""
     parser = argparse.ArgumentParser()
     add_gate(parser)
-    arguments = parser.parse_args([str(path), "--root", str(path.parent)])
+    arguments = parser.parse_args([str(path)])
     with contextlib.redirect_stdout(io.StringIO()) as out, outside_of_a_checkout():
         code = run_gate(arguments)
     assert code in (0, 1, 3, 4, 5)

@@ -57,7 +57,7 @@ def add_ci(parser: argparse.ArgumentParser) -> None:
     option("--comment", metavar="FILE", type=Path, help="write the result as Markdown, for a comment")
     option("--output", metavar="DIR", type=Path, default=Path("tfbench-report"), help="folder of the report (default: %(default)s)")
     option("--bisect", metavar="MINUTES", type=amount, default=0.0, help="on a regression, look for its commit for at most so many minutes (default: print the command that does)")
-    parser.set_defaults(root=Path(), link="")
+    parser.set_defaults(link="")
     # fmt: on
 
 
@@ -216,7 +216,6 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(intermixed="reports")
     option("reports", metavar="REPORT", type=Path, nargs="*", help="a report of --report-json, all shards of a run, a folder or archive of them, or the folder of a fleet")
     option("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
-    option("--root", type=Path, default=Path(), metavar="PATH", help="root of the benchmarks, for annotations")
     _add_min_compared(parser)
     option("--output", type=Path, metavar="DIR", help="write the merged report and the accepted regressions")
     option("--comment", type=Path, metavar="FILE", help="write the result as Markdown, for a comment")
@@ -313,7 +312,7 @@ def _decide(arguments: argparse.Namespace, report: Report, accepted: Path | None
     decision = decided(report, agreed, min_compared=arguments.min_compared)
     if arguments.comment:
         write_whole(arguments.comment, markdown.render_comment(report, decision, arguments.link or _link()))
-    announce(report, decision, arguments.root)
+    announce(report, decision)
     _tell_github(code=decision.ruling.result.code)
     return decision
 
@@ -374,8 +373,8 @@ def _agreed(report: Report, file: Path | None) -> list[Entry]:
     return [entry for entry in entries if entry not in merged]
 
 
-def announce(report: Report, decision: GateDecision, root: Path) -> None:
-    """Print a decision, and on GitHub's runners annotate the benchmarks below ``root`` and write the step summary."""
+def announce(report: Report, decision: GateDecision) -> None:
+    """Print a decision, and on GitHub's runners annotate the benchmarks and write the step summary."""
     ruling, console = decision.ruling, Screen(soft_wrap=True)
     github = os.environ.get("GITHUB_ACTIONS") == "true"
     for verdict, entry in decision.accepted.verdicts:
@@ -388,7 +387,7 @@ def announce(report: Report, decision: GateDecision, root: Path) -> None:
             for line in report.why(verdict.case.name):
                 console.print(Text(f"  {line}"))
         if github:
-            print(markdown.annotation(verdict, line_of(root, verdict.case.name)))  # escaped by itself
+            print(markdown.annotation(verdict, line_of(_root_of(report), verdict.case.name)))  # escaped by itself
     for problem in decision.accepted.problems:
         console.print(Text(problem, "red"))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):

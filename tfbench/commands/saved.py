@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -135,8 +134,7 @@ def _show(trends: Trends, case: str) -> None:
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
     if len(cases) != 1:
         raise UsageError("name one case: tfbench history accept CASE --reason TEXT")
-    reason = arguments.reason.strip() or (sys.stdin.isatty() and input("why is this change intended? ").strip())
-    if not reason:
+    if not (reason := arguments.reason.strip()):
         raise UsageError("a change is not accepted without a reason: give --reason TEXT")
     accepted = Trends(arguments.folder, cases[0]).accept(cases[0], reason)
     say(f"{accepted.case}: its history restarts with the run of {accepted.session[:16]}: {reason}")

@@ -13,10 +13,8 @@ from functools import cached_property
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.selection import parse_device
 from tfbench.metrics.contracts import with_shares
-from tfbench.model.case import JSON, MODULES, TIME, Case
-from tfbench.model.measurement import Ratio, StoredRounds
+from tfbench.model import JSON, MODULES, TIME, Case, Outcome, Ratio, Report, Skip, StoredRounds, SuiteVerdict
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
-from tfbench.model.report import Outcome, Report, Skip, SuiteVerdict
 from tfbench.policy import Policy
 from tfbench.race.lanes import Lanes, Processors
 from tfbench.race.launch import Clock, Entrant

@@ -14,10 +14,8 @@ from pathlib import Path
 
 from tfbench.errors import BenchmarkError, SideError, UsageError
 from tfbench.facts import OPTION, PYTHON_OPTIONS, VISIBLE, packages, settings
-from tfbench.model.case import Case
-from tfbench.model.measurement import MetricValues
+from tfbench.model import Case, EnvironmentInfo, MetricValues, Outcome, Verdict, YardstickChange
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
-from tfbench.model.report import EnvironmentInfo, Outcome, Verdict, YardstickChange
 from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
