@@ -21,7 +21,7 @@ BUDGET = {
     "gpus": 544,
     "metrics": 879,  # with the rows of the life of a process
     "model": 1114,  # with the calls that a time covers, rare slow calls, and turns of several blocks
-    "plugin": 1335,
+    "plugin": 1343,
     "profiles": 550,
     "race": 2228,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1966,  # with many files of asv

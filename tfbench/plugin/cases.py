@@ -267,7 +267,7 @@ def case_of(item: pytest.Function, place: tuple[int, int], policy: Policy) -> Ca
     except ValueError:
         fix = "a name has at most 2,000 characters, none of them a line break or a tab; give its parameters shorter ids"
         raise DeclarationError(f"{brief(item.nodeid)}: {fix}") from None
-    if plugin := _unloaded_plugin(item.config):
+    if plugin := _unloaded_plugin(item):
         fix = f'name it in the conftest.py of the root: pytest_plugins = ["{plugin}"]'
         raise DeclarationError(f"{item.nodeid}: measuring processes do not load the plugin {plugin}; {fix}")
     variant, others = Variant(), ""
@@ -287,23 +287,35 @@ def case_of(item: pytest.Function, place: tuple[int, int], policy: Policy) -> Ca
     )  # fmt: skip
 
 
-def _unloaded_plugin(config: pytest.Config) -> str:
-    """Return a plugin of the repository that no conftest.py and no other plugin names, ``""`` without one.
+_HOOKS = (
+    "pytest_fixture_setup", "pytest_pyfunc_call",
+    *(f"pytest_runtest_{step}" for step in ("protocol", "setup", "call")),
+)  # fmt: skip
+"""Hooks of pytest around a benchmark, which can do what its fixtures can. The others select, configure and report."""
 
-    The run has it by ``-p`` or a variable, which measuring processes leave out.
+
+def _unloaded_plugin(item: pytest.Function) -> str:
+    """Return the plugin of the repository whose hooks or autouse fixtures the item has and no other plugin names.
+
+    The run has it by ``-p`` or a variable, which measuring processes leave out. They report a fixture that they miss, unless
+    nothing asks for it by name. Returns ``""`` if there is none.
     """
-    root, manager = str(config.rootpath), config.pluginmanager
+    root, manager = str(item.config.rootpath), item.config.pluginmanager
     plugins = [plugin for plugin in manager.get_plugins() if inspect.ismodule(plugin)]
     # Neither a conftest.py nor an entry point has the name of its module.
-    own = {
-        one.__name__
-        for one in plugins
-        if manager.get_name(one) == one.__name__ and _is_own(getattr(one, "__file__", None) or "", root)
-    }
+    by_name = {plugin.__name__: plugin for plugin in plugins if manager.get_name(plugin) == plugin.__name__}
+    own = {name for name, plugin in by_name.items() if _is_own(getattr(plugin, "__file__", None) or "", root)}
+    if not own:
+        return ""
     for plugin in plugins:
         names = getattr(plugin, "pytest_plugins", ())
         own -= {names} if isinstance(names, str) else set(names)
-    return min(own, default="")
+    info = item._fixtureinfo
+    asked_for = {*info.argnames, *(name for mark in item.iter_markers("usefixtures") for name in mark.args)}
+    autouse = (info.name2fixturedefs.get(name, ()) for name in info.initialnames if name not in asked_for)
+    used = {definition.func.__module__ for definitions in autouse for definition in definitions}
+    used |= {name for name in own if any(hasattr(by_name[name], hook) for hook in _HOOKS)}
+    return min(own & used, default="")
 
 
 def _is_own(file: str, root: str) -> bool:
