@@ -11,9 +11,9 @@ from tests.report.test_json_reader import REPORT
 from tests.sides.test_source_tree import git
 from tests.storage.test_baselines import BASELINE, CASE, CONTEXT, SAMPLE
 from tfbench import cli
-from tfbench.model import Outcome, Reason, Sample
+from tfbench.model import Case, Outcome, Reason, Sample
 from tfbench.report import json_format
-from tfbench.sides.source_tree import KEPT, snapshot
+from tfbench.sides.source_tree import CANDIDATES, KEPT, snapshot
 from tfbench.storage.baselines import Baseline, Baselines
 
 WHOLE = replace(REPORT, due=(CASE.name,), skips=(), complete=True)
@@ -102,13 +102,19 @@ def test_a_report_stands_beside_a_baseline(tmp_path, capsys):
 
 @pytest.fixture
 def project(tmp_path):
-    """A checkout with a baseline."""
+    """A checkout with a baseline, a run against it, and sessions."""
     git(tmp_path, "init", "-q")
     (tmp_path / "code.py").write_text("x = 1\n")
     folder = tmp_path / ".tfbench"
     tree = snapshot(tmp_path, f"{KEPT}main").tree
     store = Baselines(folder / "baselines")
     store.save("main", Baseline(replace(CONTEXT, tree=tree), BASELINE.samples))
+    (tmp_path / "code.py").write_text("x = 2\n")
+    tree = snapshot(tmp_path, f"{CANDIDATES}main").tree
+    other = Case("b/test_x.py::test_y", "test_y", "b/test_x.py::test_y")
+    samples = {**BASELINE.samples, other.name: Sample(other, SAMPLE.runs)}
+    candidate = Baseline(replace(CONTEXT, tree=tree), samples, against=store.fetch("main").saved)
+    Baselines(folder / "candidates").save("main", candidate)
     return tmp_path
 
 
@@ -120,12 +126,26 @@ def refs(project):
     return git(project, "for-each-ref", "--format=%(refname)").split()
 
 
-def test_narrow_tables_break_no_date(project, capsys, monkeypatch):
+def test_baselines_are_listed_and_shown(project, capsys):
+    assert baseline(project, "list") == 0
+    assert "c0ffee" in capsys.readouterr().out
+    assert baseline(project, "show", "main") == 0
+    shown = capsys.readouterr().out
+    assert "tensorflow 2.21.0" in shown
+
+
+def test_narrow_tables_break_no_date_and_no_name_inside_a_word(project, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert baseline(project, "list") == 0
     (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" main")]
     assert row.split()[1:3] == [*Baselines(project / ".tfbench/baselines").fetch("main").saved[:16].split("T")]
     assert "c0ffee" in row
+    store = Baselines(project / ".tfbench/baselines")
+    long = Case("benchmarks/test_linear.py::test_matmul[compiler=none,precision=float32]", "test_matmul", "g")
+    store.save("long", Baseline(CONTEXT, {long.name: Sample(long, SAMPLE.runs)}))
+    assert baseline(project, "show", "long") == 0
+    cells = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.split()]
+    assert "test_matmul[compiler=none," in cells
 
 
 def test_an_unreadable_baseline_leaves_the_list_of_the_others_readable(project, capsys, monkeypatch):
@@ -141,6 +161,11 @@ def test_an_unreadable_baseline_leaves_the_list_of_the_others_readable(project, 
 def test_a_root_that_is_no_folder_is_refused(tmp_path, capsys):
     assert baseline(tmp_path / "nowhere", "list") == 2
     assert "nowhere is no folder" in capsys.readouterr().err
+
+
+def test_a_missing_baseline_is_reported_before_a_missing_reason(project, capsys):
+    assert baseline(project, "accept", "nope") == 5
+    assert "no baseline named 'nope'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -163,6 +188,50 @@ def test_a_gate_on_a_folder_without_a_report_says_what_it_needs(tmp_path, capsys
 def test_a_folder_without_baselines(tmp_path, capsys):
     assert baseline(tmp_path, "list") == 0
     assert "--save-baseline NAME" in capsys.readouterr().out
+    assert baseline(tmp_path, "show", "main") == 5
+
+
+def test_accepting_keeps_the_reason_and_the_tree(project, capsys):
+    store = Baselines(project / ".tfbench/baselines")
+    before = store.fetch("main")
+    assert baseline(project, "accept", "main", "--reason", "a better model") == 0
+    after = store.fetch("main")
+    assert after.tree != before.tree
+    assert len(after.samples) == 2
+    assert (after.accepted[0].reason, after.accepted[0].replaced) == ("a better model", before.saved)
+    assert refs(project) == [f"{KEPT}main"]
+    assert git(project, "rev-parse", f"{KEPT}main^{{tree}}").strip() == after.tree
+    assert baseline(project, "accept", "main", "--reason", "again") == 5
+    assert "no run to accept" in capsys.readouterr().err
+    assert baseline(project, "list") == 0
+    assert "better" in capsys.readouterr().out
+
+
+def test_a_run_against_an_older_baseline_is_not_accepted(project, capsys, monkeypatch):
+    """Another person's baseline came with a pull, and the candidate is from before it."""
+    store = Baselines(project / ".tfbench/baselines")
+    before = store.fetch("main")
+    monkeypatch.setattr("tfbench.storage.baselines.now", lambda: "2999-01-01T00:00:00+00:00")
+    store.save("main", before)
+    assert baseline(project, "accept", "main", "--reason", "x") == 5
+    text = f"main: the last run raced the baseline of {before.saved}, and this one is of 2999-01-01T00:00:00+00:00; "
+    assert text in capsys.readouterr().err
+    assert store.fetch("main").accepted == ()
+
+
+def test_accepting_without_a_reason_is_refused(project, capsys):
+    assert baseline(project, "accept", "main", "--reason", "  ") == 2
+    assert "without a reason" in capsys.readouterr().err
+
+
+def test_accepting_drops_cases_only_on_request(project, capsys):
+    candidates = Baselines(project / ".tfbench/candidates")
+    kept = candidates.fetch("main")
+    rest = {name: sample for name, sample in kept.samples.items() if name != CASE.name}
+    candidates.save("main", replace(kept, samples=rest))
+    assert baseline(project, "accept", "main", "--reason", "x") == 5
+    assert f"not {CASE.name}" in capsys.readouterr().err
+    assert baseline(project, "accept", "main", "--reason", "x", "--drop-missing") == 0
 
 
 def test_removing_a_baseline_removes_its_refs(project, capsys):

@@ -1,6 +1,7 @@
 """The command that shows a history and accepts changes."""
 
 import json
+import sys
 import time
 
 import numpy as np
@@ -56,7 +57,8 @@ def test_the_exit_code_is_about_the_shown_cases(folder):
     assert history(folder, "test_s") == 1
 
 
-def test_accepting_needs_a_reason_and_lets_the_case_pass(folder, capsys):
+def test_accepting_needs_a_reason_and_lets_the_case_pass(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
     assert history(folder, "accept", "test_slow") == 2
     assert "give --reason TEXT" in capsys.readouterr().err
     assert history(folder, "accept", "--reason", "x") == 2

@@ -114,13 +114,30 @@ def test_a_baseline_gates_even_after_the_code_has_changed(project):
     assert "was not saved" in slower.output
     assert not (project.root / ".tfbench/baselines/second.json").exists()
 
-    assert "replace the baseline: pytest --benchmark --save-baseline first" in slower.output
-    assert project.run("--save-baseline", "first").code == 0
+    assert "tfbench baseline accept first" in slower.output
+    assert cli.main(["baseline", "--root", str(project.root), "accept", "first", "--reason", "it is meant"]) == 0
     project.write(ADDED)
     gone = project.run("--baseline", "first", "--strict-gate")
     assert (gone.code, gone.outcomes()["test_mine"]) == (1, "missing")
-    assert gone.outcomes()["test_added"] != "new"  # it came with the new baseline
+    assert gone.outcomes()["test_added"] != "new"  # it came with what was accepted
     assert "missing" in gone.output
+
+
+@pytest.mark.slow
+def test_only_a_run_of_the_whole_baseline_offers_to_update_it(project):
+    checkout(project)
+    project.write(CALLING + benchmark("test_other", 5e-5, 4))
+    assert project.run("--save-baseline", "first").code == 0
+    project.write(MEASURED.format(1e-4), "measured.py")
+    part = project.run("--baseline", "first", "-k", "not test_other")
+    assert "baseline accept" not in part.output
+    assert (
+        "run without -k to be able to update the baseline 'first': this run did not measure 1 of its cases"
+        in part.output
+    )
+    project.write(CALLING)
+    without = project.run("--baseline", "first")
+    assert "tfbench baseline accept first --reason '…' --drop-missing" in without.output
 
 
 def test_saved_times_without_a_race_pass_no_case(project):

@@ -159,7 +159,8 @@ def use_baseline(path: Path) -> object:
     found = Baselines(path.parent).fetch(path.stem)
     for sample in found.samples.values():
         median(sample.seconds), min(sample.floors), sample.case.label
-    return found.environment, found.context.policy
+    accepted_because = [one.reason for one in found.accepted]
+    return found.environment, found.context.policy, accepted_because
 
 
 def use_inputs(path: Path) -> object:

@@ -14,7 +14,7 @@ from tfbench.fs import try_lock
 from tfbench.model import Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample
 from tfbench.report.saved import read
 from tfbench.storage import baselines
-from tfbench.storage.baselines import Baseline, Baselines
+from tfbench.storage.baselines import Acceptance, Baseline, Baselines
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
 SAMPLE = Sample(
@@ -258,6 +258,12 @@ def test_a_case_that_is_there_twice_is_refused(store):
     path.write_text(json.dumps(content))
     with pytest.raises(BaselineError, match=rf"at the top, {re.escape(CASE.name)} is there twice; "):
         store.fetch("first")
+
+
+def test_the_reason_of_an_acceptance_is_kept(store):
+    accepted = (Acceptance("2026-01-02", "a better model", "2026-01-01"),)
+    store.save("first", Baseline(CONTEXT, BASELINE.samples, accepted=accepted))
+    assert store.fetch("first").accepted == accepted
 
 
 def test_a_baseline_without_samples_is_not_saved(store):

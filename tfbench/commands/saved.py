@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from tfbench.commands import asked_reason
 from tfbench.errors import UsageError
 from tfbench.fs import project_root, write_whole
 from tfbench.model import Report
@@ -134,8 +135,7 @@ def _show(trends: Trends, case: str) -> None:
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
     if len(cases) != 1:
         raise UsageError("name one case: tfbench history accept CASE --reason TEXT")
-    if not (reason := arguments.reason.strip()):
-        raise UsageError("a change is not accepted without a reason: give --reason TEXT")
+    reason = asked_reason(arguments.reason, "a change is not accepted")
     accepted = Trends(arguments.folder, cases[0]).accept(cases[0], reason)
     say(f"{accepted.case}: its history restarts with the run of {accepted.session[:16]}: {reason}")
     return 0

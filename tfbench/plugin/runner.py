@@ -36,6 +36,7 @@ from tfbench.report.report_page import render as render_html
 from tfbench.report.screen import QUIET, Screen
 from tfbench.ruling import grave, rule
 from tfbench.session.options import ALL, PREFIX, RunOptions
+from tfbench.session.record import BaselineStore
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
@@ -239,6 +240,34 @@ def race_summary(race: Race) -> str:
         label = f" {race.entrants[index].case.label}" if len(race.entrants) > 2 else ""
         words += f",{label} {times(decision.comparison.ratio)}"
     return words
+
+
+# Record a run for later runs, and tell how its changes become the baseline
+
+
+def remember(session: Session, root: Path) -> list[str]:
+    """Record the run in its history and as a candidate for its baseline; return notes for the user.
+
+    Raises `TfbenchError` or `OSError` if the run cannot be recorded.
+    """
+    with suppress(OSError):  # a history may be elsewhere
+        Layout(session.request.folder).write_gitignore()
+    candidate = session.remember()
+    changed = (Outcome.REGRESSED, Outcome.IMPROVED)
+    if candidate is None or not any(verdict.outcome in changed for verdict in session.report().verdicts):
+        return []
+    return [f"if the change is intended, {_how_to_accept(session, root, candidate.stem)}"]
+
+
+def _how_to_accept(session: Session, root: Path, baseline: str) -> str:
+    """Return the command that accepts this run, or what to run first."""
+    left_out = BaselineStore(root).left_out(baseline)
+    gone = {verdict.case.name for verdict in session.strategy.missing()}
+    if unmeasured := [name for name in left_out if name not in gone]:
+        why = f"this run did not measure {len(unmeasured)} of its cases"
+        return f"run without -k to be able to update the baseline {baseline!r}: {why}"
+    drop = " --drop-missing" if left_out else ""
+    return f"update the baseline: tfbench baseline accept {baseline} --reason '…'{drop}"
 
 
 # Write the report files that the options of pytest name: JSON, HTML and Markdown
@@ -619,17 +648,10 @@ class Runner:
                 except SideError as error:  # git cannot keep the source tree
                     self._errors.append(f"the baseline {name!r} was not saved: {error}")
         try:
-            with suppress(OSError):  # a history may be elsewhere
-                Layout(self._session.request.folder).write_gitignore()
-            self._session.remember()
+            self._notes += remember(self._session, self._config.rootpath)
         except (TfbenchError, OSError) as error:
             lost = self._errors if self._options.history else self._notes
             lost.append(f"the measurements of this run could not be recorded: {error}")
-        changed = (row.outcome in (Outcome.REGRESSED, Outcome.IMPROVED) for row in report.verdicts)
-        if (name := self._options.baseline) and any(changed):
-            self._notes.append(
-                f"if the change is intended, replace the baseline: pytest --benchmark --save-baseline {name}"
-            )
         try:
             self._notes += self._write_report(report)
         except UsageError as error:

@@ -1,4 +1,4 @@
-"""Keep what runs have measured: named baselines and the history."""
+"""Keep what runs have measured: named baselines, the history, and candidates, which a user accepts as a baseline."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tfbench.errors import BaselineError, SideError
 from tfbench.model import MODULES, EnvironmentInfo, MeasurementContext, Sample
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.environments import distributions_of
-from tfbench.sides.source_tree import KEPT, drop, keep, snapshot, tags_of
-from tfbench.storage.baselines import Baseline, Baselines, Layout, now
+from tfbench.sides.source_tree import CANDIDATES, KEPT, drop, keep, snapshot, tags_of
+from tfbench.storage.baselines import Acceptance, Baseline, Baselines, Layout, now
 from tfbench.storage.history import Anchor, History, SessionRecord
-from tfbench.untrusted import plural
+from tfbench.untrusted import plural, some
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class RunMeasurements:
     """Top-level modules that the benchmarks of the contender import."""
     anchor: Anchor | None = None
     """The baseline side, if the run belongs to a history."""
+    saved: str = ""
+    """When the baseline of the run was saved, ``""`` without one."""
 
     @property
     def samples(self) -> dict[str, Sample]:
@@ -37,14 +39,72 @@ class RunMeasurements:
         return {result.case.name: result.sample for result in self.results if result.sample and result.sample.runs}
 
 
-def remove_baseline(root: Path, name: str) -> Path:
-    """Delete a baseline of a project and its trees in git; returns the path of the deleted file.
+class BaselineStore:
+    """The baselines and candidates of a project, below pytest's root directory."""
 
-    Raises `BaselineError` if no baseline has this name.
-    """
-    path = Baselines(Layout.of(root).baselines).remove(name)
-    drop(root, KEPT + name)
-    return path
+    def __init__(self, root: Path, folder: Path | None = None) -> None:
+        self.root = root
+        layout = Layout(folder) if folder else Layout.of(root)
+        self.saved = Baselines(layout.baselines)
+        self.candidates = Baselines(layout.candidates)
+
+    def accept(self, name: str, reason: str, drop_missing: bool = False) -> Baseline:
+        """Replace a baseline by the last run against it.
+
+        With ``drop_missing``, cases that the run did not measure may leave the baseline.
+        Raises `BaselineError` if the baseline or the run does not exist, or the run left out cases.
+        """
+        before = self.saved.fetch(name)
+        if name not in self.candidates.names():
+            raise BaselineError(
+                f"{name}: no run to accept; only a complete run of pytest --benchmark --baseline {name} keeps a candidate"
+            )
+        candidate = self.candidates.fetch(name)
+        if candidate.against != before.saved:
+            raise BaselineError(
+                f"{name}: the last run raced the baseline of {candidate.against or 'an unknown time'}, and this one is of "
+                f"{before.saved}; run pytest --benchmark --baseline {name} again"
+            )
+        lost = self.left_out(name)
+        if lost and not drop_missing:
+            raise BaselineError(
+                f"{name}: the last run measured {plural(len(candidate.samples), 'case')}, "
+                f"but not {some(lost, 1)}; run the whole suite against the baseline, "
+                f"or remove {len(lost)} of its cases with --drop-missing"
+            )
+        acceptance = Acceptance(now(), reason, before.saved)
+        accepted = replace(candidate, accepted=(*before.accepted, acceptance), against="")
+        if accepted.tree:
+            keep(self.root, accepted.tree, KEPT + name, earlier=True)
+        self.saved.save(name, accepted)
+        if accepted.tree:
+            keep(self.root, accepted.tree, KEPT + name)
+        self.drop_candidate(name)
+        return accepted
+
+    def drop_candidate(self, name: str) -> None:
+        """Forget the run that `accept` would take: a later run begins, or replaces the baseline."""
+        if name in self.candidates.names():
+            self.candidates.remove(name)
+            with suppress(SideError):  # git goes on keeping a tree that no file needs any more
+                drop(self.root, CANDIDATES + name)
+
+    def left_out(self, name: str) -> list[str]:
+        """Return the names of the baseline's cases that the last run against it did not measure.
+
+        Raises `BaselineError` if the baseline or the run does not exist.
+        """
+        return sorted(set(self.saved.fetch(name).samples) - set(self.candidates.fetch(name).samples))
+
+    def remove(self, name: str) -> Path:
+        """Delete a baseline, its candidate and its trees in git; returns the path of the deleted file.
+
+        Raises `BaselineError` if no baseline has this name.
+        """
+        path = self.saved.remove(name)
+        drop(self.root, KEPT + name)
+        self.drop_candidate(name)
+        return path
 
 
 class RunRecorder:
@@ -53,7 +113,7 @@ class RunRecorder:
     def __init__(self, request: RunRequest) -> None:
         self._request = request
         self._session = request.session_name or f"{now()}-{secrets.token_hex(4)}"
-        self.baselines = Baselines(Layout(request.folder).baselines)
+        self.store = BaselineStore(request.root, request.folder)
         self.notes: list[str] = []
         """What became of the run's part in a history."""
         self._history = History(Path(request.history)) if request.history else None
@@ -73,11 +133,8 @@ class RunRecorder:
                 f"the baseline {name!r} has times only: {self._request.root} is in no git checkout, so its code cannot "
                 "be raced again"
             )
-        path = self.baselines.save(name, measured)
-        if measured.tree:
-            with suppress(SideError):  # otherwise git goes on keeping the earlier tree, which no file needs any more
-                keep(self._request.root, measured.tree, KEPT + name)
-        return path
+        self.store.drop_candidate(name)
+        return self._save(self.store.saved, name, measured, KEPT)
 
     def _unfit(self, measurements: RunMeasurements) -> str:
         """Return why these are no measurements to keep, ``""`` if they are."""
@@ -85,12 +142,24 @@ class RunRecorder:
             return "its times contain an injected slowdown; run without --inject-slowdown"
         return "" if measurements.samples else "no case was measured"
 
-    def remember(self, measurements: RunMeasurements) -> None:
-        """Record a run in its history, if it has one. Raises `TfbenchError` or `OSError` if that cannot be written."""
-        if self._history and (why := self._unfit(measurements)):
-            self.notes.append(f"history: this run was not added, because {why}")
-        elif self._history:
-            self._record(self._history, self._measured(measurements, ""), measurements)
+    def remember(self, measurements: RunMeasurements) -> Path | None:
+        """Record a run in its history, and the candidate that `baseline accept` would take.
+
+        Returns the candidate's file, if there is one. Raises `TfbenchError` or `OSError` if a file cannot be written.
+        """
+        baseline = self._request.baseline
+        if why := self._unfit(measurements):
+            if self._request.history:
+                self.notes.append(f"history: this run was not added, because {why}")
+            return None
+        if not self._history and not baseline:
+            return None
+        measured = self._measured(measurements, CANDIDATES + baseline if baseline else "")
+        if self._history:
+            self._record(self._history, measured, measurements)
+        if not baseline:
+            return None
+        return self._save(self.store.candidates, baseline, replace(measured, against=measurements.saved), CANDIDATES)
 
     def _record(self, history: History, measured: Baseline, measurements: RunMeasurements) -> None:
         anchor, samples, commit = measurements.anchor, measured.samples, measured.environment.commit
@@ -111,6 +180,13 @@ class RunRecorder:
         )
         content = f"{plural(len(ratios), 'ratio')} to {anchor.label}" if anchor else "floors alone"
         self.notes.append(f"history: {path} added, {content}")
+
+    def _save(self, place: Baselines, name: str, measured: Baseline, refs: str) -> Path:
+        path = place.save(name, measured)
+        if measured.tree:
+            with suppress(SideError):  # otherwise git goes on keeping the earlier tree, which no file needs any more
+                keep(self._request.root, measured.tree, refs + name)
+        return path
 
     def _measured(self, measurements: RunMeasurements, keep_as: str) -> Baseline:
         tree, environment = snapshot(self._request.root, keep_as), measurements.environment

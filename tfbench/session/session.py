@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.selection import parse_device
 from tfbench.metrics.contracts import with_shares
-from tfbench.model import JSON, MODULES, TIME, Case, Outcome, Ratio, Report, Skip, StoredRounds, SuiteVerdict
+from tfbench.model.case import JSON, MODULES, TIME, Case
+from tfbench.model.measurement import Ratio, StoredRounds
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
+from tfbench.model.report import Outcome, Report, Skip, SuiteVerdict
 from tfbench.policy import Policy
 from tfbench.race.lanes import Lanes, Processors
 from tfbench.race.launch import Clock, Entrant
@@ -306,7 +309,7 @@ class Session:
         self.edited: list[str] = []
         """Files of code that were edited during the run, once it has come to its end."""
         if request.save_baseline:
-            self.recorder.baselines.check_can_save(request.save_baseline)
+            self.recorder.store.saved.check_can_save(request.save_baseline)
         with ExitStack() as held:
             # Sides: this working tree, and what it is compared with.
             self.gpus = GpuSession(*parse_device(request.device), policy, request.require_gpu)
@@ -321,7 +324,9 @@ class Session:
             self.contender = contender = Side(
                 "contender", request.executable, request.root, "", env, slowdown, code=code, yardstick=yardstick
             )
-            self.saved = saved = self.recorder.baselines.fetch(request.baseline) if request.baseline else None
+            self.saved = saved = self.recorder.store.saved.fetch(request.baseline) if request.baseline else None
+            if saved is not None and not request.resume:
+                self.recorder.store.drop_candidate(request.baseline)
             with stopwatch.phase(Phase.STARTING):
                 other = strategies.baseline_side(request, saved, contender, environments)
             baseline, unmade = (None, other) if isinstance(other, Reason) else (other, None)
@@ -539,16 +544,18 @@ class Session:
             content[BASELINE] = content.get(BASELINE, unmade) | {"saved": saved.name}
         return content
 
-    def remember(self) -> None:
+    def remember(self) -> Path | None:
         """Record the run, unless it was interrupted or its code was edited. Raises as `RunRecorder.remember`."""
-        if not (self.runs.interrupted or self.edited):
-            self.recorder.remember(self.measurements())
+        if self.runs.interrupted or self.edited:
+            return None
+        return self.recorder.remember(self.measurements())
 
     def measurements(self) -> RunMeasurements:
         """Return what the run has measured so far, and where."""
         described = self.launcher.environment(self.contender)
         environment = self.starter.environment_info(self.contender) if described else None
-        return RunMeasurements(self.runs.final, environment, described.get(MODULES, ()), self._anchor())
+        saved = self.saved.saved if self.saved else ""
+        return RunMeasurements(self.runs.final, environment, described.get(MODULES, ()), self._anchor(), saved)
 
     def _anchor(self) -> Anchor | None:
         """Return the side that the ratios of this run's history refer to, if it started."""

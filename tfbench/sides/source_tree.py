@@ -26,8 +26,8 @@ from tfbench.untrusted import command, printable
 # Identify the working tree by its content, and materialise older source trees
 
 
-KEPT = "refs/tfbench/"
-"""Git refs that keep the trees of saved baselines."""
+KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
+"""Git refs that keep the trees of saved baselines, and of runs that may become one."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
     repository without a commit, or a submodule has edits, which ``keep_as`` cannot keep.
 
     Args:
-        keep_as: Git ref below `KEPT`, under which the repository keeps the content for `materialise`,
+        keep_as: Git ref below `KEPT` or `CANDIDATES`, under which the repository keeps the content for `materialise`,
             besides what the ref keeps already. Without a ref the repository stays unchanged.
     """
     try:
@@ -300,7 +300,7 @@ def may_miss(there: Path, here: Path, name: str) -> bool:
 
 
 def keep(root: Path, tree: str, name: str, *, earlier: bool = False) -> None:
-    """Make git keep a tree under a ref below `KEPT`.
+    """Make git keep a tree under a ref below `KEPT` or `CANDIDATES`.
 
     Raises `SideError` if the repository does not have the tree.
 

@@ -39,7 +39,7 @@ PROFILES = f"{DATA_FOLDER}/profiles"
 JOURNAL = "journal.jsonl"
 """File of the finished cases of a run that has not come to its end."""
 _UNSHARED = (
-    "calibration/", "fleets/", "history/", "made/", "profiles/", "trees/", "journal.*",
+    "candidates/", "calibration/", "fleets/", "history/", "made/", "profiles/", "trees/", "journal.*",
 )  # fmt: skip
 """Patterns that git ignores. Baselines may be shared."""
 
@@ -50,6 +50,8 @@ class Layout:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.baselines = folder / "baselines"
+        self.candidates = folder / "candidates"
+        """The last run against each baseline, which `tfbench baseline accept` makes the new one."""
         self.trees = folder / "trees"
         """Source trees of other revisions."""
         self.shared_set_ups = folder / "made"
@@ -82,6 +84,16 @@ NUMBERS = frozenset(
     {"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items", "beside", "collections"}
 )
 """Facts of a launch that are numbers. Verdicts are computed from some of them."""
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """A replacement of a baseline by a later run, and its reason."""
+
+    when: Text
+    reason: Text
+    replaced: Text
+    """Time at which the replaced baseline was saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +164,9 @@ class _Head:
 
     schema: Literal["tfbench-baseline/1"]
     context: MeasurementContext
+    accepted: tuple[Acceptance, ...] = ()
+    against: Text = ""
+    """Of a run that can be accepted: when the baseline was saved that it raced against."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +194,10 @@ class Baseline:
     """Name of a case -> its metrics other than time."""
     name: str = ""
     saved: str = ""
+    accepted: tuple[Acceptance, ...] = ()
+    """Oldest first."""
+    against: str = ""
+    """Of a candidate: when the baseline was saved that it raced against."""
 
     @property
     def environment(self) -> EnvironmentInfo:
@@ -246,7 +265,7 @@ class Baselines:
             "benchmarks": [_benchmark(sample, baseline.metric_values.get(sample.case.name)) for sample in samples],
             "datetime": now(),
             "version": pytest_benchmark.__version__,
-            "tfbench": plain(_Head(SCHEMA, baseline.context)),
+            "tfbench": plain(_Head(SCHEMA, baseline.context, baseline.accepted, baseline.against)),
         }
         try:
             write_whole(path, render_json(content, 1))
@@ -326,4 +345,5 @@ def _of_file(name: str, file: BaselineFile) -> Baseline:
         samples[case.name] = Sample(case, tuple(launch.run for launch in own.launches))
         if own.metric_values is not None:
             metric_values[case.name] = own.metric_values
-    return Baseline(file.tfbench.context, samples, metric_values, name, file.datetime)
+    head = file.tfbench
+    return Baseline(head.context, samples, metric_values, name, file.datetime, head.accepted, head.against)
