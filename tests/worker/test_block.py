@@ -224,7 +224,7 @@ def test_a_step_that_collects_garbage_itself_pays_for_all_objects():
 def test_the_rate_of_collections_is_that_of_the_generation_that_is_collected_most(monkeypatch, thresholds, rate):
     monkeypatch.setattr(block_module, "_USUAL", (700, 10, 0))
     young, middle = thresholds
-    monkeypatch.setattr(gc, "get_threshold", lambda: (700 * young, 10 * middle, 0))
+    monkeypatch.setattr(block_module.gc, "get_threshold", lambda: (700 * young, 10 * middle, 0))
     assert gc_rate() == rate
     with gc_disabled():
         assert gc_rate() == 0.0
@@ -393,6 +393,22 @@ def test_work_of_a_handler_of_signals_counts_between_the_blocks():
     finally:
         signal.signal(signal.SIGALRM, before)
     assert found[BESIDE] == pytest.approx(0.05, rel=0.2)
+
+
+def test_a_benchmark_that_replaces_the_collection_hides_no_garbage(monkeypatch):
+    class Slow:
+        def __del__(self):
+            work(0.1)
+
+    monkeypatch.setattr(gc, "collect", lambda *_: 0)
+    with gc_disabled():
+        beside = WorkBeside()
+        beside.end_rounds()
+        cycle = Slow()
+        cycle.own = cycle
+        del cycle
+        found = beside.facts(1)
+    assert found[BESIDE] == pytest.approx(0.1, rel=0.3)
 
 
 def test_callbacks_of_the_garbage_collector_count_for_each_collection_that_the_rounds_put_off():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import math
 import os
 import random
@@ -20,7 +19,7 @@ from statistics import fmean, median
 from tfbench.errors import BenchmarkError
 from tfbench.model import BESIDE, HANDED, JSON, RESTLESS
 from tfbench.protocol import TOKEN, Rounds, Serve, ServeSliced
-from tfbench.worker import time
+from tfbench.worker import gc, time
 from tfbench.worker.quiet import Meter, used_time
 
 # The inner loops: one timed block, and the turns of a launch. All of it is on the hot path

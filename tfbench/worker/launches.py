@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import tracemalloc
@@ -17,7 +16,7 @@ from typing import Any
 from tfbench import protocol
 from tfbench.model import JSON, NATIVE, ONCE
 from tfbench.suite.functions import digest
-from tfbench.worker import probes, profiler, tf_runtime, time
+from tfbench.worker import gc, probes, profiler, tf_runtime, time
 from tfbench.worker.bench import Bench, Step
 from tfbench.worker.block import Block, warm_up
 from tfbench.worker.isolation import mallinfo

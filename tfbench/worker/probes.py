@@ -15,7 +15,6 @@ window is therefore the smallest of all.
 
 from __future__ import annotations
 
-import gc
 import gzip
 import math
 import os
@@ -35,7 +34,7 @@ import numpy as np
 from tfbench.facts import read_proc
 from tfbench.model import JSON, LEAK_KINDS, OUTSIDE_PYTHON
 from tfbench.protocol import XLA_FOLDER, ProbeCase
-from tfbench.worker import tf_runtime, time
+from tfbench.worker import gc, tf_runtime, time
 from tfbench.worker.isolation import children, file_limit, mallinfo
 from tfbench.worker.quiet import Meter, used_time
 from tfbench.worker.tf_runtime import MetricUnavailable
