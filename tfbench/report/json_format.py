@@ -81,7 +81,8 @@ def report_of(content: Any, name: str) -> Report:
             if row.compares_times and not all((row.name, side) in raced for side in sides):
                 raise ValueError(f"{brief(row.name)} has a verdict on time without its rounds")
     except ValueError as error:
-        raise ReportError(f"{brief(name)} is not a report of the schema {SCHEMA}: {error}") from None
+        fix = "write one with pytest --benchmark --report-json PATH"
+        raise ReportError(f"{brief(name)} is not a report of the schema {SCHEMA} ({error}): {fix}") from None
     return report
 
 
