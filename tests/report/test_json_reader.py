@@ -115,7 +115,7 @@ def test_every_verdict_survives(center, confidence, outcome, rounds):
 
 
 def test_the_place_of_a_violation_is_named():
-    refused(content(schema="tfbench-report"), "at schema, expected 'tfbench-report/1', got 'tfbench-report'$")
+    refused(content(schema="tfbench-report"), "at schema, expected 'tfbench-report/1', got 'tfbench-report'; ")
     refused(content(schema="tfbench-report/2"), "got 'tfbench-report/2': another version of tfbench wrote it")
     refused({}, "at schema, expected 'tfbench-report/1', got None")
     row = content()["verdicts"][0]

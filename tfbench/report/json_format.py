@@ -82,7 +82,7 @@ def report_of(content: Any, name: str) -> Report:
                 raise ValueError(f"{brief(row.name)} has a verdict on time without its rounds")
     except ValueError as error:
         fix = "write one with pytest --benchmark --report-json PATH"
-        raise ReportError(f"{brief(name)} is not a report of the schema {SCHEMA} ({error}): {fix}") from None
+        raise ReportError(f"{brief(name)} is not a report of the schema {SCHEMA}: {error}; {fix}") from None
     return report
 
 
