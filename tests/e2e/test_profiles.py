@@ -138,7 +138,7 @@ class TestCauses:
         text = " ".join(done.stdout.split())
         assert done.returncode == 0, done.stderr
         for words in (
-            "waiting for input grew most", "IteratorGetNext waiting for input +", "of a step waits for input",
+            "waiting for input grew most", "waiting for input: IteratorGetNext +", "of a step waits for input",
             "Longest work per step", "all of it: xprof prof",
         ):  # fmt: skip
             assert words in text, words
