@@ -45,3 +45,20 @@ def test_tracing(bench):
         return tf.function(chain, jit_compile=False, autograph=False).get_concrete_function(x)
 
     bench(trace, items=20)
+
+
+def test_while_loop(bench):
+    """Run a compiled loop of 200 short iterations: the cost of an iteration."""
+
+    @tf.function(jit_compile=True)
+    def loop(x):
+        return tf.while_loop(lambda i, x: i < 200, lambda i, x: (i + 1, tf.sin(x) + 1.0), (tf.constant(0), x))[1]
+
+    bench(loop, normal(64), items=200, parity=1e-5, max_traces=1)
+
+
+def test_functional_model(bench):
+    """Call a Keras model of 30 inputs eagerly: the cost of its arguments."""
+    inputs = [tf.keras.Input([4]) for _ in range(30)]
+    model = tf.keras.Model(inputs, tf.keras.layers.Add()(inputs))
+    bench(model, [normal(8, 4) for _ in inputs], items=len(inputs), parity=1e-5)
