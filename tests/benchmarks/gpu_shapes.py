@@ -67,7 +67,7 @@ class Shapes(Zygote):
     def __init__(self, chosen: list[str], first: bool) -> None:
         start = StartZygote(str(ROOT), (), "", "importlib", "", "", None)
         own_files = OwnFiles(str(ROOT), "")
-        super().__init__(channel=None, start=start, home=str(ROOT), inheritance=None, own_files=own_files)  # type: ignore[arg-type]
+        super().__init__(None, start, str(ROOT), None, own_files, tf_runtime.Seeds())  # type: ignore[arg-type]
         self._chosen = chosen
         self._first = first
         self._done: set[str] = set()
