@@ -21,7 +21,7 @@ from tfbench.session.profiling import Explainer
 from tfbench.sides.spec import is_package, of_version
 from tfbench.untrusted import plural, render_json
 from tfbench.versions import bisect, matrix
-from tfbench.versions.changes import RACED, ChangeFinder
+from tfbench.versions.changes import RACED, ChangeFinder, Defaults
 from tfbench.versions.matrix import ordered, race, sides_of
 
 
@@ -38,6 +38,7 @@ def add_versions(parser: argparse.ArgumentParser) -> None:
     option("--report-markdown", type=Path, metavar="PATH", help="write the table and the findings as Markdown")
     option("--no-changes", action="store_true", help="only race: leave out other metrics than time, and with them their causes")
     option("--no-causes", action="store_true", help="do not look for the causes of changes, which takes most of the time")
+    option("--explain", action="store_true", help="also race the defaults of a slower version set back, for a cause that profiles do not show; minutes per case")
     add_selections(parser)
     # fmt: on
 
@@ -66,7 +67,8 @@ def run_versions(arguments: argparse.Namespace) -> int:
         sides, cases, launcher = sides_of(labels, setup.side), setup.cases, setup.launcher
         finder = None
         if not arguments.no_changes:
-            explainer = None if arguments.no_causes else Explainer(launcher, policy, status.update)
+            defaults = Defaults(launcher, policy, status.update) if arguments.explain else None
+            explainer = None if arguments.no_causes else Explainer(launcher, policy, status.update, defaults)
             finder = ChangeFinder(launcher, policy, len(cases) * (len(sides) - 1), explainer)
         raced = race(cases, sides, launcher, policy, random.Random(), status.update, finder)
         notes = setup.notes
@@ -77,9 +79,8 @@ def run_versions(arguments: argparse.Namespace) -> int:
         terminal.show(console, report)
     for note in (*raced.notes, *notes):
         console.print(note)
-    size = f"{plural(len(raced.rows), 'case')} on {len(raced.sides)} sides"
     seconds = f"{time.monotonic() - began:.0f} s, {raced.seconds:.0f} s of it measuring"
-    console.print(f"{size} in {seconds} (policy {policy.name})")
+    console.print(f"{plural(len(raced.rows), 'case')} on {len(raced.sides)} sides in {seconds} (policy {policy.name})")
     content = matrix.as_json(raced, policy.as_json())
     texts = {arguments.report_json: render_json(content, 1) + "\n"}
     heads = (f"## {markdown.plain(label)}\n\n{markdown.render(report)}" for label, report in reports.items())
