@@ -150,7 +150,8 @@ _STAGE = re.compile(r"\w*Iterator::")
 _ROOT = "Iterator::Root"
 _LOOPS = ("ReduceIterator::Root", "ReduceIterator::Root::Scan")
 """AutoGraph's ``for`` over a dataset. The function of the scan is the body of the loop, not part of the input."""
-_RUNS = re.compile(r"(Instantiated)?CapturedFunction::Run")
+_CALLS = re.compile(r"\w*Iterator::|(Instantiated)?CapturedFunction::Run")
+"""Names of the calls of stages, and of the functions that stages run."""
 
 
 class Input:
@@ -161,13 +162,13 @@ class Input:
         """The program's calls for its next elements."""
         self._functions = set[object]()
         """Ids of the functions that stages run. On shared threads, other events carry them."""
-        for event in (event for plane in space.planes for event in plane.events):
+        for event in (event for plane in space.planes for event in plane.events if _CALLS.match(event.name)):
             called = any(map(_is_call, event.above))
             looped = not called and any(above.name in _LOOPS for above in event.above)
-            if _RUNS.match(event.name) and not looped and "id" in event.stats:
-                self._functions.add(event.stats["id"])
-            elif _is_call(event) and (looped or (event.name == _ROOT and not called)):
+            if _is_call(event) and (looped or (event.name == _ROOT and not called)):
                 self.waits.append(event)
+            elif not looped and not _STAGE.match(event.name) and "id" in event.stats:
+                self._functions.add(event.stats["id"])
 
     def covers(self, event: Event) -> bool:
         """Whether an event is a call of a stage, or the execution of a function for one."""
@@ -175,7 +176,7 @@ class Input:
 
 
 def _is_call(event: Event) -> bool:
-    return _STAGE.match(event.name) is not None and event.name not in _LOOPS
+    return "Iterator::" in event.name and _STAGE.match(event.name) is not None and event.name not in _LOOPS
 
 
 # Break a step down into ops, kernels, its input, and the rest
