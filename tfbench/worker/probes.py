@@ -130,14 +130,13 @@ def lite(given: Any) -> Probe:
     If there is none, list those of the models that the step returns or ``bench(..., artifact=)`` names.
     """
     result = yield FIRST
-    converted = [result] if isinstance(result, bytes) else []
+    named = [one for one in (result if isinstance(result, bytes) else None, given) if one is not None]
     del result  # it is released before others count what stays alive
     kept = (thing for thing in gc.get_objects() if hasattr(type(thing), "_get_ops_details"))
     ops = [op["op_name"] for interpreter in kept for op in interpreter._get_ops_details()]
     yield END
     if not ops:
-        contents = dict.fromkeys([*converted, *(_contents(given) if given is not None else ())])
-        models = [content for content in contents if content[4:8] == _TFLITE]
+        models = dict.fromkeys(model for one in named for model in _contents(one, _TFLITE))
         made = [tf_runtime.required().lite.Interpreter(model_content=model) for model in models]
         ops = [op["op_name"] for interpreter in made for op in interpreter._get_ops_details()]
     if not ops:
@@ -477,16 +476,20 @@ def artifact(given: Any) -> Probe:
     return {"bytes": sum(raw for raw, _ in sizes), "gzipped": sum(zipped for _, zipped in sizes)}
 
 
-def _contents(artifact: Any) -> Iterator[bytes]:
+def _contents(artifact: Any, kind: bytes = b"") -> Iterator[bytes]:
+    """Yield the contents of an artifact, only those with this identifier from the fifth byte on."""
     if isinstance(artifact, (bytes, bytearray, memoryview)):
-        yield bytes(artifact)
+        yield from [bytes(artifact)] if bytes(artifact)[4:8].startswith(kind) else []
         return
     path = Path(os.fspath(artifact))
     if not path.exists():
         raise MetricUnavailable(f"the artifact {path} does not exist")
     for file in [path] if path.is_file() else sorted(path.rglob("*")):
         if file.is_file():
-            yield file.read_bytes()
+            with file.open("rb") as content:
+                if content.read(8)[4:].startswith(kind):
+                    content.seek(0)
+                    yield content.read()
 
 
 # Traces of Python functions into graphs: number, arguments that cause a retrace, floating-point operations

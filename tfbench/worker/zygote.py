@@ -5,7 +5,6 @@ Only what the benchmarks import themselves is each side's own, see docs/decision
 
 from __future__ import annotations
 
-import gc
 import importlib
 import io
 import os
@@ -14,7 +13,6 @@ import shlex
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,7 +30,7 @@ from tfbench.model import MODULES, NATIVE, PLAIN
 from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
 from tfbench.suite.claims import CALLS, MARKERS, PLUGINS, STATS
-from tfbench.worker import isolation, tf_runtime
+from tfbench.worker import gc, isolation, tf_runtime, time
 from tfbench.worker.adopted import Collection, PlainBenchmark, parse_flags
 from tfbench.worker.bench import Bench, TimingLaunch
 from tfbench.worker.launches import ProbingLaunch, ProfilingLaunch, SamplingLaunch
