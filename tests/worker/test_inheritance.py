@@ -17,6 +17,8 @@ def inherited(monkeypatch, tmp_path):
     here.mkdir()
     (here / "borrowed.py").write_text("")
     monkeypatch.syspath_prepend(str(here))
+    for of_the_system in ("sitecustomize", "usercustomize"):  # Debian's Python has imported one
+        monkeypatch.delitem(sys.modules, of_the_system, raising=False)
     __import__("borrowed")
     yield Inheritance.of_this_process(1.0)
     del sys.modules["borrowed"]
