@@ -145,7 +145,7 @@ def test_without_a_side_they_behave_as_ever_and_a_baseline_has_them(project):
     assert done.report["verdicts"] == []
     assert "2 passed" in done.output
     kept = project.run("--history", "-k", "theirs")
-    assert "pytest-benchmark's own numbers are not kept in the history; add --against or --baseline" in kept.output
+    assert "pytest-benchmark's numbers are not kept in the history; add --against or --baseline" in kept.output
     saved = project.run("--save-baseline", "then", "-k", "theirs")
     assert set(saved.outcomes()) == {"test_theirs[n: 300/x]", "test_method"}
     again = project.run("--baseline", "then", "--replay", "never", "-k", "theirs")
