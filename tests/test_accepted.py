@@ -25,6 +25,8 @@ def decided(verdicts, *rows, today=TODAY):
 
 
 OTHER = row(Outcome.UNCHANGED, 1.0, "b/test_x.py::test_y")
+REQUIRED = {key: ENTRY[key] for key in ("case", "reason", "until")}
+GONE, INCOMPARABLE = {**REQUIRED, "gone": True}, {**REQUIRED, "incomparable": True}
 
 
 def test_an_accepted_regression_passes_until_its_last_day():
@@ -52,12 +54,8 @@ def test_other_metrics_and_deleted_cases_are_accepted_by_name():
     assert decided([exact, row(), OTHER], entry).ruling.result is Result.REGRESSED  # its time is not accepted
     del entry["up_to"]
     assert decided([row(Outcome.UNCHANGED), exact, OTHER], entry).ruling.result is Result.PASS
-    gone = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
-    assert decided([row(Outcome.MISSING, None), OTHER], gone).ruling.result is Result.PASS
-    assert decided([row(), OTHER], gone).ruling.result is Result.REGRESSED
-
-
-GONE = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
+    assert decided([row(Outcome.MISSING, None), OTHER], GONE).ruling.result is Result.PASS
+    assert decided([row(), OTHER], GONE).ruling.result is Result.REGRESSED
 
 
 @pytest.mark.parametrize(
@@ -91,16 +89,10 @@ def test_a_regression_of_exactly_the_accepted_ratio_is_accepted():
     assert decided([unknown, OTHER], {**ENTRY, "metric": "first_call"}).ruling.result is Result.REGRESSED
 
 
-def test_every_entry_accepts_its_own_case():
-    other = row(name="b/test_x.py::test_z")
-    decision = decided([row(), other, OTHER], ENTRY, {**ENTRY, "case": other.case.name})
-    assert (decision.ruling.result, len(decision.accepted.verdicts)) == (Result.PASS, 2)
-
-
 def test_one_problem_does_not_hide_the_other_entries():
-    unused = {**ENTRY, "case": "b/test_x.py::test_gone"}
-    decision = decided([row(), OTHER], unused, ENTRY)
-    assert len(decision.accepted.problems) == len(decision.accepted.verdicts) == 1
+    unused, second = ({**ENTRY, "case": f"b/test_x.py::test_{name}"} for name in ("gone", "z"))
+    decision = decided([row(), row(name=second["case"]), OTHER], unused, ENTRY, second)
+    assert (len(decision.accepted.problems), len(decision.accepted.verdicts)) == (1, 2)
 
 
 def test_slow_calls_are_not_accepted_with_the_median():
@@ -110,9 +102,6 @@ def test_slow_calls_are_not_accepted_with_the_median():
     assert "slow calls raise the mean of the case to 1.19 times the old one" in decision.accepted.problems[0]
     assert decided([row(ratio=1.06, tail=tail), OTHER], {**ENTRY, "up_to": 1.2}).ruling.result is Result.PASS
     assert decided([row(ratio=1.09, tail=Ratio(1.12, 1.0, 1.3, 0.99)), OTHER], ENTRY).ruling.result is Result.PASS
-
-
-INCOMPARABLE = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"incomparable": True}
 
 
 def test_a_case_that_cannot_be_compared_is_accepted_by_name():
@@ -129,7 +118,6 @@ def test_an_error_cannot_be_accepted():
     assert decided([row(Outcome.ERROR, None), OTHER], ENTRY).ruling.result is Result.ERROR
 
 
-REQUIRED = {key: ENTRY[key] for key in ("case", "reason", "until")}
 DAY = "write the last valid day, for example until = 2027-01-31"
 KEYS = "case, reason, until, metric, up_to, gone, incomparable"
 UP_TO = "up_to, the largest accepted ratio, is missing; write for example up_to = 1.08"
@@ -143,10 +131,6 @@ UP_TO = "up_to, the largest accepted ratio, is missing; write for example up_to 
         ({"accept": [ENTRY, 1]}, "a.toml, entry 2 is not a table"),
         ({"accept": [{**ENTRY, "why": "x"}]}, f"a.toml, entry 1 has the unknown key 'why'; valid keys: {KEYS}"),
         ({"accept": [{**ENTRY, "until": "31.1."}]}, f"a.toml, entry 1: at until, Invalid RFC3339 encoded date; {DAY}"),
-        (
-            {"accept": [{**ENTRY, "until": datetime.datetime(2027, 1, 1)}]},
-            f"a.toml, entry 1: at until, Expected `date`, got `datetime`; {DAY}",
-        ),
         ({"accept": [{**ENTRY, "reason": ""}]}, "a.toml, entry 1 lacks 'reason'; state why the regression is accepted"),
         ({"accept": [{**ENTRY, "case": ""}]}, "a.toml, entry 1 lacks 'case'; write the full name from the report"),
         ({"accept": [{"case": "c", "reason": "r"}]}, f"a.toml, entry 1 lacks 'until'; {DAY}"),
@@ -157,10 +141,7 @@ UP_TO = "up_to, the largest accepted ratio, is missing; write for example up_to 
         ({"accept": [REQUIRED]}, f"a.toml, entry 1: {UP_TO}"),
         ({"accept": [{**ENTRY, "gone": True}]}, "a.toml, entry 1: gone excludes metric, up_to and incomparable"),
         ({"accept": [{**GONE, "incomparable": True}]}, "a.toml, entry 1: gone excludes metric, up_to and incomparable"),
-        (
-            {"accept": [{**ENTRY, "incomparable": True}]},
-            "a.toml, entry 1: incomparable excludes metric, up_to and gone",
-        ),
+        ({"accept": [ENTRY | INCOMPARABLE]}, "a.toml, entry 1: incomparable excludes metric, up_to and gone"),
         ({"accept": [ENTRY, ENTRY]}, "a.toml: b/test_x.py::test_x is there twice; keep one of the two"),
     ],
 )
@@ -172,9 +153,6 @@ def test_an_invalid_file_is_refused(content, reported):
 
 def test_a_case_may_have_entries_for_several_metrics_and_for_its_deletion():
     rows = [ENTRY, {**REQUIRED, "metric": "flops"}, {**REQUIRED, "gone": True}]
-    assert [(one.metric, one.gone) for one in acceptances({"accept": rows}, "a.toml").accept] == [
-        ("time", False),
-        ("flops", False),
-        ("time", True),
-    ]
+    found = [(one.metric, one.gone) for one in acceptances({"accept": rows}, "a.toml").accept]
+    assert found == [("time", False), ("flops", False), ("time", True)]
     assert acceptances({}, "a.toml").accept == ()

@@ -8,20 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.report import CODE, complete, judged, row
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import (
-    TIME,
-    Case,
-    Note,
-    Outcome,
-    Reason,
-    ReasonCode,
-    Run,
-    Sample,
-    Skip,
-    SuiteVerdict,
-    Verdict,
-    because,
-)
+from tfbench.model import TIME, Case, Note, Outcome, Reason, ReasonCode, Run, Sample, Skip, SuiteVerdict, because
 from tfbench.plugin.runner import end_test
 from tfbench.report import markdown, terminal
 from tfbench.report.markdown import headline_annotation
@@ -62,11 +49,8 @@ def test_the_most_severe_outcome_counts(outcomes, gate):
 
 
 def with_same_code(compared, same):
-    case = Case("f.py::same", "same", "same")
-    spared = [
-        Verdict.of(replace(case, name=f"{case.name}{number}"), Outcome.NEW, Reason(ReasonCode.SAME_CODE, "why"))
-        for number in range(same)
-    ]
+    spared = [row(f"f.py::same{number}", "new") for number in range(same)]
+    spared = [one.changed(reason=Reason(ReasonCode.SAME_CODE, "why")) for one in spared]
     return complete((*report(*compared).verdicts, *spared))
 
 
@@ -92,26 +76,7 @@ def test_an_improvement_that_the_run_forbids_fails_it_after_a_regression_and_bef
     assert ruling.counts == "1 improved, 1 error"
     assert rule(complete([*report("regressed").verdicts, unwanted])).result is Result.REGRESSED
     with pytest.raises(pytest.fail.Exception, match="improved: an improvement fails this run"):
-        end_test(CaseResult(case, unwanted, sample=Sample(case, (Run((1.0,), 1),))), strict)
-
-
-@pytest.mark.parametrize("outcomes", [["unchanged"], [], ["inconclusive"]])
-def test_an_interrupted_run_does_not_pass(outcomes):
-    assert rule(report(*outcomes, interrupted=True)).result is Result.ERROR
-
-
-def test_an_interrupted_run_still_reports_a_regression():
-    ruling = rule(report("regressed", interrupted=True))
-    assert ruling.result is Result.REGRESSED
-    assert ruling.because == "1 regressed; the run was interrupted, so its other cases are unknown"
-
-
-def test_a_decision_has_counts_and_verdicts():
-    decision = rule(report("unchanged", "inconclusive", "regressed"))
-    assert decision.because == "1 regressed, 1 inconclusive"
-    assert [verdict.outcome.value for verdict in decision.verdicts] == ["regressed", "inconclusive"]
-    assert "--baseline NAME" in rule(report("new")).because
-    assert "no case was measured" in rule(report()).because
+        end_test(result_of(unwanted), strict)
 
 
 SHARD = {"index": 1, "of": 2}
@@ -139,6 +104,10 @@ def test_a_decision_states_its_reason(found, gate, because):
 def test_what_prevents_a_pass_is_counted_and_kept():
     decision = rule(report("unchanged", "missing", "error"))
     assert (decision.result, decision.because) == (Result.ERROR, "1 missing, 1 error")
+    assert [verdict.outcome.value for verdict in decision.verdicts] == ["error", "missing"]
+    found = rule(report("regressed", interrupted=True))
+    assert found.result is Result.REGRESSED
+    assert found.because == "1 regressed; the run was interrupted, so its other cases are unknown"
     (open_row,) = rule(report("unchanged", "inconclusive", interrupted=True)).verdicts
     assert open_row.outcome is Outcome.INCONCLUSIVE
     twice = complete([row("f.py::t", "inconclusive"), row("f.py::t", "regressed", "graph_ops")])
@@ -303,11 +272,6 @@ def test_a_gated_run_that_compared_nothing_fails_in_pytest_too(outcome):
     assert ruling.because.endswith("3 cases measured, none compared")
 
 
-def test_missing_and_broken_cases_are_not_counted_as_measured():
-    assert "1 case measured, none compared" in rule(report("new", "missing", "missing", sides=SIDES)).because
-    assert "no case was measured" in rule(report("missing", sides=SIDES)).because
-
-
 def test_pytest_tolerates_open_cases_if_half_of_all_were_compared():
     assert rule(report("unchanged", "improved", "inconclusive", "incomparable", sides=SIDES)).pytest_code == 0
     assert rule(report("unchanged", "inconclusive", "inconclusive", sides=SIDES)).pytest_code == 1
@@ -342,25 +306,22 @@ def added(*outcomes, others=()):
     )
 
 
-def test_the_change_that_adds_the_first_benchmarks_passes_and_says_so():
-    ruling = rule(added("new", "new"))
-    assert (ruling.result, ruling.pytest_code) == (Result.PASS, 0)
-    assert ruling.because == "2 new; every benchmark is new, so none has a baseline yet"
-
-
-def test_cases_that_were_added_do_not_count_as_not_compared():
-    assert rule(added(*["new"] * 9, others=[row("b/t.py::old")])).result is Result.PASS
-
-
-@pytest.mark.parametrize("other", ["missing", "incomparable", "error"])
-def test_new_cases_beside_others_that_are_gone_pass_nothing(other):
-    assert rule(added("new", "new", others=[row("b/t.py::old", other)])).result is not Result.PASS
-
-
-@pytest.mark.parametrize("others", [["inconclusive"], ["unchanged", "missing"]])
-def test_new_cases_beside_others_that_are_not_compared_fail_in_pytest_too(others):
-    rows = [row(f"b/t.py::{outcome}", outcome) for outcome in others]
-    assert rule(added(*["new"] * 9, others=rows)).pytest_code == 1
+@pytest.mark.parametrize(
+    ("outcomes", "others", "result", "pytest_code"),
+    [
+        (["new"] * 2, [], Result.PASS, 0),  # the change that adds the first benchmarks
+        (["new"] * 9, ["unchanged"], Result.PASS, 0),
+        (["new"] * 2, ["missing"], Result.INCOMPARABLE, 1),
+        (["new"] * 2, ["incomparable"], Result.INCOMPARABLE, 1),
+        (["new"] * 2, ["error"], Result.ERROR, 1),
+        (["new"] * 9, ["inconclusive"], Result.INCONCLUSIVE, 1),
+        (["new"] * 9, ["unchanged", "missing"], Result.INCOMPARABLE, 1),
+    ],
+)
+def test_cases_that_were_added_are_not_due_and_others_are(outcomes, others, result, pytest_code):
+    ruling = rule(added(*outcomes, others=[row(f"b/t.py::{outcome}", outcome) for outcome in others]))
+    assert (ruling.result, ruling.pytest_code) == (result, pytest_code)
+    assert others or ruling.because == "2 new; every benchmark is new, so none has a baseline yet"
 
 
 def test_the_headline_counts_first_what_fails_the_run_if_no_time_does():
@@ -384,10 +345,6 @@ def test_cases_that_are_gone_for_an_accepted_reason_are_not_due():
     assert rule(cases, cases.verdicts[1:]).result is Result.PASS
     cases = report("regressed", "new", sides=SIDES)  # compared, and so due
     assert rule(cases, cases.verdicts[:1]).result is Result.PASS
-
-
-def test_an_accepted_verdict_on_another_metric_leaves_its_case_due():
     cases = report("unchanged", "new", "new", sides=SIDES)
-    accepted = [new.changed(metric="graph_ops", outcome=Outcome.INCOMPARABLE) for new in cases.verdicts[1:]]
-    ruling = rule(replace(cases, verdicts=(*cases.verdicts, *accepted)), accepted)
-    assert (ruling.result, ruling.because[:33]) == (Result.INCOMPARABLE, "only 1 of 3 cases were compared (")
+    others = [new.changed(metric="graph_ops", outcome=Outcome.INCOMPARABLE) for new in cases.verdicts[1:]]
+    assert rule(replace(cases, verdicts=(*cases.verdicts, *others)), others).result is Result.INCOMPARABLE
