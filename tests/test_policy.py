@@ -57,12 +57,6 @@ def test_a_race_that_goes_on_takes_launches_from_more_and_more_pairs_of_zygotes(
     assert order[:12] == (0, 1, 0, 1, 0, 2, 3, 2, 3, 1, 2, 3)
     assert [order.count(pair) for pair in range(4)] == [5, 5, 5, 5]
     assert preset("quick").pair_order() == tuple(launch % 6 for launch in range(20))
-    assert {name: len(set(preset(name).with_common_ancestors().pair_order())) for name in PRESETS} == {
-        "quick": 4,
-        "standard": 12,
-        "strict": 16,
-        "finest": 16,
-    }
     order = preset("standard").with_common_ancestors().pair_order()
     assert [len(set(order[:count])) for count in (9, 13, 26, 30, 48)] == [4, 8, 8, 12, 12]
     assert order[26:34] == (8, 9, 10, 11, 8, 9, 10, 11)

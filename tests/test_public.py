@@ -46,17 +46,8 @@ WRONG = USER.replace("flops=2", 'flops="two"')
 def test_a_module_of_a_user_is_typed(tmp_path):
     for name, text, code in (("right.py", USER, 0), ("wrong.py", WRONG, 1)):
         (tmp_path / name).write_text(text)
-        command = [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--config-file=",
-            "--follow-imports=silent",
-            "--cache-dir",
-            str(tmp_path),
-            name,
-        ]
+        options = ["--strict", "--config-file=", "--follow-imports=silent", f"--cache-dir={tmp_path}"]
+        command = [sys.executable, "-m", "mypy", *options, name]
         environment = {"MYPYPATH": str(ROOT), "PATH": ""}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stdout

@@ -9,21 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.test_architecture import COPIED, FILES, PACKAGE
-from tfbench import cli
+from tfbench import cli, untrusted
 from tfbench.report import terminal
 from tfbench.report.screen import Screen, say
-from tfbench.untrusted import (
-    DEEPEST,
-    brief,
-    command,
-    harmless,
-    is_case,
-    is_shared_spec,
-    parse_json,
-    plural,
-    printable,
-    render_json,
-)
+from tfbench.untrusted import brief, harmless, is_case, is_shared_spec, parse_json, printable, render_json
 
 EVIL = "\x1b]0;owned\x07 \x1b[2J \x9b31m \u202e \u2066 \u200f \u061c \u2028 \ufeff \ud800 \U000e0041 \x00 \r \x7f"
 
@@ -124,47 +113,42 @@ def test_what_git_leaves_in_a_file_is_named_with_its_fix(text, fix):
 
 def test_strict_json_is_read():
     assert parse_json('{"a": [1, 2.5, null, true, "\\ud83d\\ude42"]}') == {"a": [1, 2.5, None, True, "🙂"]}
-    assert parse_json("[" * DEEPEST + "]" * DEEPEST)
+    assert parse_json("[" * untrusted.DEEPEST + "]" * untrusted.DEEPEST)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "b/test_x.py::test_x[a=1]",
-        "test_x.py",
-        "a b/test_ü.py::T::test_x[x y]",
-        "t.py::x[<f4]",
-        "t.py::x[gr\\xfcn]",
-        "t.py::x[../a::b->c]",
-    ],
+NAMES = (
+    "b/test_x.py::test_x[a=1]",
+    "test_x.py",
+    "a b/test_ü.py::T::test_x[x y]",
+    "t.py::x[<f4]",
+    "t.py::x[../a::b->c]",
 )
-def test_names_of_benchmarks(name):
-    assert is_case(name)
-
-
-@pytest.mark.parametrize(
-    "name", ["--rootdir=/x::y", "@x.py", "-p::x", "/etc/x.py", "../x.py::y", "a/../b::c", "x::y\n-p", "x::\x1b", "x::\u202ey", "~/x::y", "x", "x::", "a<b.py::y", "a`b.py", "x::y[`z`]", "x::<img src=x>"]
+OTHER_NAMES = (
+    "--rootdir=/x::y", "@x.py", "-p::x", "/etc/x.py", "../x.py::y", "a/../b::c", "x::y\n-p", "x::\x1b", "x::\u202ey", "~/x::y", "x",
+    "x::", "a<b.py::y", "a`b.py", "x::y[`z`]", "x::<img src=x>", "",
 )  # fmt: skip
-def test_other_names(name):
-    assert not is_case(name)
-
-
-@pytest.mark.parametrize(
-    "spec", ["self", "git:main", "git:HEAD~3", "git:0123abc^", "tensorflow==2.20.0", "git:a/b+keras==3.5.0"]
+SPECS = ("self", "git:main", "git:HEAD~3", "git:0123abc^", "tensorflow==2.20.0", "git:a/b+keras==3.5.0")
+OTHER_SPECS = (
+    "",
+    "git:",
+    "git:-x",
+    "python:/x",
+    "env:A=b",
+    "evil==1.0",
+    "git:main;id",
+    "self\n",
+    "git:a b",
+    "git:main+env:A=b",
 )
-def test_specifications_that_may_be_shown(spec):
-    assert is_shared_spec(spec)
 
 
-@pytest.mark.parametrize(
-    "spec", ["", "git:", "git:-x", "python:/x", "env:A=b", "evil==1.0", "git:main;id", "self\n", "git:a b", "git:main+env:A=b"]
-)  # fmt: skip
-def test_specifications_that_may_not(spec):
-    assert not is_shared_spec(spec)
+def test_names_of_benchmarks_and_specifications_that_may_be_shown():
+    assert [name for name in (*NAMES, *OTHER_NAMES) if is_case(name)] == [*NAMES]
+    assert [spec for spec in (*SPECS, *OTHER_SPECS) if is_shared_spec(spec)] == [*SPECS]
 
 
 def test_a_command_is_quoted():
-    assert command("tfbench", "bisect", "--good", "git:a b;c") == "tfbench bisect --good 'git:a b;c'"
+    assert untrusted.command("tfbench", "bisect", "--good", "git:a b;c") == "tfbench bisect --good 'git:a b;c'"
 
 
 def test_the_security_page_names_tests_that_exist():
@@ -185,5 +169,9 @@ def test_what_is_written_can_be_read():
 
 
 def test_a_number_is_written_with_the_plural_of_its_noun():
-    assert [plural(1, "launch"), plural(0, "case"), plural(2, "launch")] == ["1 launch", "0 cases", "2 launches"]
-    assert plural(12_345, "round") == "12,345 rounds"
+    assert [untrusted.plural(1, "launch"), untrusted.plural(0, "case"), untrusted.plural(2, "launch")] == [
+        "1 launch",
+        "0 cases",
+        "2 launches",
+    ]
+    assert untrusted.plural(12_345, "round") == "12,345 rounds"
