@@ -1,6 +1,5 @@
 """The commands report, gate and baseline, on files."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -41,17 +40,25 @@ def test_each_outcome_has_its_exit_code_of_the_gate(tmp_path, capsys, outcome, c
         assert f"{outcome} {CASE.name}: the reason" in shown
 
 
-def test_a_gate_that_cannot_read_its_report_is_an_error(tmp_path, capsys):
-    assert cli.main(["gate", str(tmp_path / "none.json")]) == 5
-    assert "No such file" in capsys.readouterr().err
-    (tmp_path / "r.json").write_text('{"schema": "tfbench-report/1"}')
-    assert cli.main(["gate", str(tmp_path / "r.json")]) == 5
-    assert "is not a report" in capsys.readouterr().err
+BASELINE_FILE, BENCHMARK_FILE = '{"benchmarks": [], "tfbench": {}}', '{"benchmarks": [], "machine_info": {}}'
 
 
-def test_a_gate_without_a_report_is_a_wrong_command_line(capsys):
-    assert cli.main(["gate"]) == 2
-    assert "give a REPORT" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "content", "code", "said"),
+    [
+        ("", "", 2, "give a REPORT"),
+        ("none.json", "", 5, "No such file"),
+        ("r.json", '{"schema": "tfbench-report/1"}', 5, "is not a report"),
+        ("r.json", BASELINE_FILE, 5, "r.json is not a report of the schema tfbench-report/1"),
+        ("r.json", BENCHMARK_FILE, 5, "--report-json PATH"),
+        (".", "", 5, "has a file named 'test_a.py'; expected a name such as report-1.json"),
+    ],
+)
+def test_a_gate_that_cannot_read_its_report_says_what_it_needs(tmp_path, capsys, name, content, code, said):
+    (tmp_path / "test_a.py").touch()
+    (tmp_path / "r.json").write_text(content)
+    assert cli.main(["gate", *([str(tmp_path / name)] if name else [])]) == code
+    assert said in capsys.readouterr().err
 
 
 def slower(by):
@@ -134,20 +141,6 @@ def test_baselines_are_listed_and_shown(project, capsys):
     assert "tensorflow 2.21.0" in shown
 
 
-def test_narrow_tables_break_no_date_and_no_name_inside_a_word(project, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert baseline(project, "list") == 0
-    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" main")]
-    assert row.split()[1:3] == [*Baselines(project / ".tfbench/baselines").fetch("main").saved[:16].split("T")]
-    assert "c0ffee" in row
-    store = Baselines(project / ".tfbench/baselines")
-    long = Case("benchmarks/test_linear.py::test_matmul[compiler=none,precision=float32]", "test_matmul", "g")
-    store.save("long", Baseline(CONTEXT, {long.name: Sample(long, SAMPLE.runs)}))
-    assert baseline(project, "show", "long") == 0
-    cells = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.split()]
-    assert "test_matmul[compiler=none," in cells
-
-
 def test_an_unreadable_baseline_leaves_the_list_of_the_others_readable(project, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     (project / ".tfbench/baselines/broken.json").write_text("")
@@ -158,29 +151,14 @@ def test_an_unreadable_baseline_leaves_the_list_of_the_others_readable(project, 
     assert "broken.json is not a baseline of the schema" in " ".join(out.split())
 
 
-def test_a_root_that_is_no_folder_is_refused(tmp_path, capsys):
-    assert baseline(tmp_path / "nowhere", "list") == 2
-    assert "nowhere is no folder" in capsys.readouterr().err
-
-
-def test_a_missing_baseline_is_reported_before_a_missing_reason(project, capsys):
-    assert baseline(project, "accept", "nope") == 5
-    assert "no baseline named 'nope'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("content", [{"tfbench": {}}, {"machine_info": {}}])  # a baseline, a file of pytest-benchmark
-def test_a_gate_says_how_to_write_a_report(tmp_path, capsys, content):
-    (tmp_path / "first.json").write_text(json.dumps({"benchmarks": [], **content}))
-    assert cli.main(["gate", str(tmp_path / "first.json")]) == 5
-    shown = capsys.readouterr().err
-    assert "first.json is not a report of the schema tfbench-report/1" in shown
-    assert "--report-json PATH" in shown
-
-
-def test_a_gate_on_a_folder_without_a_report_says_what_it_needs(tmp_path, capsys):
-    (tmp_path / "test_a.py").touch()
-    assert cli.main(["gate", str(tmp_path)]) == 5
-    assert "has a file named 'test_a.py'; expected a name such as report-1.json" in capsys.readouterr().err
+def test_a_baseline_or_folder_that_is_not_there_and_an_acceptance_without_a_reason_are_refused(project, capsys):
+    for words, code, said in (
+        (["accept", "nope"], 5, "no baseline named 'nope'"),  # before the missing reason
+        (["accept", "main", "--reason", "  "], 2, "without a reason"),
+        (["--root", str(project / "nowhere"), "list"], 2, "nowhere is no folder"),
+    ):
+        assert baseline(project, *words) == code
+        assert said in capsys.readouterr().err
 
 
 def test_a_folder_without_baselines(tmp_path, capsys):
@@ -215,11 +193,6 @@ def test_a_run_against_an_older_baseline_is_not_accepted(project, capsys, monkey
     text = f"main: the last run raced the baseline of {before.saved}, and this one is of 2999-01-01T00:00:00+00:00; "
     assert text in capsys.readouterr().err
     assert store.fetch("main").accepted == ()
-
-
-def test_accepting_without_a_reason_is_refused(project, capsys):
-    assert baseline(project, "accept", "main", "--reason", "  ") == 2
-    assert "without a reason" in capsys.readouterr().err
 
 
 def test_accepting_drops_cases_only_on_request(project, capsys):

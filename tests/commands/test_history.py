@@ -11,7 +11,6 @@ from tests.fakes.histories import commit, nightly, noise, step
 from tests.length import WHOLE
 from tests.report.test_html_page import unpacked
 from tfbench import cli
-from tfbench.storage.history import History
 
 SLOW, SAME = "b/test_x.py::test_slow[size=1]", "b/test_x.py::test_same[size=1]"
 HOSTILE = "b/test_x.py::test_\x1b[31m\u202egnp[</script><img src=x>]"
@@ -43,18 +42,15 @@ def test_changed_cases_have_a_line_and_the_others_are_counted(folder, capsys):
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
-def test_a_case_has_its_line_and_its_changes(folder, capsys):
+def test_a_case_has_its_line_and_its_changes_and_the_exit_code_is_about_the_shown_cases(folder, capsys):
+    assert [history(folder, name) for name in ("test_same", "test_s")] == [0, 1]
+    capsys.readouterr()
     assert history(folder, "test_slow[size=1]") == 1
     out = capsys.readouterr().out
     assert "ratio to git:v1.0, 60 runs: +2.9%" in out
     assert "floor on x" in out
     assert commit(50)[:10] in out
     assert all(len(line) <= 80 for line in out.splitlines())
-
-
-def test_the_exit_code_is_about_the_shown_cases(folder):
-    assert history(folder, "test_same") == 0
-    assert history(folder, "test_s") == 1
 
 
 def test_accepting_needs_a_reason_and_lets_the_case_pass(folder, capsys, monkeypatch):
@@ -75,21 +71,6 @@ def test_unknown_cases_and_empty_folders_have_their_codes(folder, tmp_path, caps
     assert "no run in" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
     assert history(folder, "one", "two") == 2
-
-
-def test_a_folder_without_runs_is_read_and_left_as_it_is(tmp_path, capsys):
-    (tmp_path / "notes.txt").write_text("mine\n")
-    (tmp_path / "other.jsonl").write_text("{}\n")
-    assert history(tmp_path) == 5
-    assert f"no run in {tmp_path}" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "other.jsonl"]
-
-
-def test_damaged_files_are_named(folder, capsys):
-    path = History(folder).files()[0]
-    path.write_text(path.read_text()[:-9])
-    history(folder)
-    assert f"{path}, line 1: the run of " in capsys.readouterr().err
 
 
 def test_hostile_names_reach_neither_terminal_nor_page(tmp_path, capsys):

@@ -33,28 +33,19 @@ def test_an_empty_project_gets_everything_and_keeps_what_it_has(tmp_path, capsys
     assert (tmp_path / WORKFLOW).read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("pytest.ini", "[pytest]\n"), ("setup.cfg", "[tool:pytest]\n"), ("pyproject.toml", "[tool.pytest.ini_options]\n")],
-)
-def test_settings_of_pytest_are_not_touched(tmp_path, capsys, name, text):
-    (tmp_path / name).write_text(text)
-    assert f'to do: {name}: add pythonpath = "."' in init(tmp_path, capsys)
-    assert (tmp_path / name).read_text() == text
-    assert name == INI or not (tmp_path / INI).exists()
+SETTINGS = {
+    "pytest.ini": ("[pytest]\n", True),
+    "setup.cfg": ("[tool:pytest]\n", True),
+    "pytest.toml": ('[pytest]\npythonpath = ["."]\n', False),
+    "pyproject.toml": ('[tool.pytest.ini_options]\npythonpath = ["."]\n', False),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("pytest.ini", "[pytest]\npythonpath = .\n"),
-        ("pytest.toml", '[pytest]\npythonpath = ["."]\n'),
-        ("pyproject.toml", '[tool.pytest]\npythonpath = ["."]\n'),
-    ],
-)
-def test_settings_that_import_the_project_need_no_change(tmp_path, capsys, name, text):
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_pytest_are_not_touched_and_named_where_they_do_not_import_the_project(tmp_path, capsys, name):
+    text, lacking = SETTINGS[name]
     (tmp_path / name).write_text(text)
-    assert f"to do: {name}" not in init(tmp_path, capsys)
+    assert (f'to do: {name}: add pythonpath = "."' in init(tmp_path, capsys)) == lacking
     assert (tmp_path / name).read_text() == text
     assert name == INI or not (tmp_path / INI).exists()
 
@@ -96,19 +87,16 @@ def test_the_workflow_pins_the_same_actions_and_is_valid(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+NO_SOURCE, GIT = "git+https://HOST/OWNER/REPOSITORY@TAG", {"vcs": "git", "commit_id": "abc"}
+
+
 @pytest.mark.parametrize(
     ("content", "source"),
     [
-        (None, "git+https://HOST/OWNER/REPOSITORY@TAG"),
-        ({"url": "file:///home/me/t", "dir_info": {}}, "git+https://HOST/OWNER/REPOSITORY@TAG"),
-        (
-            {"url": 'https://x.org/"$(rm)', "vcs_info": {"vcs": "git", "commit_id": "abc"}},
-            "git+https://HOST/OWNER/REPOSITORY@TAG",
-        ),
-        (
-            {"url": "https://x.org/t.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
-            "git+https://x.org/t.git@abc",
-        ),
+        (None, NO_SOURCE),
+        ({"url": "file:///home/me/t", "dir_info": {}}, NO_SOURCE),
+        ({"url": 'https://x.org/"$(rm)', "vcs_info": GIT}, NO_SOURCE),
+        ({"url": "https://x.org/t.git", "vcs_info": GIT}, "git+https://x.org/t.git@abc"),
     ],
 )
 def test_the_workflow_installs_from_an_address_and_never_by_name_from_an_index(
