@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.sides.test_source_tree import checkout, git
+from tests.sides.test_source_tree import checkout, commit, git
 from tfbench.errors import SideError
 from tfbench.fs import DATA_FOLDER
 from tfbench.sides.environments import Environments
-from tfbench.sides.source_tree import SOURCES, Snapshot, code_of, working_code
+from tfbench.sides.source_tree import SOURCES, Snapshot, code_of, snapshot, working_code
 from tfbench.sides.spec import Side, parse
 
 __all__ = ["checkout"]  # a fixture
@@ -19,6 +19,8 @@ def head(root):
 
 
 def test_a_clean_checkout_races_its_commit(checkout):
+    (checkout / "ignored").write_text("x")
+    assert snapshot(checkout) == head(checkout)
     (checkout / "report.json").write_text("{}")  # of an earlier run
     assert working_code(checkout / "sub") == head(checkout)
 
@@ -29,8 +31,7 @@ def test_a_changed_checkout_is_dirty_and_has_a_tree_of_its_own(checkout, file):
     found = working_code(checkout)
     assert (found.commit, found.dirty) == (head(checkout).commit, True)
     assert found.tree != head(checkout).tree
-    git(checkout, "add", "-A")
-    git(checkout, "commit", "-qm", "second")
+    commit(checkout, "second")
     assert working_code(checkout) == Snapshot(found.tree, git(checkout, "rev-parse", "HEAD"), dirty=False)
 
 

@@ -14,7 +14,7 @@ from tfbench.errors import SideError, UsageError
 from tfbench.fs import scratch_dir
 from tfbench.sides import environments
 from tfbench.sides.environments import Environments, ResolveError, interpreters, other_requirements
-from tfbench.sides.spec import Side, packages_of, parse
+from tfbench.sides.spec import Side, parse
 
 SMALL = ["iniconfig==2.0.0"]
 
@@ -50,11 +50,6 @@ def test_an_environment_is_built_once_and_used_again(built):
     assert again.folder == before.folder
     assert again.used > before.used - 1
     assert not [text for text in said if "building" in text]
-
-
-def test_an_environment_in_use_is_available_to_this_run_and_to_others(built):
-    with Environments(built) as ours, Environments(built) as others:
-        assert ours.get(SMALL).folder == ours.get(SMALL).folder == others.get(SMALL).folder
 
 
 @pytest.mark.slow
@@ -214,24 +209,34 @@ class Recorded(Environments):
         return environments.Environment(tuple(request), "3.11.0", (), folder=Path("/made"))
 
 
-def test_a_specification_names_packages(tmp_path):
-    contender = Side("contender", sys.executable, tmp_path)
-    made = Recorded(tmp_path)
-    side = parse("tensorflow-cpu==2.20.0+keras==3.9.0+env:A=1", contender, tmp_path, made)
-    assert made.request == ["tensorflow-cpu==2.20.0", "keras==3.9.0"]
-    assert (side.executable, side.env) == ("/made/bin/python", {"A": "1"})
+@pytest.mark.parametrize(
+    ("spec", "request_", "python"),
+    [
+        ("2.15.1", ["tensorflow==2.15.1"], ""),
+        ("tensorflow-cpu==2.20.0+keras==3.9.0", ["tensorflow-cpu==2.20.0", "keras==3.9.0"], ""),
+        ("tensorflow==2.15.1+python==3.10", ["tensorflow==2.15.1"], "3.10"),
+        (
+            "2.19.1+tf-keras+tensorflow-model-optimization==0.8.0",
+            ["tensorflow==2.19.1", "tf-keras", "tensorflow-model-optimization==0.8.0"],
+            "",
+        ),
+        # Another spelling would add the TensorFlow of this environment, whose files replace those of the requested one.
+        ("tensorflow_cpu==2.20.0+My_Package[fast]==1.0", ["tensorflow-cpu==2.20.0", "my-package[fast]==1.0"], ""),
+        ("TensorFlow.CPU==2.20.0", ["tensorflow-cpu==2.20.0"], ""),
+    ],
+)
+def test_a_specification_names_packages_as_the_index_does_and_their_python(tmp_path, spec, request_, python):
+    contender, made = Side("contender", sys.executable, tmp_path), Recorded(tmp_path)
+    side = parse(f"{spec}+env:A=1", contender, tmp_path, made)
+    assert (side.executable, side.env, made.request, made.python_asked) == (
+        "/made/bin/python",
+        {"A": "1"},
+        request_,
+        python,
+    )
     parse("keras==3.9.0", contender, tmp_path, made)
     assert made.request[0] == "keras==3.9.0"
     assert made.request[1].startswith("tensorflow==")
-    assert made.python_asked == ""
-
-
-@pytest.mark.parametrize("name", ["tensorflow_cpu", "TensorFlow.CPU"])
-def test_a_name_is_written_as_the_index_does(tmp_path, name):
-    """Another spelling would add the TensorFlow of this environment, whose files replace those of the requested one."""
-    made = Recorded(tmp_path)
-    parse(f"{name}==2.20.0+My_Package[fast]==1.0", Side("contender", sys.executable, tmp_path), tmp_path, made)
-    assert made.request == ["tensorflow-cpu==2.20.0", "my-package[fast]==1.0"]
 
 
 @pytest.mark.parametrize(("plain", "found"), [(True, "thing==1.0"), (False, "thing==1.0+cu12")])
@@ -251,30 +256,6 @@ def test_a_package_that_uv_was_told_to_override_is_no_side(tmp_path, monkeypatch
     monkeypatch.setenv("UV_OVERRIDE", str(tmp_path / "overrides.txt"))
     with pytest.raises(SideError, match=r"iniconfig==2\.0\.0: uv takes 1\.1\.1 instead; remove the override"):
         Environments(tmp_path / "environments").get(SMALL)
-
-
-def test_packages_that_belong_to_tensorflow_need_no_version(tmp_path):
-    made = Recorded(tmp_path)
-    contender = Side("contender", sys.executable, tmp_path)
-    parse("2.19.1+tf-keras+tensorflow-model-optimization==0.8.0", contender, tmp_path, made)
-    assert made.request == ["tensorflow==2.19.1", "tf-keras", "tensorflow-model-optimization==0.8.0"]
-    with pytest.raises(UsageError, match="'tf-keros' is not understood"):
-        parse("2.19.1+tf-keros", contender, tmp_path, made)
-
-
-def test_a_specification_names_the_python_of_its_packages(tmp_path):
-    contender = Side("contender", sys.executable, tmp_path)
-    made = Recorded(tmp_path)
-    parse("tensorflow==2.15.1+python==3.10", contender, tmp_path, made)
-    assert (made.request, made.python_asked) == (["tensorflow==2.15.1"], "3.10")
-    assert packages_of("tensorflow==2.15.1+python==3.10") == []
-
-
-def test_a_bare_version_is_one_of_tensorflow(tmp_path):
-    made = Recorded(tmp_path)
-    side = parse("2.15.1+env:A=b", Side("contender", sys.executable, tmp_path), tmp_path, made)
-    assert made.request == ["tensorflow==2.15.1"]
-    assert (side.spec, side.env) == ("tensorflow==2.15.1+env:A=b", {"A": "b"})
 
 
 def test_old_releases_without_an_upper_bound_get_the_numpy_that_they_were_built_for():
@@ -298,6 +279,7 @@ def test_a_python_that_this_machine_lacks_is_refused(tmp_path, monkeypatch):
         ("python==3", "measures on Python 3.10, 3.11, 3.12, 3.13; name one"),
         ("tensorflow==2.20.0+python:sh", "name either python: or packages"),
         ("tensorflow>=2.20", "is not understood"),
+        ("2.19.1+tf-keros", "'tf-keros' is not understood"),
         ("tensorflow==", "is not understood"),
     ],
 )

@@ -16,25 +16,7 @@ from tfbench.fs import DATA_FOLDER
 from tfbench.session import strategies
 from tfbench.sides import source_tree
 from tfbench.sides.environments import Environments
-from tfbench.sides.source_tree import (
-    KEPT,
-    Grafts,
-    code_digest,
-    code_files,
-    commits,
-    drop,
-    edited_files,
-    file_in,
-    ignored_modules,
-    keep,
-    materialise,
-    may_miss,
-    new_files,
-    snapshot,
-    top_level,
-    tree_of,
-    working_code,
-)  # fmt: skip
+from tfbench.sides.source_tree import KEPT, code_digest, code_files, edited_files, materialise, snapshot, tree_of
 from tfbench.sides.spec import Side, parse
 
 
@@ -45,6 +27,11 @@ def git(root, *arguments):
     ).stdout.strip()
 
 
+def commit(root, subject):
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", subject)
+
+
 @pytest.fixture
 def checkout(tmp_path):
     root = tmp_path / "checkout"
@@ -52,8 +39,7 @@ def checkout(tmp_path):
     git(root, "init", "-q")
     (root / "sub" / "a.py").write_text("one")
     (root / ".gitignore").write_text("ignored\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "first")
+    commit(root, "first")
     return root
 
 
@@ -66,7 +52,10 @@ def test_data_of_the_benchmarks_that_git_ignores_is_there_on_the_other_side(chec
     (checkout / "other.npz").write_text("of the project")
     for _ in range(2):  # the second one uses the first one's folder
         top, _ = materialise(
-            checkout, tree_of(checkout, "HEAD"), tmp_path / "cache", Grafts(lambda name: name.startswith("sub"))
+            checkout,
+            tree_of(checkout, "HEAD"),
+            tmp_path / "cache",
+            source_tree.Grafts(lambda name: name.startswith("sub")),
         )
     assert (top / "sub/images.npz").read_text() == "images.npz"
     assert (top / "sub/data/1.bin").read_text() == "data/1.bin"
@@ -74,15 +63,8 @@ def test_data_of_the_benchmarks_that_git_ignores_is_there_on_the_other_side(chec
     assert not (top / "other.npz").exists()
 
 
-def test_a_clean_tree_is_its_commit(checkout):
-    found = snapshot(checkout)
-    assert found.tree == git(checkout, "rev-parse", "HEAD^{tree}")
-    assert found.commit == git(checkout, "rev-parse", "HEAD")
-    assert not found.dirty
-
-
 def test_the_variables_of_a_hook_of_git_lead_to_no_other_folder(checkout, tmp_path, monkeypatch):
-    before = snapshot(checkout), code_digest(checkout), file_in(checkout, "HEAD", Path("sub/a.py"))
+    before = snapshot(checkout), code_digest(checkout), source_tree.file_in(checkout, "HEAD", Path("sub/a.py"))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     git(elsewhere, "init", "-q")
@@ -90,25 +72,25 @@ def test_the_variables_of_a_hook_of_git_lead_to_no_other_folder(checkout, tmp_pa
     for name in [name for name in listed if not name.startswith("GIT_CONFIG_")]:
         monkeypatch.setenv(name, str(elsewhere / ".git"))
     monkeypatch.chdir(checkout / "sub")
-    assert top_level(checkout / "sub") == checkout
-    assert (snapshot(checkout), code_digest(checkout), file_in(checkout, "HEAD", Path("sub/a.py"))) == before
+    assert source_tree.top_level(checkout / "sub") == checkout
+    assert (
+        snapshot(checkout),
+        code_digest(checkout),
+        source_tree.file_in(checkout, "HEAD", Path("sub/a.py")),
+    ) == before
 
 
 @pytest.mark.parametrize("meaning", ["LITERAL", "NOGLOB", "GLOB", "ICASE"])
 def test_variables_that_change_the_meaning_of_patterns_hide_no_code(checkout, monkeypatch, meaning):
     (checkout / "sub" / "new.py").write_text("NAME = 'quoted'\n")
-    before = snapshot(checkout), code_digest(checkout), code_files(checkout), ignored_modules(checkout)
+    before = snapshot(checkout), code_digest(checkout), code_files(checkout), source_tree.ignored_modules(checkout)
     monkeypatch.setenv(f"GIT_{meaning}_PATHSPECS", "1")
-    assert (snapshot(checkout), code_digest(checkout), code_files(checkout), ignored_modules(checkout)) == before
-
-
-def test_changed_and_new_files_count_and_ignored_files_do_not(checkout):
-    clean = snapshot(checkout)
-    (checkout / "ignored").write_text("x")
-    assert snapshot(checkout) == clean
-    (checkout / "new.py").write_text("x")
-    assert snapshot(checkout).dirty
-    assert snapshot(checkout).tree != clean.tree
+    assert (
+        snapshot(checkout),
+        code_digest(checkout),
+        code_files(checkout),
+        source_tree.ignored_modules(checkout),
+    ) == before
 
 
 ODD = [os.fsdecode(name) for name in (b"caf\xe9.py", b" new\n\xff.py", b"sub/\xa0.txt")]
@@ -123,26 +105,10 @@ def test_a_file_name_is_bytes_and_need_not_be_utf_8(checkout, tmp_path):
     new = code_digest(checkout)
     (checkout / ODD[2]).write_text("no code")
     assert code_digest(checkout) == new
-    git(checkout, "add", "-A")
-    git(checkout, "commit", "-qm", "odd")
+    commit(checkout, "odd")
     assert snapshot(checkout, f"{KEPT}odd").tree == tree_of(checkout, "HEAD") == code_digest(checkout)
     root, _ = materialise(checkout, tree_of(checkout, "HEAD"), tmp_path / "cache")
     assert all((root / name).exists() for name in ODD)
-
-
-def test_a_checkout_and_a_submodule_may_have_such_names_as_well(checkout, tmp_path):
-    (checkout / "sub" / "a.py").write_text("two")
-    git(checkout, "commit", "-qam", "second")
-    odd = tmp_path / os.fsdecode(b"check\xffout")
-    git(tmp_path, "clone", "-q", checkout, odd)
-    git(odd, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(checkout), os.fsdecode(b"mod\xfe"))
-    git(odd, "commit", "-qm", "a submodule")
-    assert top_level(odd / "sub") == odd
-    root, redirect = materialise(odd, tree_of(odd, "HEAD"), odd / ".tfbench" / "trees")
-    assert (root / os.fsdecode(b"mod\xfe") / "sub" / "a.py").read_text() == "two"
-    assert redirect[0] == str(odd)
-    with pytest.raises(SideError, match="no such revision"):
-        tree_of(odd, os.fsdecode(b"v\xff"))
 
 
 @pytest.mark.parametrize("name", ["co:lon", "line\nbreak", '"quoted"', "back\\slash", "#hash", "sp ace"])
@@ -163,9 +129,9 @@ def test_a_damaged_repository_has_no_digest_of_no_code(checkout):
     (checkout / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     with pytest.raises(SideError, match="git read-tree"):
         code_digest(checkout)
-    before = working_code(checkout).tree
+    before = source_tree.working_code(checkout).tree
     (checkout / "sub" / "a.py").write_text("two")
-    assert working_code(checkout).tree != before
+    assert source_tree.working_code(checkout).tree != before
 
 
 def test_code_of_an_extracted_tree_that_looks_for_its_checkout_finds_that_tree(checkout):
@@ -209,8 +175,7 @@ def test_a_kept_tree_can_be_extracted_again(checkout, tmp_path):
 def test_an_extracted_tree_with_a_changed_file_is_extracted_again(checkout, tmp_path):
     (checkout / ".gitattributes").write_text("*.txt text eol=crlf\n")
     (checkout / "notes.txt").write_text("one\r\n")
-    git(checkout, "add", "-A")
-    git(checkout, "commit", "-qm", "notes")
+    commit(checkout, "notes")
     tree = tree_of(checkout, "HEAD")
     root, _ = materialise(checkout, tree, tmp_path / "cache")
     (root / "new.txt").touch()
@@ -261,9 +226,9 @@ def test_modules_that_git_ignores_are_listed_without_caches_and_data(checkout, m
         (checkout / name).parent.mkdir(exist_ok=True)
         (checkout / name).touch()
     (checkout / ".gitignore").write_text(f"ignored\nlocal.py\n*.txt\n*.pyc\n{DATA_FOLDER}\n")
-    assert sorted(ignored_modules(checkout)) == ["ignored", "sub/bytes.pyc", "sub/local.py"]
+    assert sorted(source_tree.ignored_modules(checkout)) == ["ignored", "sub/bytes.pyc", "sub/local.py"]
     monkeypatch.setattr(source_tree, "_MANY", 10)
-    assert sorted(ignored_modules(checkout)) == ["ignored", "sub"]
+    assert sorted(source_tree.ignored_modules(checkout)) == ["ignored", "sub"]
 
 
 SETUPTOOLS_SCM = """
@@ -302,9 +267,9 @@ def test_a_tree_may_miss_a_module_that_git_ignores(checkout, tmp_path, module, m
         (checkout / "sub" / "local.py").write_text(module)
     other = tmp_path / "other"
     (other / "sub").mkdir(parents=True)
-    assert may_miss(other, checkout, "sub/local.py") is missed
+    assert source_tree.may_miss(other, checkout, "sub/local.py") is missed
     (other / "sub" / "local.py").touch()
-    assert not may_miss(other, checkout, "sub/local.py")
+    assert not source_tree.may_miss(other, checkout, "sub/local.py")
 
 
 def test_an_extracted_tree_gets_the_ignored_module_that_states_the_version(checkout, tmp_path):
@@ -316,14 +281,13 @@ def test_an_extracted_tree_gets_the_ignored_module_that_states_the_version(check
         found, _ = materialise(checkout, tree_of(checkout, "HEAD"), there)
         assert (found / "sub" / "_version.py").read_text() == text
         assert not (found / "sub" / "other.py").exists()
-        assert not may_miss(found, checkout, "sub/_version.py")
+        assert not source_tree.may_miss(found, checkout, "sub/_version.py")
 
 
 def test_an_extracted_tree_keeps_the_version_that_it_has_itself(checkout, tmp_path):
     version = checkout / "sub" / "_version.py"
     version.write_text("__version__ = '1.0'\n")
-    git(checkout, "add", "-A")
-    git(checkout, "commit", "-qm", "with a version")
+    commit(checkout, "with a version")
     tree = tree_of(checkout, "HEAD")
     git(checkout, "rm", "-q", "--cached", "sub/_version.py")
     (checkout / ".gitignore").write_text("_version.py\n")
@@ -339,8 +303,7 @@ def partial(checkout, tmp_path):
     for text in ("one", "two"):
         for name in ("sub/a.py", "sub/b.py", "big/data.py"):
             (checkout / name).write_text(f"{text} {name}")
-        git(checkout, "add", "-A")
-        git(checkout, "commit", "-qm", text)
+        commit(checkout, text)
     git(checkout, "config", "uploadpack.allowFilter", "true")
     git(checkout, "config", "uploadpack.allowAnySHA1InWant", "true")
     clone = tmp_path / "partial"
@@ -369,10 +332,10 @@ def test_a_partial_clone_fetches_an_older_tree_at_once_and_without_what_it_leave
 
 def test_a_partial_clone_whose_remote_is_away_still_tells_its_code(partial, checkout, tmp_path):
     checkout.rename(tmp_path / "away")
-    found = working_code(partial / "sub")
+    found = source_tree.working_code(partial / "sub")
     assert (found.tree, found.dirty) == (tree_of(partial, "HEAD"), False)
     (partial / "sub" / "a.py").write_text("three")
-    edited = working_code(partial / "sub")
+    edited = source_tree.working_code(partial / "sub")
     assert edited.dirty
     assert len(edited.tree) == 40
     assert snapshot(partial).tree == edited.tree
@@ -401,7 +364,7 @@ def test_the_earlier_tree_is_kept_until_the_new_one_is_kept_alone(checkout):
     (checkout / "sub" / "a.py").write_text("two")
     second = snapshot(checkout, f"{KEPT}first")
     assert git(checkout, "log", "--format=%T", f"{KEPT}first").split() == [second.tree, first.tree]
-    keep(checkout, second.tree, f"{KEPT}first")
+    source_tree.keep(checkout, second.tree, f"{KEPT}first")
     assert git(checkout, "log", "--format=%T", f"{KEPT}first").split() == [second.tree]
 
 
@@ -419,8 +382,7 @@ def test_a_tree_has_what_a_checkout_has(checkout, tmp_path):
 def test_a_tree_has_its_own_attributes_and_not_those_of_the_working_tree(checkout, tmp_path):
     (checkout / "sub" / ".gitattributes").write_text("*.csv text eol=crlf\n")
     (checkout / "sub" / "data.csv").write_text("1\n")
-    git(checkout, "add", "-A")
-    git(checkout, "commit", "-qm", "with attributes")
+    commit(checkout, "with attributes")
     old = tree_of(checkout, "HEAD")
     (checkout / "sub" / ".gitattributes").write_text("*.csv text eol=lf\n")
     git(checkout, "commit", "-qam", "with other attributes")
@@ -431,26 +393,6 @@ def test_a_tree_has_its_own_attributes_and_not_those_of_the_working_tree(checkou
     assert (data.read_bytes(), data.stat().st_ino) == before, "the tree was extracted again"
 
 
-def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path):
-    library = tmp_path / "library"
-    library.mkdir()
-    git(library, "init", "-q")
-    (library / "b.py").write_text("old")
-    git(library, "add", "-A")
-    git(library, "commit", "-qm", "old")
-    git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "lib")
-    git(checkout, "commit", "-qam", "with a submodule")
-    base = tree_of(checkout, "HEAD")
-    (checkout / "lib/b.py").write_text("new")
-    git(checkout / "lib", "commit", "-qam", "new")
-    git(checkout, "commit", "-qam", "moves the submodule")
-    assert (materialise(checkout, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "old"
-    git(checkout, "submodule", "--quiet", "deinit", "--force", "lib")
-    with pytest.raises(SideError, match="the submodule lib is not checked out; run `git submodule update --init`"):
-        materialise(checkout, base, tmp_path / "other")
-    assert not list((tmp_path / "other").iterdir())
-
-
 @pytest.fixture
 def moved(checkout, tmp_path):
     """The address of a repository whose last commit moves the submodule lib."""
@@ -459,14 +401,21 @@ def moved(checkout, tmp_path):
     git(library, "init", "-q")
     for text in ("old", "new"):
         (library / "b.py").write_text(text)
-        git(library, "add", "-A")
-        git(library, "commit", "-qm", text)
+        commit(library, text)
     git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", "-q", library.as_uri(), "lib")
-    for commit in ("HEAD~1", "HEAD@{1}"):
-        git(checkout / "lib", "checkout", "-q", commit)
-        git(checkout, "add", "-A")
-        git(checkout, "commit", "-qm", f"lib at {commit}")
+    for revision in ("HEAD~1", "HEAD@{1}"):
+        git(checkout / "lib", "checkout", "-q", revision)
+        commit(checkout, f"lib at {revision}")
     return checkout.as_uri()
+
+
+def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(moved, checkout, tmp_path):
+    base = tree_of(checkout, "HEAD~1")
+    assert (materialise(checkout, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "old"
+    git(checkout, "submodule", "--quiet", "deinit", "--force", "lib")
+    with pytest.raises(SideError, match="the submodule lib is not checked out; run `git submodule update --init`"):
+        materialise(checkout, base, tmp_path / "other")
+    assert not list((tmp_path / "other").iterdir())
 
 
 def test_a_submodule_without_the_commit_of_the_tree_is_named_with_the_fix(moved, tmp_path):
@@ -501,7 +450,7 @@ def test_edits_in_a_submodule_count_and_cannot_be_kept(moved, checkout):
     (checkout / "lib" / "b.py").write_text("edited")
     found = snapshot(checkout)
     assert (found.tree, found.dirty, found.edited) == (clean.tree, True, ("lib",))
-    assert working_code(checkout).dirty
+    assert source_tree.working_code(checkout).dirty
     assert edited_files(checkout, files) == ["lib/b.py"]
     with pytest.raises(SideError, match="lib has edits, and git keeps only its commits; commit them in lib"):
         snapshot(checkout, f"{KEPT}first")
@@ -521,34 +470,23 @@ def test_a_saved_baseline_is_not_the_working_tree_with_edits_in_a_submodule(move
     assert (strategies.source_of(saved, contender, tmp_path / "cache").root / "lib" / "b.py").read_text() == "new"
 
 
-def test_a_folder_in_no_checkout_is_named_in_full(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SideError, match=f"{re.escape(str(tmp_path))} is not in a git checkout; run `git init`"):
-        tree_of(Path(), "main")
-
-
 def test_a_file_is_read_as_a_tree_has_it(checkout, tmp_path):
     tree = tree_of(checkout, "HEAD")
     (checkout / "sub" / "a.py").write_text("two")
     for folder, path in ((checkout, "sub/a.py"), (checkout / "sub", "a.py"), (checkout, checkout / "sub" / "a.py")):
-        assert file_in(folder, tree, Path(path)) == "one"
+        assert source_tree.file_in(folder, tree, Path(path)) == "one"
     for path in ("b.py", "../b.py"):
-        assert file_in(checkout, tree, Path(path)) == ""
+        assert source_tree.file_in(checkout, tree, Path(path)) == ""
     with pytest.raises(SideError, match="is not in a git checkout"):
-        file_in(tmp_path, tree, Path("checkout/sub/a.py"))
+        source_tree.file_in(tmp_path, tree, Path("checkout/sub/a.py"))
     with pytest.raises(SideError, match=r"this clone does not have the tree 000000000000: run `git fetch --unshallow`"):
-        file_in(checkout, "0" * 40, Path("sub/a.py"))
-
-
-def test_a_lost_tree_is_reported(checkout, tmp_path):
-    with pytest.raises(SideError, match="does not have the tree"):
-        materialise(checkout, "0" * 40, tmp_path / "cache")
+        source_tree.file_in(checkout, "0" * 40, Path("sub/a.py"))
 
 
 def test_a_dropped_tree_has_no_ref(checkout):
     snapshot(checkout, f"{KEPT}first")
-    drop(checkout, f"{KEPT}first")
-    drop(checkout, f"{KEPT}first")
+    source_tree.drop(checkout, f"{KEPT}first")
+    source_tree.drop(checkout, f"{KEPT}first")
     assert git(checkout, "for-each-ref", KEPT) == ""
 
 
@@ -561,7 +499,7 @@ def test_an_environment_that_git_does_not_ignore_is_no_part_of_a_tree(checkout):
     assert snapshot(checkout).tree != before, "without pyvenv.cfg, it is a folder like others"
     (checkout / "an [env]" / "pyvenv.cfg").write_text("home = /usr/bin\n")
     assert (snapshot(checkout).tree, code_digest(checkout), code_files(checkout)) == (before, code, files)
-    assert not new_files(checkout)
+    assert not source_tree.new_files(checkout)
 
 
 def test_the_data_folder_is_no_part_of_a_tree(checkout):
@@ -583,10 +521,11 @@ def test_a_repository_without_a_commit_in_the_checkout_is_named(checkout):
     assert snapshot(checkout).dirty
 
 
-def test_outside_version_control_there_is_no_snapshot(tmp_path):
-    assert snapshot(tmp_path) is None
-    with pytest.raises(SideError, match="not in a git checkout"):
-        tree_of(tmp_path, "HEAD")
+def test_outside_version_control_there_is_no_snapshot_and_the_folder_is_named_in_full(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert snapshot(Path()) is None
+    with pytest.raises(SideError, match=f"{re.escape(str(tmp_path))} is not in a git checkout; run `git init`"):
+        tree_of(Path(), "main")
 
 
 NONE = Environments(Path("/nowhere"))
@@ -603,38 +542,22 @@ def test_a_specification_changes_only_what_it_names(checkout, tmp_path):
     assert (parse("git:HEAD", contender, tmp_path / "cache", NONE).root / "sub" / "a.py").read_text() == "one"
 
 
-@pytest.mark.parametrize("spec", ["", "selfish", "env:", "env:=x", "self:x", "python:", "tensor", "self+"])
-def test_other_specifications_are_refused(checkout, tmp_path, spec):
-    with pytest.raises(UsageError, match="not understood"):
+UNCLEAR = {
+    **dict.fromkeys(["", "selfish", "env:", "env:=x", "self:x", "python:", "tensor", "self+"], "is not understood"),
+    "HEAD": "'HEAD' is not understood; write git:HEAD for this commit",
+    "env:A=2.20.0+cpu": "no part can contain a +, such as the local version",
+    "env:A=1+env:A=2": "it names A twice; leave one of them out",
+    "git:HEAD+git:HEAD~0": "it names the source tree twice",
+    "python==3.10+python==3.11": "it names the Python twice",
+    "tensorflow==2.20.0+tensorflow_cpu==2.19.0": "it names TensorFlow twice",
+    "keras==3.9.0+Keras==3.8.0": "it names keras twice",
+}
+
+
+@pytest.mark.parametrize("spec", UNCLEAR)
+def test_an_unclear_specification_is_refused_with_the_reason(checkout, tmp_path, spec):
+    with pytest.raises(UsageError, match=re.escape(UNCLEAR[spec])):
         parse(spec, Side("contender", "python", checkout), tmp_path, NONE)
-
-
-def test_a_revision_without_its_prefix_is_refused_with_the_prefix(checkout, tmp_path):
-    with pytest.raises(UsageError, match="'HEAD' is not understood; write git:HEAD for this commit"):
-        parse("HEAD", Side("contender", "python", checkout), tmp_path, NONE)
-
-
-@pytest.mark.parametrize(
-    ("spec", "what"),
-    [
-        ("env:A=1+env:A=2", "A"),
-        ("git:HEAD+git:HEAD~0", "the source tree"),
-        ("python==3.10+python==3.11", "the Python"),
-        ("tensorflow==2.20.0+tensorflow_cpu==2.19.0", "TensorFlow"),
-        ("keras==3.9.0+Keras==3.8.0", "keras"),
-    ],
-)
-def test_what_a_side_can_have_once_is_refused_twice(checkout, tmp_path, spec, what):
-    with pytest.raises(UsageError) as refused:
-        parse(spec, Side("contender", "python", checkout), tmp_path, NONE)
-    assert str(refused.value) == f"--against {spec}: it names {what} twice; leave one of them out"
-
-
-def test_a_part_that_a_plus_has_cut_off_is_refused_with_the_reason(checkout, tmp_path):
-    with pytest.raises(
-        UsageError, match=r"'cpu' is not understood; .* no part can contain a \+, such as the local version"
-    ):
-        parse("env:A=2.20.0+cpu", Side("contender", "python", checkout), tmp_path, NONE)
 
 
 def test_missing_interpreters_and_revisions_are_reported(checkout, tmp_path):
@@ -664,13 +587,12 @@ def test_a_revision_that_the_repository_does_not_have_is_told_with_the_fix(check
 def committed(root, subject):
     """Commit a file of this name, and return the subject."""
     (root / subject).write_text(subject)
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", subject)
+    commit(root, subject)
     return subject
 
 
 def subjects(root, good, bad):
-    return [subject for _, subject in commits(root, good, bad)]
+    return [subject for _, subject in source_tree.commits(root, good, bad)]
 
 
 def merge_branch(checkout, subject):
@@ -694,7 +616,7 @@ def test_commits_that_do_not_have_the_good_end_are_no_steps(checkout):
     merge_branch(checkout, "faster")
     assert subjects(checkout, "topic", "HEAD") == ["faster", "merge", "last"]
     with pytest.raises(UsageError, match="topic is no ancestor of HEAD~2"):
-        commits(checkout, "topic", "HEAD~2")
+        source_tree.commits(checkout, "topic", "HEAD~2")
 
 
 def test_ends_of_a_shallow_clone_that_git_cannot_connect_are_told_with_the_fix(checkout, tmp_path):
@@ -705,7 +627,7 @@ def test_ends_of_a_shallow_clone_that_git_cannot_connect_are_told_with_the_fix(c
     git(tmp_path, "clone", "-q", "--depth", "1", "--no-tags", checkout.as_uri(), shallow)
     git(shallow, "fetch", "-q", "--depth", "1", "origin", "tag", "old")
     with pytest.raises(SideError, match="cannot tell whether old is an ancestor of HEAD; run `git fetch --unshallow`"):
-        commits(shallow, "old", "HEAD")
+        source_tree.commits(shallow, "old", "HEAD")
 
 
 @pytest.mark.parametrize("setting", ["log.showSignature=true", "i18n.logOutputEncoding=latin1", "color.ui=always"])
@@ -717,7 +639,7 @@ def test_commits_are_listed_whatever_the_settings_of_git_are(checkout, setting):
 
 def test_a_tree_is_no_end(checkout):
     with pytest.raises(SideError, match=r"git:HEAD\^\{tree\} is a tree without history; name a commit, branch or tag$"):
-        commits(checkout, "HEAD^{tree}", "HEAD")
+        source_tree.commits(checkout, "HEAD^{tree}", "HEAD")
 
 
 def test_a_git_that_cannot_be_executed_is_as_none(tmp_path, monkeypatch):
