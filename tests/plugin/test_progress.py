@@ -2,19 +2,17 @@
 
 import math
 import os
-import random
 import select
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
+from tests.fakes.race import scripted_race, sides_of, steady, variants_of
 from tfbench.model import Case
 from tfbench.plugin import runner
 from tfbench.plugin.runner import Display, race_summary
 from tfbench.policy import Policy
-from tfbench.race.race import Race, RaceConfig
 
 CASE = Case("w.py::w", "w", "w.py::w")
 
@@ -43,12 +41,6 @@ def reporter(file, isatty):
     return SimpleNamespace(_tw=SimpleNamespace(_file=file), isatty=isatty, currentfspath="somewhere")
 
 
-def raced(entrants, scripts):
-    clock = Clock()
-    config = RaceConfig(1, range(3))
-    return Race(entrants, ScriptedLauncher(clock, scripts), Policy(looks=(3, 30)), config, clock, random.Random(1))
-
-
 def test_the_bar_shows_the_number_of_cases_done_and_the_current_step(terminal):
     file, shown = terminal
     display = Display(reporter(file, True))
@@ -62,27 +54,6 @@ def test_the_bar_shows_the_number_of_cases_done_and_the_current_step(terminal):
     assert "s left" in text
     assert "test_matmul: other metrics" in text
     assert "b.py" not in text
-
-
-def test_the_bar_shows_each_launch_of_the_current_race(terminal):
-    file, shown = terminal
-    race = raced(sides_of(CASE), [steady(1e-4)] * 2)
-    display = Display(reporter(file, True))
-    display(progress("b.py::test_matmul", race, 0, 4))
-    race.run(lambda race: display(progress("b.py::test_matmul", race, 0, 4)))
-    display.close()
-    text = shown()
-    assert "launch 0/30" in text
-    assert "launch 1/30" in text
-    assert "0/4  " in text  # without a finished case there is no estimate of the remaining time
-
-
-def test_nothing_is_written_without_a_terminal(terminal):
-    file, shown = terminal
-    display = Display(reporter(file, False))
-    display(progress("b.py::test_matmul", None, 1, 4))
-    display.close()
-    assert shown() == ""
 
 
 def test_a_log_has_a_line_a_minute(terminal, monkeypatch):
@@ -100,7 +71,7 @@ def test_a_log_says_once_that_a_case_takes_longer_than_the_policy_allows(termina
     file, shown = terminal
     display = Display(reporter(file, False))
     for name, seconds in ("test_short", 120.0), ("test_epoch", 3.0):
-        race = raced(sides_of(CASE), [steady(1e-4)] * 2)
+        race, _ = scripted_race(sides_of(CASE), [steady(1e-4)] * 2, Policy(looks=(3, 30)), range(3))
         race.policy = replace(race.policy, case_seconds=seconds, case_launches=60)
         race.run(lambda race, name=name: display(progress(f"b.py::{name}", race, 0, 4)))
         assert len(race.all_launches) >= 3
@@ -110,8 +81,8 @@ def test_a_log_says_once_that_a_case_takes_longer_than_the_policy_allows(termina
 
 
 def test_an_undecided_comparison_is_summarised_with_its_interval():
-    race = raced(variants_of("plain", "fast", "slow"), [steady(1e-4, 0.1)] * 3)
+    policy = Policy(looks=(3, 30), hopeless=math.inf)
+    race, _ = scripted_race(variants_of("plain", "fast", "slow"), [steady(1e-4, 0.1)] * 3, policy, range(3))
     seen = []
-    race.policy = replace(race.policy, hopeless=math.inf)
     race.run(lambda race: seen.append(race_summary(race)))
     assert any(words.startswith("launch 3/30,") and "a=" in words for words in seen), seen

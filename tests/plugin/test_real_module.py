@@ -85,19 +85,6 @@ def test_it_is_collected_with_the_real_one_in_a_process_of_its_own(folder):
     ], error
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        (["-m", "special"], ["test_plain"]),
-        (["-k", "size or axis"], ["test_axis[kind=x]", "test_axis[kind=y]", "test_size[8]"]),
-        (["test_real.py::test_size[8]"], ["test_size[8]"]),
-    ],
-)
-def test_its_cases_are_selected_as_usual(folder, words, names):
-    cases, error = run(folder, *words)
-    assert [case.split()[0].partition("::")[2] for case in cases] == names, error
-
-
 def test_one_that_fails_there_as_well_has_both_errors(folder):
     (folder / "test_real.py").write_text(MODULE + "\nraise ValueError('broken anyway')\n")
     cases, error = run(folder)

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tfbench.errors import DeclarationError
-from tfbench.plugin.cases import case_of, constructor_of, misnamed, places
+from tfbench.model import Case
+from tfbench.plugin.cases import by_environment, case_of, constructor_of, misnamed, places
 from tfbench.policy import Policy
 from tfbench.untrusted import is_case
 
@@ -53,6 +54,13 @@ def test_the_place_of_a_case_counts_the_cases_of_its_function():
     names = ["t.py::test_a[x]", "t.py::test_b", "t.py::test_a[y]"]
     found = places([SimpleNamespace(nodeid=name) for name in names])
     assert found == {"t.py::test_a[x]": (0, 2), "t.py::test_b": (0, 1), "t.py::test_a[y]": (1, 2)}
+
+
+def test_cases_of_one_start_up_environment_come_together():
+    envs = {"t.py::a": (), "t.py::b": (("X", "1"),), "t.py::plain": (), "t.py::c": (), "t.py::d": (("X", "1"),)}
+    made = {name: Case(name, "w", name, env=env) for name, env in envs.items() if "plain" not in name}
+    found = by_environment([SimpleNamespace(nodeid=name) for name in envs], made)
+    assert [item.nodeid for item in found] == ["t.py::a", "t.py::plain", "t.py::c", "t.py::b", "t.py::d"]
 
 
 @pytest.mark.parametrize("level", ["y" * 2000, "a\nb", "a\tb"])
