@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.fakes.fleet_job import PROGRAM, plan, report_of
+from tests.fakes.fleet_job import plan, report_of
 from tests.fakes.report import CODE
 from tfbench.errors import EngineError, JobError, ReportError
 from tfbench.fleet import controller
 from tfbench.fleet.controller import merge
-from tfbench.fleet.engines import here
 from tfbench.fleet.jobs import FleetFolder
 from tfbench.fs import write_whole
 from tfbench.report import json_format
@@ -58,15 +56,11 @@ def outcomes(report):
 def test_every_job_ends_and_each_is_told(folder):
     told = []
     assert run(folder, Engine(lambda index, attempt: finish(folder, index)), told.append) == {}
-    assert set(outcomes(merge(folder, {})).values()) == {"unchanged"}
+    report = merge(folder, {})
+    assert set(outcomes(report).values()) == {"unchanged"}
+    assert json.loads("".join(json_format.lines(report))) == json.loads(json_format.render(report))
     assert told[0].startswith("1 of 4 jobs, 2 unchanged, about ")
     assert told[-1] == "4 of 4 jobs, 8 unchanged"
-
-
-def test_jobs_run_here_as_processes_one_after_another(folder, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
-    assert run(folder, here, program=PROGRAM) == {}
-    assert set(outcomes(merge(folder, {})).values()) == {"unchanged"}
 
 
 def test_a_lost_job_is_tried_again_and_then_an_error_of_each_of_its_cases(folder):
@@ -87,14 +81,6 @@ def test_a_lost_job_is_tried_again_and_then_an_error_of_each_of_its_cases(folder
     row = next(row for row in report.verdicts if str(row.outcome) == "error")
     assert "job 2 was lost: the disk is full; its output is in" in row.reason.message
     assert not report.gap
-
-
-def test_it_goes_on_where_it_was(folder):
-    finish(folder, 2)
-    finish(folder, 3)
-    engine = Engine(lambda index, attempt: finish(folder, index))
-    assert run(folder, engine) == {}
-    assert sorted(engine.attempts) == [1, 4]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, EngineError])
@@ -141,6 +127,8 @@ def test_jobs_and_plans_of_another_fleet_are_refused_before_anything_runs(folder
 
 
 def test_merging_refuses_what_is_missing_twice_or_from_another_kind_of_machine(folder):
+    with pytest.raises(JobError, match="none of the 4 jobs has a report: no machine"):
+        merge(folder, dict.fromkeys(range(1, 5), "no machine"))
     for index in (1, 2, 3):
         finish(folder, index)
     with pytest.raises(JobError, match=r"job 4 of 4 has no report: .* fleet run .* measures what is missing"):
@@ -152,15 +140,3 @@ def test_merging_refuses_what_is_missing_twice_or_from_another_kind_of_machine(f
     write_whole(folder.report(4), json_format.render(other))
     with pytest.raises(ReportError, match="are not of one run: their sides differ"):
         merge(folder, {})
-
-
-def test_a_report_written_in_lines_reads_as_one_written_at_once(folder):
-    for index in range(1, 5):
-        finish(folder, index)
-    report = merge(folder, {})
-    assert json.loads("".join(json_format.lines(report))) == json.loads(json_format.render(report))
-
-
-def test_a_fleet_without_any_report(folder):
-    with pytest.raises(JobError, match="none of the 4 jobs has a report: no machine"):
-        merge(folder, dict.fromkeys(range(1, 5), "no machine"))

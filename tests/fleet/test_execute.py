@@ -77,16 +77,13 @@ def test_a_killed_pytest_is_named(folder, tmp_path):
         run(folder, measure=measure)
 
 
-def test_a_copy_of_a_job_does_not_stand_for_another(folder):
-    folder.job_file(2).write_text(folder.job_file(1).read_text())
-    with pytest.raises(JobError, match=r"000002.json is job 1, and its name says 2; plan again"):
-        run(folder, 2)
-
-
-def test_a_report_of_another_job_is_refused(folder):
+def test_a_report_of_another_job_and_a_copy_of_a_job_are_refused(folder):
     with pytest.raises(JobError, match="is the report of another job"):
         run(folder, measure=lambda job, *more: fleet_job.measure(folder.job(2), *more))
     folder.report(1).parent.mkdir(parents=True)
     folder.report(1).write_text(json_format.render(report_of(folder.job(2))))
     with pytest.raises(JobError, match="is the report of another job"):
         run(folder)
+    folder.job_file(2).write_text(folder.job_file(1).read_text())
+    with pytest.raises(JobError, match=r"000002.json is job 1, and its name says 2; plan again"):
+        run(folder, 2)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.fleet_job import plan, report_of
-from tfbench.cli import main
 from tfbench.errors import JobError
 from tfbench.fleet.jobs import FleetFolder, check_report, load, parse_job
 
@@ -30,11 +29,6 @@ def edited(folder, **changes):
     return path
 
 
-def test_it_reads_back(folder, job):
-    assert (job.index, job.of, len(job.cases), job.suite_cases) == (2, 3, 2, 6)
-    assert parse_job(job.render(), "it") == job
-
-
 @pytest.mark.parametrize("changes", [{"seed": 1}, {"cases": ["benchmarks/test_a.py::test_9"]}, {"device": "gpu"}])
 def test_an_edited_one_is_refused(folder, changes):
     with pytest.raises(JobError, match="was edited: its content does not match its digest"):
@@ -54,12 +48,6 @@ def test_an_edited_one_is_refused(folder, changes):
 def test_a_wrong_one_says_what_is_wrong(folder, changes, text):
     with pytest.raises(JobError, match=text):
         load(edited(folder, **changes))
-
-
-def test_the_command_says_it_in_one_line(folder, capsys):
-    edited(folder, seed=1)
-    assert main(["fleet", "job", str(folder.path), "2"]) == 5
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -90,7 +78,3 @@ def test_an_unfit_report_is_refused(job, changes, text):
     check_report(job, report_of(job), "it")
     with pytest.raises(JobError, match=text):
         check_report(job, replace(report_of(job), **changes), "it")
-
-
-def test_two_jobs_of_a_plan_have_two_identities_in_a_history(folder):
-    assert len({folder.job(index).session for index in (1, 2, 3)}) == 3

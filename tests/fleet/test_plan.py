@@ -46,6 +46,7 @@ def test_a_plan_is_a_folder_that_is_whole_or_not_there(tmp_path):
     made = plan(tmp_path / "fleet", 3, cases=2)
     folder = FleetFolder(tmp_path / "fleet")
     assert folder.plan() == made
+    assert len({folder.job(index).session for index in (1, 2, 3)}) == 3, "a history takes two jobs for two runs"
     assert sorted(name for index in (1, 2, 3) for name in folder.job(index).cases) == sorted(
         f"benchmarks/test_a.py::test_{n}" for n in range(6)
     )
@@ -58,12 +59,6 @@ def test_what_no_machine_would_take_is_not_planned(tmp_path):
     with pytest.raises(UsageError, match=r"job 1 of this plan is not a job .* at scale, .*; give another value"):
         plan(tmp_path / "fleet", 1, scale="huge")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_plan_that_was_killed_leaves_nothing_for_ever(tmp_path):
-    (tmp_path / ".half-x" / "new").mkdir(parents=True)
-    plan(tmp_path / "fleet", 1)
-    assert [path.name for path in tmp_path.iterdir()] == ["fleet"]
 
 
 def test_an_edited_plan_is_refused(tmp_path):

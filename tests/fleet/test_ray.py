@@ -1,59 +1,50 @@
-"""A real cluster of Ray with three nodes on this host: jobs end once, whatever goes."""
+"""Jobs as tasks of Ray. Its cluster is a fake, since most machines have no Ray."""
 
 from __future__ import annotations
 
-import importlib.util
-import threading
-import time
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.fakes.fleet_job import PROGRAM, plan
 from tfbench.errors import EngineError
-from tfbench.fleet.controller import merge, run
-from tfbench.fleet.engines import RESOURCE, on_ray
-from tfbench.fleet.jobs import FleetFolder
-
-WITHOUT_RAY = "" if importlib.util.find_spec("ray") else "Ray is missing; install it: pip install ray"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(WITHOUT_RAY), reason=WITHOUT_RAY),
-    pytest.mark.filterwarnings("ignore"),  # of Ray and of what it imports
-]
+from tfbench.fleet.engines import RESOURCE, Submission, on_ray, run_job
 
 
-@pytest.mark.chaos
-def test_two_nodes_are_killed(tmp_path, monkeypatch):
-    import ray
-    from ray.cluster_utils import Cluster
-
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
-    monkeypatch.setenv("FAKE_SECONDS", "0.2")
-    folder = FleetFolder(tmp_path / "fleet")
-    plan(folder.path, 12)
-    resources = {"num_cpus": 1, "resources": {RESOURCE: 1}, "object_store_memory": 100 << 20}
-    cluster = Cluster(initialize_head=True, head_node_args={**resources, "include_dashboard": False})
-    try:
-        others = [cluster.add_node(wait=True, **resources) for _ in range(2)]
-        ray.init(address=cluster.address, log_to_driver=False)
-
-        def kill():
-            for node in others:
-                time.sleep(1)
-                cluster.remove_node(node, allow_graceful=False)
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        assert run(folder, on_ray, lambda text: None, PROGRAM) == {}
-        killer.join()
-        names = [row.case.name for row in merge(folder, {}).verdicts]
-        assert len(names) == len(set(names)) == 12
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+@pytest.fixture
+def ray(monkeypatch):
+    """A cluster whose last task ends first."""
+    made = SimpleNamespace(exceptions=SimpleNamespace(RayError=KeyError), is_initialized=lambda: True, cancelled=[])
+    made.cluster_resources = lambda: {RESOURCE: 1.0}
+    made.remote = lambda function: SimpleNamespace(
+        options=lambda **how: SimpleNamespace(remote=lambda *given: (*given[0], *how))
+    )
+    made.wait = lambda tasks: (tasks[-1:], tasks[:-1])
+    made.cancel = lambda task, force: made.cancelled.append(task)
+    monkeypatch.setitem(sys.modules, "ray", made)
+    return made
 
 
-def test_without_a_cluster_the_command_that_starts_one_is_named():
-    with pytest.raises(EngineError, match=r"Ray does not answer .* ray start --address=HEAD:6379"):
-        list(on_ray([]))
+def test_jobs_end_as_their_tasks_do_and_the_rest_is_cancelled(ray, tmp_path):
+    jobs = [Submission(index, ("do", str(index)), tmp_path / "log") for index in (1, 2, 3)]
+    assert list(on_ray(jobs)) == [3, 2, 1]
+    engine = on_ray(jobs)
+    assert [next(engine), next(engine)] == [3, 2]
+    engine.close()
+    assert ray.cancelled == [("do", "1", "num_cpus", "resources", "max_retries")]
+
+
+def test_a_task_runs_the_command_of_its_job_and_keeps_its_output(tmp_path):
+    assert run_job([sys.executable, "-c", "print('done'); exit(3)"], str(tmp_path / "a/log"), {}) == 3
+    assert Path(tmp_path / "a/log").read_text() == "done\n"
+
+
+def test_without_a_cluster_the_command_that_starts_one_is_named(ray):
+    for resources, said in (
+        ({}.copy, "no node of Ray has the resource tfbench"),
+        (lambda: {}["CPU"], "Ray does not answer"),
+    ):
+        ray.cluster_resources = resources
+        with pytest.raises(EngineError, match=rf"{said}.* ray start --address=HEAD:6379"):
+            list(on_ray([]))
