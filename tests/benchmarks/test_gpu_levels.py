@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.benchmarks import gpu_shapes
+from tfbench.errors import UsageError
+from tfbench.suite.axes import VARIABLE, set_scale
 from tfbench.suite.tensorflow_stub import stub_tensorflow
 
 with stub_tensorflow():  # the real one would cost every process of the tests seconds
@@ -49,6 +51,25 @@ def test_on_a_gpu_fusion_has_no_contract(asked):
     """Its grappler fuses other patterns, and its clusters leave constants and small ops out."""
     proved = {level.name: level.helpers["proves"]("_FusedConv2D") for level in axes.FUSION.levels}
     assert proved == {"fused": {}, "unfused": {}, "xla": {"compiled": True}, "autocluster": {}}
+
+
+@pytest.mark.parametrize(
+    ("scale", "n", "shapes", "model"),
+    [
+        ("small", 384, (2, 28, (3, 7), 5), len),
+        ("medium", 1024, (16, 28, (3, 7), 32), len),
+        ("large", 4096, (128, 28, (3, 7), 256), sum),
+    ],
+)
+def test_the_suite_has_shapes_of_each_scale(monkeypatch, scale, n, shapes, model):
+    no_gpu = SimpleNamespace(config=SimpleNamespace(list_physical_devices=lambda kind: []))
+    monkeypatch.setattr(axes, "tf", no_gpu)
+    monkeypatch.setenv(VARIABLE, scale)
+    set_scale(scale)
+    found = axes.by_scale(384, 4096), axes.by_scale((2, 28, (3, 7), 5), (128, 28, (3, 7), 256))
+    assert (*found, axes.by_scale((len, 2, 3), (sum, 8, 9))[0]) == (n, shapes, model)
+    with pytest.raises(UsageError, match="--scale 'huge': choose from small, medium, large"):
+        set_scale("huge")
 
 
 def run(*arguments):

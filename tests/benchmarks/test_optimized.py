@@ -4,26 +4,13 @@ import importlib.util
 import re
 from importlib import metadata
 
-import numpy as np
 import pytest
 
 from tests.e2e.project import ROOT, Project
 from tfbench.suite.tensorflow_stub import stub_tensorflow
 
 with stub_tensorflow():  # the real one would cost every process of the tests seconds
-    from benchmarks import levels, optimized
-
-
-def test_images_are_reproducible_and_of_all_classes():
-    for network, shape in optimized.SHAPES.items():
-        pictures, labels = optimized.images(network, 200, seed=1)
-        again, _ = optimized.images(network, 200, seed=1)
-        other, _ = optimized.images(network, 200, seed=2)
-        assert pictures.shape == (200, *shape)
-        assert pictures.dtype == np.float32
-        assert set(labels) == set(range(optimized.CLASSES))
-        assert np.array_equal(pictures, again)
-        assert not np.array_equal(pictures, other)
+    from benchmarks import levels
 
 
 def test_a_missing_or_mismatched_tf_keras_is_reported_with_its_fix(monkeypatch):
