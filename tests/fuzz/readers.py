@@ -11,7 +11,7 @@ import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -21,16 +21,7 @@ from rich.console import Console
 from tests.fakes.fleet_job import plan
 from tests.fakes.profiles import Built
 from tests.fakes.report import CODE, complete, row
-from tests.fuzz.mutations import (
-    NAMES,
-    NUMBERS,
-    encoded,
-    mutated_archive,
-    mutated_bytes,
-    mutated_json,
-    mutated_text,
-    mutated_toml,
-)
+from tests.fuzz.mutations import encoded, mutated_archive, mutated_bytes, mutated_json, mutated_text, mutated_toml
 from tests.report.test_json_reader import REPORT
 from tests.storage.test_baselines import BASELINE, CASE
 from tests.storage.test_history import ACCEPTED as ACCEPTED_CHANGE
@@ -43,7 +34,6 @@ from tfbench.fleet.jobs import FleetFolder
 from tfbench.fleet.jobs import load as load_job
 from tfbench.model import Ratio, Report
 from tfbench.model.formats import line
-from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders
 from tfbench.report import json_format, markdown, merge, terminal
 from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
@@ -186,15 +176,6 @@ def use_accepted(path: Path) -> object:
     return ruling.accept(REPORT, found, datetime.date(2026, 1, 1))
 
 
-def use_calibration(path: Path) -> object:
-    trials = Journal(path).read()
-    return by_workload(trials)
-
-
-def use_profile(path: Path) -> object:
-    return folders.step_breakdown([path])
-
-
 def use_kept(path: Path) -> object:
     (kept,) = folders.named(path.parent.parent, "")
     return list(map(str, kept.sides.values()))
@@ -210,28 +191,6 @@ def use_entry(path: Path) -> object:
         terminal.render(report, width=100, colour=False)
         json_format.render(report)
     return found
-
-
-def use_policy(path: Path) -> object:
-    words = path.read_text(errors="replace")
-    name, _, value = words.partition("\n")
-    known = {field.name for field in fields(Policy)} - {"name"}
-    try:
-        if name not in known:
-            return preset(name)
-        given = json.loads(value)
-        if isinstance(given, int | float):
-            now = getattr(PRESETS["quick"], name)
-            several = (given,) * (1 if name == "looks" else len(now)) if isinstance(now, tuple) else given
-            return replace(PRESETS["quick"], **{name: several})
-    except (ValueError, RecursionError):
-        return None
-    return None
-
-
-def policies(rng: random.Random) -> str:
-    known = [*PRESETS, *NAMES, *(field.name for field in fields(Policy))]
-    return f"{rng.choice(known)}\n{json.dumps(rng.choice([*NUMBERS, float('nan'), float('inf')]))}"
 
 
 def profiles(scratch: Path) -> list[bytes]:
@@ -330,10 +289,9 @@ READERS = (
            refuses=(ReportError,)),
     Reader("job", "job.json", jobs, JSON_FILE, load_job),
     Reader("acceptance", "accepted.toml", lambda _: [ACCEPT], encoded(mutated_toml), use_accepted),
-    Reader("calibration", "trials.jsonl", trials, encoded(mutated_lines), use_calibration),
+    Reader("calibration", "trials.jsonl", trials, encoded(mutated_lines), lambda path: by_workload(Journal(path).read())),
     Reader("entry of a run", "entry.json", lambda _: [line(ENTRY)], JSON_FILE, use_entry),
-    Reader("xplane", "host.xplane.pb", profiles, lambda one, rng: mutated_bytes(bytes(one), rng), use_profile),
+    Reader("xplane", "host.xplane.pb", profiles, lambda one, rng: mutated_bytes(bytes(one), rng),
+           lambda path: folders.step_breakdown([path])),
     Reader("folder of profiles", folders.ABOUT, lambda _: [json.dumps(KEPT)], JSON_FILE, use_kept),
-    Reader("policy", "policy", lambda _: [""], lambda _, rng: policies(rng).encode("utf-8", "replace"), use_policy,
-           named=False),
 )  # fmt: skip
