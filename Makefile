@@ -80,7 +80,7 @@ fuzz: $(READY)
 	$(info tfbench: giving all readers of files mutated files: pytest tests/fuzz)
 	@TFBENCH_FUZZ=$(or $(INPUTS),100000) $(PYTEST) -n $(or $(JOBS),auto) tests/fuzz $(ARGS)
 
-# Results stay in mutants/, and a second call goes on from them. ARGS="--sample 100" runs 100 mutants of each group.
+# Results stay in mutants/, and a second call goes on from them. ARGS="--sample 100" runs 100 mutants.
 mutants: $(VENV)/.mutants
 	$(info tfbench: running mutants of the code that decides and stores: python -m tests.mutants $(ARGS))
 	@$(BIN)/python -m tests.mutants $(if $(JOBS),--jobs $(JOBS)) $(ARGS)

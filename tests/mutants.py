@@ -14,7 +14,6 @@ import os
 import random
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,20 +27,13 @@ from mutmut.stats import status_by_exit_code
 
 DECORATORS = ("property", "contextmanager", "cache", "lru_cache")
 """Decorators that leave a function as it is, so that the mutant can be chosen inside of them."""
-GROUPS = {
-    "ruling, report, model": ("tfbench.ruling", "tfbench.report", "tfbench.model"),
-    "stats": ("tfbench.stats",),
-    "metrics": ("tfbench.metrics",),
-    "storage, fs": ("tfbench.storage", "tfbench.fs"),
-    "session, race": ("tfbench.session", "tfbench.race"),
-}
 KILLED = ("killed", "timeout", "segfault")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run mutants of the code that decides and stores.")
     parser.add_argument("names", nargs="*", metavar="MUTANT", help="names of mutants, with * and ?")
-    parser.add_argument("--sample", type=int, metavar="N", help="run N mutants of each group, drawn at random")
+    parser.add_argument("--sample", type=int, metavar="N", help="run N mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default: 1)")
     parser.add_argument("--jobs", type=int, help="mutants at a time (default: one per processor)")
     options = parser.parse_args()
@@ -112,42 +104,23 @@ def _draw(count: int, seed: int) -> None:
 
     def sampled(**names: Any) -> Any:
         mutants, files = collect(**names)
-        of_group = defaultdict(list)
-        for mutant in sorted(mutants, key=lambda mutant: mutant[1]):
-            of_group[_group(mutant[1])].append(mutant)
-        rng = random.Random(seed)
-        return [one for some in of_group.values() for one in rng.sample(some, min(count, len(some)))], files
+        mutants = sorted(mutants, key=lambda mutant: mutant[1])
+        return random.Random(seed).sample(mutants, min(count, len(mutants))), files
 
     mutmut.collect_source_file_mutation_data = sampled
 
 
-def _group(mutant: str) -> str:
-    return next(group for group, prefixes in GROUPS.items() if mutant.startswith(prefixes))
-
-
 def _report() -> None:
-    """Print how many mutants of each module and group the tests killed, and the names of the survivors."""
+    """Print the share of the mutants that the tests killed, and the names of the survivors."""
     _, files = mutmut.collect_source_file_mutation_data(mutant_names=())
-    statuses = {
-        name: status_by_exit_code[code] for one in files.values() for name, code in one.exit_code_by_key.items()
+    codes = {name: code for one in files.values() for name, code in one.exit_code_by_key.items()}
+    ran = {
+        name: status for name, code in sorted(codes.items()) if (status := status_by_exit_code[code]) != "not checked"
     }
-    ran = {name: status for name, status in statuses.items() if status != "not checked"}
-    print()
-    for group in GROUPS:
-        mine = sorted({name.rpartition(".")[0] for name in statuses if _group(name) == group})
-        for module in mine:
-            _row(module, [status for name, status in ran.items() if name.rpartition(".")[0] == module])
-        _row(f"= {group}", [status for name, status in ran.items() if _group(name) == group])
-    print("\nSurvivors (mutmut show NAME):")
-    for name, status in sorted(ran.items()):
-        if status not in KILLED:
-            print(f"{name}: {status}")
-
-
-def _row(name: str, statuses: Sequence[str]) -> None:
-    killed = sum(status in KILLED for status in statuses)
-    share = f"{killed / len(statuses):.1%}" if statuses else "-"
-    print(f"{name:32} {len(statuses):5} mutants {killed:5} killed {share:>7}")
+    survivors = {name: status for name, status in ran.items() if status not in KILLED}
+    print(f"\n{len(ran)} mutants, {1 - len(survivors) / max(1, len(ran)):.1%} killed. Survivors (mutmut show NAME):")
+    for name, status in survivors.items():
+        print(f"{name}: {status}")
 
 
 if __name__ == "__main__":
