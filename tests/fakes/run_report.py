@@ -52,26 +52,15 @@ def run_report(cases: int, launches: int = 6, rounds: int = 40, hostile: bool = 
             verdicts.append(Verdict.of(case, outcome, Reason("broken", f"ValueError: {HOSTILE if hostile else 'no'}")))
             continue
         text = HOSTILE if hostile else f"{effect - 1:+.1%} (interval {ratio.low - 1:+.1%} to {ratio.high - 1:+.1%})"
-        verdicts.append(
-            Verdict.of(
-                case,
-                outcome,
-                Reason("slower", text),
-                ratio=ratio,
-                launches=launches,
-                rounds=launches * rounds,
-                wall_seconds=4.2,
-            )
-        )
+        counts = {"launches": launches, "rounds": launches * rounds, "wall_seconds": 4.2}
+        verdicts.append(Verdict.of(case, outcome, Reason("slower", text), ratio=ratio, **counts))
         same = Reason("same", "12, as before")
         verdicts.append(Verdict.of(case, Outcome.UNCHANGED, same, "graph_ops", launches=1, values=(12, 12)))
         if outcome is Outcome.REGRESSED:
             lost = Reason("more", "2 before, 0 now: lost _FusedConv2D(BiasAdd, Relu); gained 2 Cast")
             verdicts.append(Verdict.of(case, outcome, lost, "fused_ops", launches=1, values=(2, 0)))
-            why = [
-                "profile: a step takes 2 ms instead of 1.85 ms; host compute grew most",
-                "  MatMul +0.15 ms per step",
-            ]
+            takes = "profile: a step takes 2 ms instead of 1.85 ms; host compute grew most"
+            why = [takes, "  MatMul +0.15 ms per step"]
             part = {"kind": "MatMul", "category": "host compute", "seconds": 1.2e-3, "calls": 2.0}
             profiles.append({"schema": "tfbench-profile/1", "case": case.name, "side": "contender", "folder": "p/1",
                              "why": why, "step": 2e-3, "time": {"host compute": 1.4e-3}, "parts": [part]})  # fmt: skip
@@ -106,9 +95,8 @@ def variants_report(families: int = 4) -> Report:
         facts = {"flops": 1e9 * 10 ** rng.uniform(-3, -1), "bytes": 1e7 * 10 ** rng.uniform(-2, 0.5), "first_call": 0.3}
         results.append(variant(case, reference, seconds, ratio, outcome, 3, 300, facts))
     for name, facts in (("flops", {"flops": 4e11, "bytes": 1e6}), ("bytes", {"bytes": 2e10})):
-        case = Case(
-            f"benchmarks/test_ceilings.py::test_{name}", f"test_{name}", f"benchmarks/test_ceilings.py::test_{name}"
-        )
+        group = f"benchmarks/test_ceilings.py::test_{name}"
+        case = Case(group, f"test_{name}", group)
         results.append(variant(case, case.name, 1.0, None, None, 3, 300, {**facts, "ceiling": name}))
     verdicts = [Verdict.of(one.case, Outcome.NEW, Reason("no-baseline", "measured")) for one in results]
     names = tuple(one.case.name for one in results)

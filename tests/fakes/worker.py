@@ -24,37 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tfbench import protocol
 from tfbench.profiles.folders import RUNS
-from tfbench.protocol import (
-    Begin,
-    CaseRequest,
-    Channel,
-    ChannelClosed,
-    DevicesListed,
-    Done,
-    Failed,
-    Launched,
-    LaunchRequest,
-    Prepared,
-    ProbeCase,
-    Probed,
-    ProfileCase,
-    Profiled,
-    Reached,
-    Ready,
-    Reap,
-    Reaped,
-    Rounds,
-    Sampled,
-    Serve,
-    Settle,
-    Settled,
-    Skipped,
-    StartAncestor,
-    StartZygote,
-    Stop,
-    decode,
-)  # fmt: skip
+from tfbench.protocol import Channel, ChannelClosed, Done, Launched, LaunchRequest, Reached, Reap, Reaped, Stop
 from tfbench.worker import isolation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,8 +86,8 @@ ACTIONS: dict[str, Callable[[Channel], Any]] = {
     "malform": _raw(b'{"kind":"Rounds","began":[1]}\n'),
     "flood": _flood,
     "print": _print,
-    "fail": lambda channel: (channel.send(Failed("it broke", trace="where")), os._exit(0)),
-    "skip": lambda channel: (channel.send(Skipped("not here")), os._exit(0)),
+    "fail": lambda channel: (channel.send(protocol.Failed("it broke", trace="where")), os._exit(0)),
+    "skip": lambda channel: (channel.send(protocol.Skipped("not here")), os._exit(0)),
     "done": lambda channel: (print("last words", flush=True), channel.send(Done()), os._exit(0)),
 }
 """Name -> action. If it returns, the process goes on normally."""
@@ -123,13 +95,13 @@ ACTIONS: dict[str, Callable[[Channel], Any]] = {
 
 def main(argument: str) -> None:
     """Be an ancestor; ``argument`` is the one that the controller passes."""
-    start = decode(argument)
-    assert isinstance(start, StartAncestor)
+    start = protocol.decode(argument)
+    assert isinstance(start, protocol.StartAncestor)
     isolation.die_with_parent(start.controller)
     channel = Channel(socket.socket(fileno=start.channel))
     try:
         while True:
-            request = channel.receive(StartZygote, Reap)
+            request = channel.receive(protocol.StartZygote, Reap)
             descriptors = channel.descriptors
             if isinstance(request, Reap):
                 channel.send(Reaped(request.number, isolation.reap(request.pid, request.patience)))
@@ -151,12 +123,12 @@ def main(argument: str) -> None:
         os._exit(0)
 
 
-def _zygote(channel: Channel, start: StartZygote) -> None:
+def _zygote(channel: Channel, start: protocol.StartZygote) -> None:
     script = json.loads(Path(start.root, "script.json").read_text())
     _act(script, "start", channel)
     environment = {"python": "3", "executable": "python", "packages": {}, "settings": {}, "machine": {}, "defaults": {}}
     cases, hidden = tuple(script["cases"]), script.get("hidden", {})
-    channel.send(Ready(cases, {}, (), environment, None, spawns=False, leaked_packages=(), hidden=hidden))
+    channel.send(protocol.Ready(cases, {}, (), environment, None, spawns=False, leaked_packages=(), hidden=hidden))
     try:
         while True:
             _serve(channel, script, channel.receive(LaunchRequest, Reap), channel.descriptors)
@@ -184,7 +156,7 @@ def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Re
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
-            case = script["cases"][request.case] if isinstance(request, CaseRequest) else script
+            case = script["cases"][request.case] if isinstance(request, protocol.CaseRequest) else script
             _launch(Channel(socket.socket(fileno=talk)), request, case, pipes)
         finally:
             sys.stdout.flush()
@@ -212,26 +184,26 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
     seconds = case.get("seconds", 1e-5)
     facts = {"first_call": 0.1, "first_call_parts": {}, "peak_host_memory": 1 << 24}
     _act(case, "set-up", channel)
-    if isinstance(request, ProbeCase):
-        channel.send(Probed({}, {}, facts))
-    elif isinstance(request, ProfileCase):
+    if isinstance(request, protocol.ProbeCase):
+        channel.send(protocol.Probed({}, {}, facts))
+    elif isinstance(request, protocol.ProfileCase):
         if request.energy:
             channel.send(Reached())
-            channel.receive(Begin)
+            channel.receive(protocol.Begin)
             _act(case, "result", channel)
-            channel.send(Sampled(100, request.energy, 0, {}, {}))
+            channel.send(protocol.Sampled(100, request.energy, 0, {}, {}))
         if "kernel" in case:
             _profile(Path(request.folder), float(os.environ.get("KERNEL", case["kernel"])))
-        channel.send(Profiled())
-    elif isinstance(request, CaseRequest):
+        channel.send(protocol.Profiled())
+    elif isinstance(request, protocol.CaseRequest):
         for _ in range(case.get("meets", 0)):
             channel.send(Reached())
-            channel.receive(Begin)
+            channel.receive(protocol.Begin)
             _act(case, "meeting", channel)
-        channel.send(Prepared(seconds, facts, first_call=case.get("first_call")))
-        while not isinstance(serve := channel.receive(Serve, Settle, Stop), Stop):
-            if isinstance(serve, Settle):
-                channel.send(Settled())
+        channel.send(protocol.Prepared(seconds, facts, first_call=case.get("first_call")))
+        while not isinstance(serve := channel.receive(protocol.Serve, protocol.Settle, Stop), Stop):
+            if isinstance(serve, protocol.Settle):
+                channel.send(protocol.Settled())
                 continue
             _act(case, "rounds", channel)
             for _ in range(case.get("waits", 0)):
@@ -240,8 +212,8 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
             began = tuple(2 * block * turn for turn in range(len(serve.follow) * serve.blocks))
             clocks = tuple(1.0 * case["clock"] for _ in began) if "clock" in case else ()
             ended = tuple(start + block for start in began)
-            channel.send(Rounds(began, ended, (), clocks=clocks, clock_failure=case.get("clockless", "")))
+            channel.send(protocol.Rounds(began, ended, (), clocks=clocks, clock_failure=case.get("clockless", "")))
     else:
-        channel.send(DevicesListed({"CPU": ("cpu:0",)}))
+        channel.send(protocol.DevicesListed({"CPU": ("cpu:0",)}))
     _act(case, "stop", channel)
     channel.send(Done())
