@@ -43,19 +43,9 @@ def main() -> None:
         run(uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", binaries / "python", wheel)
         (place / "test_smoke.py").write_text(SMOKE)
         print(run(binaries / "tfbench", "--version", cwd=place), end="")
-        command = [
-            binaries / "python",
-            "-m",
-            "pytest",
-            "--benchmark",
-            "--policy",
-            "quick",
-            "--against",
-            "self",
-            "test_smoke.py",
-        ]
-        print(run(*command, cwd=place).splitlines()[-1])
-        print(run(*command, "--inject-slowdown", "0.5", cwd=place, codes=(1,)).splitlines()[-1])
+        race = [binaries / "pytest", "--benchmark", "--policy", "quick", "--against", "self", "test_smoke.py"]
+        print(run(*race, cwd=place).splitlines()[-1])
+        print(run(*race, "--inject-slowdown", "0.5", cwd=place, codes=(1,)).splitlines()[-1])
 
 
 if __name__ == "__main__":
