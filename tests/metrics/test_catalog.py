@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.report import judged
+from tests.session.test_metric_checks import Prober
 from tfbench.metrics import catalog
 from tfbench.metrics.catalog import PROBED, Metric, Worse, read
 from tfbench.metrics.parity import ProbeOutput
@@ -28,12 +29,6 @@ def launch(*ops):
     return ProbeOutput({"graph": {"optimized": [nodes], "executed": [nodes], "onednn": False}}, {})
 
 
-class Prober:
-    def probe(self, entrants, pairs=()):
-        ops = {"baseline": ["Softmax"], "contender": ["Softmax", "Softmax"]}
-        return [launch(*ops[entrant.side.name]) for entrant in entrants]
-
-
 def test_a_metric_defined_by_one_object_is_extracted_compared_and_reported(monkeypatch):
     monkeypatch.setattr(catalog, "PROBED", (*PROBED, SOFTMAXES))
     assert read(launch("MatMul", "Softmax")).value("softmaxes") == 1
@@ -41,17 +36,14 @@ def test_a_metric_defined_by_one_object_is_extracted_compared_and_reported(monke
 
     here, there = Side("contender", "python", Path("/")), Side("baseline", "python", Path("/"))
     timed = CaseResult(CASE, judged(CASE, Outcome.UNCHANGED, Reason("x", "x")), sample=Sample(CASE, (Run((1.0,), 1),)))
-    checker = MetricChecker(Prober(), preset("standard"), [CASE])
+    probes = {"baseline": launch("Softmax"), "contender": launch("Softmax", "Softmax")}
+    checker = MetricChecker(Prober(probes), preset("standard"), [CASE])
     rows = checker.checked(timed, here, BaselineValues(entrant=Entrant(CASE, there))).metrics
     report = json_format.render(Report(preset("standard").as_json(), {}, (timed.verdict, *rows)))
     (row,) = (row for row in json.loads(report)["verdicts"] if row["metric"] == "softmaxes")
     assert row["outcome"] == "regressed"
     assert row["reason"]["message"] == "1 before, 2 now"
     assert (*next(v for v in json_format.read(report, "r.json").verdicts if v.metric == "softmaxes").values,) == (1, 2)
-
-
-def test_names_are_unique():
-    assert len({metric.name for metric in PROBED}) == len(PROBED)
 
 
 @pytest.mark.parametrize("metric", PROBED, ids=lambda metric: metric.name)

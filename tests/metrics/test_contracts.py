@@ -26,10 +26,8 @@ def checked(contracts, metric_values=METRIC_VALUES, peaks=(1e6, 2e6, 3e6)):
 @pytest.mark.parametrize(
     ("contract", "outcome", "text"),
     [
-        ({"expect_ops": {"_FusedConv2D": 1}}, "held", "as expected: _FusedConv2D"),
         ({"expect_ops": {"_MklNativeFusedConv2D": 1}}, "held", "as expected: _MklNativeFusedConv2D"),
         ({"expect_ops": {"Cast": 0, "A": 0}}, "held", "as expected: none of Cast, A"),
-        ({"expect_ops": {"Cast": 0, "_FusedConv2D": 1}}, "held", "as expected: _FusedConv2D"),
         ({"expect_ops": {"_FusedConv2D": 2, "Cast": 0, "A": 1}}, "broken",
          "1 A expected, 0 found, 2 _FusedConv2D expected, 1 found; the graph has _FusedConv2D"),
         ({"compiled": False}, "held", "the probing launch did not report it"),
@@ -44,12 +42,6 @@ def test_a_contract_holds_or_is_broken(contract, outcome, text):
     reason = Reason(f"contract-{outcome}", text)
     outcome = {"held": Outcome.UNCHANGED, "broken": Outcome.REGRESSED}[outcome]
     assert checked(contract) == Verdict.of(CASE, outcome, reason, f"contract:{next(iter(contract))}", launches=1)
-
-
-def test_contracts_are_checked_in_one_order_and_others_are_left_to_their_races():
-    contracts = {"max_traces": 3, "faster_than": {}, "expect_ops": {"Cast": 0}}
-    rows = of_case(CASE, contracts, METRIC_VALUES, ())
-    assert [row.metric for row in rows] == ["contract:expect_ops", "contract:max_traces"]
 
 
 KERNELS = MetricValues(counts={"xla_kernels": {"dot": 2, "add": 1}})
@@ -86,11 +78,6 @@ def test_traces_that_are_too_many_name_their_functions_and_half_of_them_are_not_
         assert checked({"max_traces": 9}, MetricValues(counts={known: {"f": 1}})).outcome is Outcome.ERROR
 
 
-def test_why_a_step_was_not_compiled_is_reported():
-    values = MetricValues(absent={"xla_kernels": "no XLA here"})
-    assert checked({"compiled": False}, values).reason.message == "no XLA here"
-
-
 def test_the_memory_of_an_accelerator_counts_instead_of_the_process():
     metric_values = MetricValues(numbers={"peak_device_memory": 5e5})
     assert checked({"max_peak_bytes": 1e6}, metric_values).outcome is Outcome.UNCHANGED
@@ -125,7 +112,9 @@ AS_FAST = Claim("as_fast", "pruning=none", ())
         (AS_FAST, 0.985, 1.015, Outcome.UNCHANGED),
         (AS_FAST, 0.9, 1.01, Outcome.INCONCLUSIVE),
         (AS_FAST, 1.1, 1.2, Outcome.REGRESSED),
-        (AS_FAST, 0.8, 0.9, Outcome.REGRESSED),
+        (FASTER, 1.0, 1.2, Outcome.INCONCLUSIVE),  # it touches the claim
+        (AS_FAST, 1.02, 1.1, Outcome.INCONCLUSIVE),
+        (AS_FAST, 0.9, 1 / 1.02, Outcome.INCONCLUSIVE),
     ],
 )
 def test_a_claim_about_times_needs_proof(claim, low, high, outcome):
@@ -143,7 +132,6 @@ def test_a_claim_about_times_needs_proof(claim, low, high, outcome):
         (AS_FAST, Ratio(1.0, 1 / 1.02, 1.02, 0.95), "1.00x as fast as pruning=none, the same time is claimed "
          "(interval -2.0% to +2.0% at 95% confidence, 3 launches)"),
         (FASTER, "it broke", "pipeline=naive: 1.2x is claimed; it broke"),
-        (AS_FAST, "it broke", "pruning=none: the same time is claimed; it broke"),
     ],
 )  # fmt: skip
 def test_a_claim_about_times_states_its_evidence(claim, found, text):
@@ -152,12 +140,6 @@ def test_a_claim_about_times_states_its_evidence(claim, found, text):
     assert reason.message == text
     is_open = isinstance(found, str) or text.startswith("not decided")
     assert outcome is (Outcome.INCONCLUSIVE if is_open else Outcome.UNCHANGED)
-
-
-def test_an_interval_that_touches_the_claim_is_not_yet_a_broken_one():
-    for claim, low, high in ((FASTER, 1.0, 1.2), (AS_FAST, 1.02, 1.1), (AS_FAST, 0.9, 1 / 1.02)):
-        found = Comparison(Ratio(1.1, low, high, 0.95), 3, 3, 100)
-        assert of_times(claim, found, preset("standard").tolerance)[0] is Outcome.INCONCLUSIVE
 
 
 def test_several_claims_of_one_name_have_the_variant_in_their_row():
@@ -182,8 +164,6 @@ def read(**numbers):
          "41 B, 100 B of pruning=none: 2.44x as small, 2.5x is claimed"),
         (("as_accurate", 0.01, "accuracy"), 0.96, 0.97, "held",
          "accuracy 96.00%, 97.00% of pruning=none, 1 percentage points less allowed"),
-        (("as_accurate", 0.01, "accuracy"), 0.98, 0.97, "held",
-         "accuracy 98.00%, 97.00% of pruning=none, 1 percentage points less allowed"),
         (("as_accurate", 0.01, "accuracy"), 0.9599999, 0.97, "broken",
          "accuracy 96.00%, 97.00% of pruning=none, 1 percentage points less allowed"),
     ],
@@ -208,7 +188,6 @@ def test_a_claim_about_a_model_needs_the_metric_of_both_variants(claim, mine, ot
         ({"leaked_bytes": 1024.0, "leaked_threads": 1.0}, Outcome.REGRESSED, "leaked_bytes 1.00 KiB, leaked_threads 1"),
         ({"leaked_bytes": 0.0, "retraces_per_call": 0.1}, Outcome.REGRESSED, "retraces_per_call 0.1"),
         ({"leaked_threads": 0.0}, Outcome.ERROR, "leaked_bytes could not be read"),
-        ({}, Outcome.ERROR, "leaked_bytes could not be read"),
     ],
 )
 def test_a_process_that_grows_with_its_calls_breaks_no_leak(numbers, outcome, text):

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from tfbench.metrics.exact import explain, metric_changes
+from tfbench.metrics.exact import metric_changes
 from tfbench.metrics.graphs import Change, graph_changes, result_changes, xla_changes
-from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import MetricValues
 from tfbench.policy import Policy
 
@@ -61,16 +60,6 @@ def test_an_op_that_vanished_is_no_fusion():
     assert reported(now, before) == [("replaced", "_MklMul is now Cast, Mul")]
 
 
-def test_ops_that_repeat_are_counted():
-    before = [node("a", "Cast", "x"), node("b", "Cast", "a"), node("out", "Sum", "b")]
-    assert reported(before, [node("out", "Max", "x")]) == [("replaced", "2 Cast, Sum are now Max")]
-
-
-def test_an_op_with_another_name_is_neither_removed_nor_added():
-    before = [node("one", "Mul", "x"), node("two", "Cast", "x")]
-    assert reported(before, [node("first", "Mul", "x")]) == [("removed", "Cast")]
-
-
 def test_equal_changes_are_reported_once():
     def layer(name, op):
         return node(f"{name}/MatMul", op, "x")
@@ -95,14 +84,6 @@ def test_kernels_of_xla_are_reported_with_their_instructions():
     (added,) = xla_changes({}, {"softmax": TEXT})
     assert added.what == "added"
     assert xla_changes({"softmax": TEXT}, {"softmax": TEXT}) == []
-
-
-def test_changes_of_graphs_and_modules_are_reported_together():
-    def probe_output(nodes, modules):
-        return ProbeOutput({"graph": {"optimized": [nodes], "executed": [nodes], "onednn": False}}, {}, modules=modules)
-
-    changes = explain(probe_output(TOGETHER, {"f": TEXT}), probe_output(APART, {}))
-    assert [change.where for change in changes] == ["graph", "XLA f"]
 
 
 def test_only_differing_metrics_are_listed():

@@ -28,11 +28,6 @@ def test_several_modules_are_counted_together():
     assert counts()["xla_kernels"] == {}
 
 
-def test_a_fusion_names_its_computation():
-    fusion = next(one for one in graphs.kernels(graphs.instructions(TEXT)) if one.op == "fusion")
-    assert graphs.called(fusion) == "fused_computation"
-
-
 def test_temporary_bytes_are_those_of_the_temporary_allocations():
     text = """BufferAssignment:
 allocation 0: size 524288, maybe-live-out:

@@ -22,7 +22,7 @@ from tfbench.metrics.parity import (
 )
 from tfbench.model import Case, MetricValues, Note, Outcome, OutputSketch, Reason, Verdict
 from tfbench.model.formats import line, read
-from tfbench.model.words import LARGEST, difference
+from tfbench.model.words import LARGEST
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -115,10 +115,8 @@ ONE, PAIR = outputs(np.ones((2, 2))), outputs(1.0, np.ones(2), names=["['loss']"
 @pytest.mark.parametrize(
     ("mine", "theirs", "text"),
     [
-        (outputs(np.ones(4)), ONE, "the output has the shape (4,) instead of (2, 2)"),
         (outputs(np.pad(np.ones((2, 2)), 1)), ONE, "the output has the shape (4, 4) instead of (2, 2)"),
         (PAIR[:1], PAIR, "1 output instead of 2: ['rows'] missing"),
-        (ONE * 2, ONE, "2 outputs instead of 1"),
         (PAIR, PAIR[1:], "2 outputs instead of 1: ['loss'] new"),
         (outputs(*np.ones(2000)), ONE, "2,000 outputs instead of 1: [0], [1000], [1001], [1002], [1003] and 1,995 more new"),
         (
@@ -165,13 +163,6 @@ def test_two_sketches_give_the_distance_of_the_results(seed, size, scale):
     second = first + scale * random.standard_normal(size)
     exact = float(np.linalg.norm(second - first) / np.linalg.norm(first))
     assert sketched(outputs(second), outputs(first)).error == pytest.approx(exact, rel=0.6)
-
-
-def test_a_single_changed_number_is_detected():
-    array = np.ones(10_000)
-    other = array.copy()
-    other[1234] = 5.0
-    assert sketched(outputs(other), outputs(array)).error == pytest.approx(4 / 100, rel=1e-6)
 
 
 @settings(deadline=None)
@@ -288,12 +279,6 @@ def test_a_later_call_has_no_comparison_in_an_older_baseline_or_with_another_num
         assert sketched_differences(one, other) == [Difference(0.0, "")]
 
 
-def test_a_later_call_leaves_the_sketches_of_the_first_as_they_are():
-    many = outputs(*(np.arange(100.0) for _ in range(20)))  # fewer buckets for each, and fewer again for twice as many
-    later = [replace(output, call=6) for output in many]
-    assert sketch([*many, *later])[:20] == sketch(many)
-
-
 def test_rounding_may_grow_until_a_later_call_and_a_first_call_outweighs_it():
     first, later = Difference(5e-4, "[0]"), Difference(5e-4, "[0]", call=6)
     assert first.error > first.floor()
@@ -320,13 +305,10 @@ def test_an_output_that_scatters_hides_no_other_one():
 @pytest.mark.parametrize(
     ("old", "new", "outcome", "code", "text"),
     [
-        (0.0, 0.0, "unchanged", "same", "0: rounding at most"),
         (0.0, 9e-5, "unchanged", "same", "9e-05: rounding at most"),
         (1e-4, 1e-4, "unchanged", "same", "0.0001: rounding at most"),
-        (9e-5, 1e-5, "unchanged", "same", "1e-05: rounding at most"),
         (1.5e-4, 9e-5, "unchanged", "same", "9e-05, by 0.00015 before"),
         (0.0, 2e-4, "regressed", "more", "0.0002, by 0 before"),
-        (1e-3, 1.9e-3, "unchanged", "same", "0.0019, by 0.001 before"),
         (1e-3, 2e-3, "unchanged", "same", "0.002, by 0.001 before"),
         (2e-3, 1e-3, "unchanged", "same", "0.001, by 0.002 before"),
         (1e-3, 2.1e-3, "regressed", "more", "0.0021, by 0.001 before"),
@@ -339,16 +321,3 @@ def test_only_an_error_beyond_rounding_is_a_difference(old, new, outcome, code, 
     reason = Reason(code, f"differs from the reference variant by {text}")
     verdict = Verdict.of(CASE, Outcome(outcome), reason, "parity", launches=1, values=(old, new))
     assert evaluate(CASE, old, Difference(new), "the reference variant", POLICY) == verdict
-
-
-def test_a_verdict_names_the_output_or_the_structure_that_differs():
-    named = evaluate(CASE, 0.0, Difference(0.5, "['loss']"), "the baseline's result", POLICY)
-    assert named.reason.message == "differs from the baseline's result by 0.5 in the output ['loss'], by 0 before"
-    other = Difference(LARGEST, "[1]", "the output [1] has the shape (4,) instead of (2, 2)")
-    found = evaluate(CASE, 0.0, other, "the baseline's result", POLICY)
-    assert found.outcome is Outcome.REGRESSED
-    assert found.reason.message == f"differs from the baseline's result: {other.structure}"
-
-
-def test_errors_are_formatted_for_people():
-    assert (difference(0), difference(1.234e-5), difference(1e300)) == ("0", "1.2e-05", "an infinite factor")

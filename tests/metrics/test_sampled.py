@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tfbench.metrics.exact import MEMORY_ABS_TOLERANCE, first_call, imports, memory, of_launches, on_device
+from tfbench.metrics.exact import first_call, imports, memory, of_launches, on_device
 from tfbench.model import Case, Effect, Outcome, Reason, Verdict
 from tfbench.model.words import evidence
 from tfbench.policy import preset
@@ -26,16 +26,13 @@ def peaks(*mebibytes):
     ("before", "now", "outcome"),
     [
         (peaks(100, 100, 101), peaks(100, 101, 100), Outcome.UNCHANGED),
-        (peaks(100, 100, 100), peaks(100.9, 100.9, 100.9), Outcome.UNCHANGED),
         (peaks(1, 1, 1), peaks(1.4, 1.4, 1.4), Outcome.UNCHANGED),  # within the absolute tolerance
         (peaks(100, 100, 100), peaks(103, 103, 103), Outcome.REGRESSED),
         (peaks(103, 103, 103), peaks(100, 100, 100), Outcome.IMPROVED),
         (peaks(100, 100, 110), peaks(103, 103, 103), Outcome.INCONCLUSIVE),
         (peaks(0, 0, 0), peaks(61, 61, 61), Outcome.REGRESSED),
-        (peaks(0, 9, 9), peaks(20, 20, 20), Outcome.INCONCLUSIVE),
         (peaks(9, 9, 9), peaks(0, 20, 20), Outcome.INCONCLUSIVE),
         (peaks(61, 61, 61), peaks(0, 0, 0), Outcome.IMPROVED),
-        (peaks(0, 0, 0), peaks(0.4, 0.4, 0.4), Outcome.UNCHANGED),
         (peaks(100, 100), peaks(200, 200), Outcome.INCONCLUSIVE),  # too few launches
         ([{}], peaks(100, 100, 100), Outcome.NEW),
         (peaks(100, 100, 100), [{}], Outcome.MISSING),
@@ -51,16 +48,8 @@ def verdict_on(before, now, **changes):
 
 
 def row(outcome, code, text, launches, values, ratio=None):
-    return Verdict.of(
-        CASE,
-        Outcome(outcome),
-        Reason(code, text),
-        "peak_host_memory",
-        ratio=ratio,
-        launches=launches,
-        values=values,
-        unit="B",
-    )
+    more = {"ratio": ratio, "launches": launches, "values": values, "unit": "B"}
+    return Verdict.of(CASE, Outcome(outcome), Reason(code, text), "peak_host_memory", **more)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +65,6 @@ def row(outcome, code, text, launches, values, ratio=None):
 )  # fmt: skip
 def test_peaks_that_cannot_be_decided_say_why(before, now, expected):
     assert verdict_on(before, now) == expected
-
-
-def test_the_absolute_tolerance_of_a_peak_is_included():
-    slack = MEMORY_ABS_TOLERANCE / MIB
-    assert verdict_on(peaks(1, 1, 1), peaks(1 + slack, 1 + slack, 1 + slack)).reason.code == "within-tolerance"
-    assert verdict_on(peaks(1, 1, 1), peaks(*[1 + slack + 1] * 3)).outcome is Outcome.REGRESSED
 
 
 @pytest.mark.parametrize(("pairs", "of"), [((0, 0, 1, 1), (0, 0, 1, 1)), ((), range(4)), ((0, 0), range(4))])
@@ -108,25 +91,6 @@ def test_launches_beyond_those_of_the_other_side_are_left_out():
     assert (undecided.outcome, undecided.reason.code) == (Outcome.INCONCLUSIVE, "not-decided")
 
 
-@pytest.mark.slow
-def test_the_evidence_on_a_peak_grows_with_launches_and_a_noisy_one_accuses_nobody():
-    """5% more at 3% noise: the rule "all launches apart" found it in half of the races, and in none with 30 launches."""
-    rng = np.random.default_rng(1)
-
-    def outcomes(launches, growth, noise, races):
-        for _ in range(races):
-            before, now = (peaks(*(200 * level * np.exp(rng.normal(0, noise, launches)))) for level in (1, 1 + growth))
-            yield memory(CASE, before, now, preset("quick"), 322, tuple(range(launches))).outcome
-
-    few, many = (list(outcomes(launches, 0.05, 0.03, 100)).count(Outcome.REGRESSED) for launches in (3, 30))
-    assert few <= 20
-    assert many >= 85
-    for noise, alarms in ((0.002, 0), (0.03, 5), (0.1, 5)):  # of 150, before the second race
-        for launches in (3, 9, 30):
-            assert list(outcomes(launches, 0.0, noise, 150)).count(Outcome.REGRESSED) <= alarms
-    assert list(outcomes(3, 0.2, 0.002, 20)).count(Outcome.REGRESSED) == 20
-
-
 def device(*seconds, **more):
     return [{"device_time": second, **more} for second in seconds]
 
@@ -140,7 +104,6 @@ def device(*seconds, **more):
         (device(1.0, 1.0, 1.0), device(1.0, 1.4, 0.8), Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE),
         (device(1.0, 1.0, 1.0), device(0.0, 0.0, 0.0), Outcome.MISSING, Outcome.INCONCLUSIVE),
         (device(0.0, 0.0, 0.0), device(1.0, 1.0, 1.0), Outcome.NEW, Outcome.NEW),
-        (device(1.0), device(1.0), Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE),  # too few launches
     ],
 )
 def test_device_time_is_gated_only_if_the_policy_says_so(before, now, gated, reported):
@@ -148,16 +111,6 @@ def test_device_time_is_gated_only_if_the_policy_says_so(before, now, gated, rep
         (found,) = on_device(CASE, before, now, policy, 1)
         assert (found.metric, found.outcome) == ("device_time", outcome)
         assert (found.reason.code == "not-gated") == (policy is POLICY and outcome is Outcome.INCONCLUSIVE)
-
-
-def test_device_time_is_decided_by_its_own_thresholds_with_the_cases_and_pairs_of_the_run():
-    before, now, pairs = device(1.0, 1.01, 1.0, 1.01), device(1.3, 1.31, 1.32, 1.3), (0, 0, 1, 1)
-    policy = replace(POLICY, device_gated=True)
-    effects = [Effect(math.log(new["device_time"] / old["device_time"]), pair)
-               for old, new, pair in zip(before, now, pairs, strict=True)]  # fmt: skip
-    plain = decide(effects, 4, policy, cases=320, shared_zygote=False, final=True, thresholds=policy.device)
-    (found,) = on_device(CASE, before, now, policy, 320, pairs)
-    assert found.ratio == plain.comparison.ratio
 
 
 def test_a_system_that_does_not_report_memory_has_no_row():
@@ -187,12 +140,6 @@ def test_the_same_first_call_is_not_a_false_positive():
     outcomes = [decided(1, 1, launches, seed).outcome for launches in (3, 6, 12) for seed in range(150)]
     assert Outcome.REGRESSED not in outcomes
     assert outcomes.count(Outcome.UNCHANGED) > 200
-
-
-def test_a_few_milliseconds_are_within_the_absolute_tolerance():
-    decision = decided(1, 3, 6, seconds=1e-3)
-    assert decision.outcome is Outcome.UNCHANGED
-    assert decision.reason.code == "within-slack"
 
 
 def firsts(*seconds, **parts):
@@ -231,15 +178,6 @@ def test_the_absolute_tolerance_of_a_first_call_is_a_difference_of_medians():
     assert less.reason.message.endswith(f"either way: {-slack * 990:+.1f} ms")
 
 
-def test_an_unchanged_first_call_keeps_its_reason():
-    found = first_call(firsts(*[1.0] * 9), firsts(*[1.001] * 9), range(9), POLICY, 1)
-    assert (found.outcome, found.reason.code) == (Outcome.UNCHANGED, "within-tolerance")
-
-
-def test_without_samples_there_is_no_decision():
-    assert first_call([{}], [{}], [0], POLICY, 30) is None
-
-
 def test_an_inconclusive_metric_states_the_scatter_of_its_launches():
     found = first_call(firsts(1.0, 1.0, 1.0), firsts(1.1, 2.2, 0.55), range(3), POLICY, 1)
     assert found.outcome is Outcome.INCONCLUSIVE
@@ -260,7 +198,6 @@ def of(name, *values):
 @pytest.mark.parametrize(
     ("before", "now", "outcome"),
     [
-        ((0.30, 0.31, 0.32), (0.31, 0.30, 0.30), Outcome.UNCHANGED),
         ((0.01, 0.01, 0.01), (0.05, 0.05, 0.05), Outcome.UNCHANGED),  # within the seconds that do not matter
         ((0.50, 0.52, 0.51), (3.5, 3.6, 3.5), Outcome.REGRESSED),
         ((0.0, 0.0, 0.0), (5.0, 5.0, 5.0), Outcome.REGRESSED),

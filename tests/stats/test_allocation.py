@@ -7,7 +7,6 @@ import pytest
 
 from tests.stats.recorded import recorded
 from tfbench.model import Effect
-from tfbench.race.race import ROUNDS_ALLOCATED
 from tfbench.stats.interval import quantile_error
 from tfbench.stats.rounds import best_rounds, shifts
 
@@ -40,39 +39,9 @@ def test_the_chosen_number_has_nearly_the_least_variance_per_second(between, wit
     assert np.quantile([variance_of_a_second(one) for one in chosen], 0.9) < 1.5 * best
 
 
-def test_slow_starts_and_noisy_rounds_ask_for_more_rounds():
-    rng = np.random.default_rng(3)
-    quiet, noisy = launches(rng, 0.005, 0.02, 200), launches(rng, 0.005, 0.10, 200)
-    assert best_rounds_of(noisy, 0.006, 0.6, 0.0014) > 2 * best_rounds_of(quiet, 0.006, 0.6, 0.0014)
-    assert best_rounds_of(quiet, 0.006, 2.4, 0.0014) == pytest.approx(2 * best_rounds_of(quiet, 0.006, 0.6, 0.0014))
-
-
 def test_launches_that_agree_do_not_ask_for_endless_rounds():
     same = [np.linspace(-0.01, 0.01, 201)] * 3
     assert best_rounds_of(same, 0.006, 0.6, 0.0014) < 1000
-
-
-@pytest.mark.parametrize("kind", ["quiet", "busy"])
-def test_recorded_launches_get_more_evidence_per_second(kind):
-    """Chosen from three launches of ten, against launches with 0.3 s of rounds. Prints the gain of each workload."""
-    rng, (least, most) = np.random.default_rng(4), ROUNDS_ALLOCATED
-    gains = []
-    for ratios, start, turn in recorded(kind):
-        errors = np.array([quantile_error(one) for one in ratios])
-        of_round = np.mean(errors**2) * ratios.shape[1]
-        between = max(np.var(np.median(ratios, axis=1), ddof=1) - np.mean(errors**2), 0.001**2)
-
-        def variance_of_a_second(rounds, between=between, of_round=of_round, start=start, turn=turn):
-            return (between + of_round / rounds) * (start + rounds * turn)
-
-        usual = min(300, 0.3 / turn)
-        for _ in range(6):
-            best = best_rounds_of(ratios[rng.permutation(len(ratios))[:3]], 0.006, start, turn)
-            chosen = min(max(best, least * usual), most * usual)
-            gains.append(variance_of_a_second(usual) / variance_of_a_second(chosen))
-    print(kind, np.round(np.exp(np.mean(np.log(gains))), 3), np.round(np.quantile(gains, [0, 0.1, 0.5, 0.9, 1]), 2))
-    assert np.exp(np.mean(np.log(gains))) > 1.07
-    assert min(gains) > 0.7
 
 
 @pytest.mark.parametrize("kind", ["quiet", "busy"])

@@ -13,26 +13,18 @@ from tfbench.stats.verdict import decide, effect_of, launches_needed
 POLICY = Policy()
 
 
-def test_on_a_quiet_machine_blocks_keep_their_times():
-    assert without_neighbours([10.0, 20.0], {1: 5.0}, None, 0.0) == ([10.0, 20.0], 0.0)
-
-
-def test_a_block_whose_bounds_lie_apart_takes_the_least_and_may_be_too_short():
-    times, doubt = without_neighbours([10.0, 16.0], {1: 4.0}, None, 2.0)
-    assert times == [10.0, 4.0]
-    assert doubt == pytest.approx(math.log(4) / 2)
-
-
-def test_a_step_that_is_known_not_to_wait_leaves_no_doubt():
-    times, doubt = without_neighbours([10.0, 16.0], {1: 4.0}, 0.01, 2.0)
-    assert times[1] == 4.0
-    assert doubt == pytest.approx(math.log(1.01) / 2)
-
-
-def test_neighbours_that_ran_little_have_not_taken_more():
-    times, doubt = without_neighbours([10.0, 16.0], {1: 4.0}, None, 0.1)
-    assert times[1] == pytest.approx(16 * 0.9)
-    assert doubt == pytest.approx(-math.log(0.9) / 2)
+@pytest.mark.parametrize(
+    ("least", "waiting", "foreign", "last", "doubt"),
+    [
+        (5.0, None, 0.0, 16.0, 0.0),  # a quiet machine
+        (4.0, None, 2.0, 4.0, math.log(4) / 2),
+        (4.0, 0.01, 2.0, 4.0, math.log(1.01) / 2),  # a step that is known not to wait
+        (4.0, None, 0.1, 16 * 0.9, -math.log(0.9) / 2),  # neighbours have taken no more than they ran
+    ],
+)
+def test_a_block_whose_bounds_lie_apart_takes_the_least_and_may_be_too_short(least, waiting, foreign, last, doubt):
+    found = without_neighbours([10.0, 16.0], {1: least}, waiting, foreign)
+    assert found == ([10.0, pytest.approx(last)], pytest.approx(doubt))
 
 
 @pytest.mark.parametrize("statistic", [Statistic.MEDIAN, Statistic.TAIL, Statistic.MEAN, Statistic.P90])

@@ -50,10 +50,6 @@ def test_launches_of_one_speed_each_are_no_matter_of_the_calls():
     assert two_speeds(sides) is None
 
 
-@pytest.mark.parametrize("sides", [[[], []], [[[]], [[1.0]]], [[[1.0, 2.0]], [[1.0, 2.0]]]])
-def test_a_few_times_tell_nothing(sides):
+@pytest.mark.parametrize("sides", [[[], []], [[[]], [[1.0]]], [[[1.0, 2.0]], [[1.0, 2.0]]], [[[0.5] * 40]] * 2])
+def test_few_or_equal_times_tell_nothing(sides):
     assert two_speeds(sides) is None
-
-
-def test_equal_times_have_one_speed():
-    assert two_speeds([[[0.5] * 40], [[0.5] * 40]]) is None

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, because
 from tfbench.model.words import change, evidence, hidden
@@ -36,14 +34,8 @@ def effects(center, spread=0.002, launches=6):
 
 
 def judged(center, *, policy=POLICY, final=False, spread=0.002, launches=6, cases=30):
-    return decide(
-        effects(center, spread, launches),
-        100 * launches,
-        policy,
-        cases=cases,
-        shared_zygote=False,
-        final=final,
-    )
+    found = effects(center, spread, launches)
+    return decide(found, 100 * launches, policy, cases=cases, shared_zygote=False, final=final)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +45,9 @@ def judged(center, *, policy=POLICY, final=False, spread=0.002, launches=6, case
         (1.011, 1.019, Outcome.REGRESSED),  # within the tolerance, but slower by more than the minimum
         (1.010, 1.5, None),
         (0.5, 0.990, Outcome.IMPROVED),
-        (0.5, 0.9902, None),
-        (0.5, 1 / 1.01, None),
         (0.981, 1.02, Outcome.UNCHANGED),
         (1.003, 1.019, Outcome.UNCHANGED),  # real, but too small to matter
         (1.005, 1.021, None),  # real, but perhaps large enough to matter
-        (0.97, 1.0, None),
-        (0.5, 2.0, None),
         (1 / 1.02, 1.02, Outcome.UNCHANGED),
         (1 / 1.02 - 1e-9, 1.0, None),
         (0.0, 1 / 1.01 - 1e-9, Outcome.IMPROVED),
@@ -70,32 +58,12 @@ def test_the_outcome_that_an_interval_proves(low, high, outcome):
     assert classify(low, high, POLICY.step_time) is outcome
 
 
-MIRRORED = {Outcome.REGRESSED: Outcome.IMPROVED, Outcome.IMPROVED: Outcome.REGRESSED}
-
-
 def test_an_undecided_race_goes_on_until_the_last_look():
     assert judged(0.05).outcome is Outcome.REGRESSED
     assert judged(-0.05).outcome is Outcome.IMPROVED
     assert judged(0.0).outcome is Outcome.UNCHANGED
     assert judged(0.015).outcome is None
     assert judged(0.015, final=True).outcome is Outcome.INCONCLUSIVE
-
-
-def mirrored(evidence):
-    return [Effect(-one.value, one.pair) for one in evidence]
-
-
-@settings(deadline=None)
-@given(st.floats(-0.06, 0.06), st.floats(0, 0.01), st.sampled_from(POLICY.looks), st.sampled_from([1, 320]))
-def test_swapping_the_sides_mirrors_the_decision(center, spread, launches, cases):
-    here = effects(center, spread, launches)
-    there, back = (
-        decide(one, launches, POLICY, cases=cases, shared_zygote=False, final=False) for one in (here, mirrored(here))
-    )
-    assert back.outcome is MIRRORED.get(there.outcome, there.outcome)
-    ratio, other = there.comparison.ratio, back.comparison.ratio
-    assert (other.low, other.high) == pytest.approx((1 / ratio.high, 1 / ratio.low))
-    assert other.confidence == ratio.confidence
 
 
 def test_unchanged_is_proved_and_reported_at_a_level_of_its_own():
@@ -106,13 +74,6 @@ def test_unchanged_is_proved_and_reported_at_a_level_of_its_own():
     assert "at 94% confidence" in found.reason.message
     assert judged(0.0, cases=1).comparison == found.comparison  # cases do not share it
     assert judged(0.0, policy=replace(POLICY, alpha_unchanged=1e-6)).outcome is None
-
-
-@pytest.mark.parametrize(("center", "outcome"), [(0.05, Outcome.REGRESSED), (-0.05, Outcome.IMPROVED), (0.016, None)])
-def test_every_other_decision_reports_the_interval_that_finds_a_change(center, outcome):
-    found = judged(center, cases=320)
-    assert found.outcome is outcome
-    assert found.comparison == compare(effects(center), 600, POLICY, cases=320, shared_zygote=False)
 
 
 def test_a_probable_change_that_is_within_the_tolerance_is_raced_on():
@@ -145,7 +106,6 @@ FIX = "use --policy strict or a quieter machine (`tfbench doctor`)"
         ("faster", Ratio(0.95, **RATIO), f"5.0% faster ({END})"),
         ("within-tolerance", Ratio(1.0, **RATIO), f"within 2.0% either way: 0.0% slower ({END})"),
         ("not-decided", Ratio(1.0, **RATIO), f"not decided: a slowdown of 2.4% cannot be ruled out ({END}); {FIX}"),
-        ("racing", Ratio(1.0, **RATIO), f"not decided: a slowdown of 2.4% cannot be ruled out ({END}); {FIX}"),
         ("racing", Ratio(1.0, 0.5, 2.0, 0.99), "not decided: a slowdown of a factor of 2.0 cannot be ruled out "
          f"(interval -50.0% to +100.0% at 99% confidence, 6 launches); {FIX}"),
         ("racing", Ratio(1.0, 0.9, 1.01, 0.99), "not decided, but not slower: at most 1.0% slower "
@@ -158,31 +118,6 @@ def test_a_reason_states_the_change_its_evidence_and_the_fix(code, ratio, text):
         # 1.01 - 1 is a little more than 0.01 in binary
         more = facts.get(code, {"minimum_effect": 1.01 - 1, "policy": policy})
         assert because(ReasonCode(code), ratio=ratio, launches=6, **more) == Reason(code, shown)
-
-
-STRICT = replace(POLICY, name="strict", minimum_effect=0.005, tolerance=0.01)
-
-
-@pytest.mark.parametrize(
-    ("center", "code", "policy"),
-    [
-        (0.05, "slower", POLICY),
-        (-0.05, "faster", POLICY),
-        (0.0, "within-tolerance", POLICY),
-        (0.015, "not-decided", POLICY),
-        (-0.015, "not-decided", POLICY),
-        (0.008, "not-decided", STRICT),
-    ],
-)
-def test_a_decision_has_the_reason_of_its_comparison(center, code, policy):
-    found = judged(center, policy=policy, final=True)
-    facts = {
-        "not-decided": {"minimum_effect": policy.minimum_effect, "policy": policy.name},
-        "slower": {},
-        "faster": {},
-    }
-    more = facts.get(code, {"tolerance": policy.tolerance})
-    assert found.reason == because(ReasonCode(code), **more, ratio=found.comparison.ratio, launches=6)
 
 
 def test_a_decision_by_other_thresholds_uses_them_for_the_noise_too():
@@ -226,15 +161,6 @@ def test_the_mean_of_balanced_launches_lies_within_the_tolerance():
     assert balanced(races, POLICY.step_time).tolist() == [True, True, False, False, True]
 
 
-def test_a_budget_that_ends_between_looks_uses_the_next_look():
-    found = compare(effects(0.0, launches=7), 700, POLICY, cases=30, shared_zygote=False).ratio
-    plain = interval(effects(0.0, launches=7), look_alpha(POLICY, 30, 3), POLICY, shared_zygote=False)
-    assert found.low == plain.low
-    unchanged = judged(0.0, launches=7, final=True).comparison.ratio
-    narrow = interval(effects(0.0, launches=7), unchanged_alpha(POLICY, 3), POLICY, shared_zygote=False)
-    assert unchanged.low == narrow.low
-
-
 def test_changes_are_formatted_for_people():
     assert change(1.052) == "5.2% slower"
     assert change(0.948) == "5.2% faster"
@@ -268,17 +194,6 @@ def test_launches_that_all_scatter_make_a_decision_look_out_of_reach():
         assert launches_needed([Effect(value, 0) for value in launches], POLICY.step_time, POLICY.clip) > 60
 
 
-def test_the_estimated_launches_decide_most_races():
-    rng = np.random.default_rng(3)
-    decided = 0
-    for _ in range(100):
-        first = [Effect(float(value), 0) for value in rng.normal(0, 0.02, 6)]
-        needed = math.ceil(launches_needed(first, POLICY.step_time, POLICY.clip))
-        mean = rng.normal(0, 0.02, max(6, 2 * needed)).mean()
-        decided += abs(mean) + 2 * 0.02 / math.sqrt(max(6, 2 * needed)) < math.log1p(POLICY.tolerance)
-    assert decided >= 80
-
-
 REGRESSED, IMPROVED, UNCHANGED = Outcome.REGRESSED, Outcome.IMPROVED, Outcome.UNCHANGED
 INCONCLUSIVE, OPEN = Outcome.INCONCLUSIVE, None
 MEDIAN, TAIL = Statistic.MEDIAN, Statistic.TAIL
@@ -296,7 +211,6 @@ def proof(outcome, statistic=MEDIAN, high=1.0):
     ("median", "tail", "high", "expected"),
     [
         (REGRESSED, REGRESSED, 2.0, (REGRESSED, MEDIAN)),
-        (REGRESSED, IMPROVED, 0.9, (REGRESSED, MEDIAN)),
         (UNCHANGED, REGRESSED, 2.0, (REGRESSED, TAIL)),
         (IMPROVED, REGRESSED, 2.0, (REGRESSED, TAIL)),
         (OPEN, REGRESSED, 2.0, (REGRESSED, TAIL)),
@@ -304,9 +218,7 @@ def proof(outcome, statistic=MEDIAN, high=1.0):
         (INCONCLUSIVE, IMPROVED, 0.9, (INCONCLUSIVE, MEDIAN)),
         (INCONCLUSIVE, OPEN, LIMIT + 1e-9, (INCONCLUSIVE, MEDIAN)),
         (UNCHANGED, IMPROVED, 0.9, (IMPROVED, TAIL)),
-        (IMPROVED, IMPROVED, 0.9, (IMPROVED, MEDIAN)),
         (UNCHANGED, UNCHANGED, 1.0, (UNCHANGED, MEDIAN)),
-        (IMPROVED, UNCHANGED, 1.0, (IMPROVED, MEDIAN)),
         (IMPROVED, OPEN, LIMIT, (IMPROVED, MEDIAN)),
         (IMPROVED, OPEN, LIMIT + 1e-9, (OPEN, MEDIAN)),
         (UNCHANGED, OPEN, LIMIT + 1e-9, (OPEN, MEDIAN)),
@@ -385,7 +297,6 @@ LEAST, MOST = math.log1p(POLICY.tail_effect), math.log1p(POLICY.tail_tolerance)
         (IMPROVED, MOST, 9.0, OPEN, IMPROVED),
         (IMPROVED, 1.01 * MOST, 2.01, OPEN, INCONCLUSIVE),
         (REGRESSED, 1.0, 9.0, REGRESSED, REGRESSED),
-        (INCONCLUSIVE, 1.0, 9.0, INCONCLUSIVE, INCONCLUSIVE),
         (OPEN, 1.0, 9.0, OPEN, OPEN),
     ],
 )
