@@ -1,7 +1,5 @@
 """The page of a history in a real browser."""
 
-import re
-
 import pytest
 
 from tests.fakes.histories import nightly, noise, step
@@ -38,18 +36,3 @@ def test_a_history_is_drawn_without_an_error_or_a_serious_fault_of_accessibility
     found = Axe().run(page).response["violations"]
     assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
-
-
-def test_a_case_is_chosen_in_the_table_and_its_numbers_are_those_of_the_history(visit, page_of_history):  # noqa: F811
-    page = visit("", path=page_of_history)
-    page.locator("#all").scroll_into_view_if_needed()
-    page.locator("#all").get_by_role("link", name=re.compile("test_same")).click()
-    until(page, "document.getElementById('case-heading')?.innerText.includes('test_same')")
-    figure = page.locator("#case-view figure.chart").first
-    page.wait_for_selector("#case-view figure.chart[data-drawn=yes]")
-    figure.locator("summary").click()
-    rows = figure.locator("tbody tr")
-    rows.first.wait_for()
-    assert "1 to 50 of 60" in figure.inner_text()
-    assert "2026-01-01 00:00" in rows.first.inner_text()
-    assert "ratio to git:v1.0" in rows.first.inner_text()

@@ -137,15 +137,12 @@ def test_two_verdicts_on_one_metric_are_refused():
     refused(content(verdicts=[row, row]), "verdicts on the time of .* is there twice")
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"schema": NaN}', "[" * 100_000])
-def test_text_that_is_not_json_is_refused(text):
-    with pytest.raises(ReportError, match=r"r\.json is not JSON"):
+@pytest.mark.parametrize(
+    ("text", "why"), [("", ": it is empty; write it again$"), ("{", ""), ('{"schema": NaN}', ""), ("[" * 100_000, "")]
+)
+def test_text_that_is_not_json_is_refused(text, why):
+    with pytest.raises(ReportError, match=rf"^r\.json is not JSON{why}"):
         json_format.read(text, "r.json")
-
-
-def test_an_empty_file_is_called_empty():
-    with pytest.raises(ReportError, match=r"^r\.json is not JSON: it is empty; write it again$"):
-        json_format.read(" \n", "r.json")
 
 
 def test_text_that_is_too_large_is_refused(monkeypatch):
@@ -226,11 +223,6 @@ def test_the_name_of_a_saved_baseline_can_be_an_argument():
 def test_a_tree_is_one_of_git_or_a_digest_of_sources_or_the_run_that_saved_it(tree):
     report = json_format.read(json.dumps(content(sides={"contender": {**SIDE, "tree": tree}})), "r.json")
     assert report.sides["contender"]["tree"] == tree
-
-
-def test_repeated_names_of_mixed_types_are_refused_in_time():
-    due = [{"a": 1}, "x"] * 30_000
-    refused(content(due=due), "is not a report")
 
 
 def test_a_refusal_is_one_short_line():

@@ -1,12 +1,6 @@
-"""The Markdown of a report: the verdict first, no text of a report acts as markup, and it is cut by severity."""
+"""The Markdown of a report: the verdict first, and it is cut by severity. See test_comment.py for markup in texts."""
 
-from dataclasses import replace
-
-import pytest
-
-from tests.fakes.run_report import HOSTILE, run_report
-from tests.report.test_comment import HOSTILE as TEXTS
-from tfbench.model import Reason
+from tests.fakes.run_report import run_report
 from tfbench.report.markdown import LONGEST, render
 
 
@@ -25,20 +19,6 @@ def test_the_verdict_is_the_first_line_and_regressions_have_cause_and_command():
         "3 improvements",
         "differences between the sides",
     ]
-
-
-@pytest.mark.parametrize("text", [*TEXTS, HOSTILE])
-def test_no_text_of_a_report_is_markup(text):
-    report = run_report(24)
-    rows = [one.changed(name=f"a::{text}{n}") for n, one in enumerate(report.verdicts)]
-    rows = [one.changed(reason=Reason(one.reason.code, text)) for one in rows]
-    sides = {"baseline": {"spec": text}, "contender": {"machine": {"processor": text}}}
-    made = render(replace(report, verdicts=tuple(rows), sides=sides, policy={"name": text}, profiles=()))
-    assert made.count("`") % 2 == 0
-    outside = "".join(part for number, part in enumerate(made.split("`")) if number % 2 == 0)
-    for bad in ("<script", "<img", "](http", "://", "@everyone", "@all", "\u202e", "\x1b", "\n# "):
-        assert bad not in outside
-    assert outside.count("</details>") == outside.count("<details>")
 
 
 def test_it_is_cut_by_severity():

@@ -1,7 +1,6 @@
 """The page of a run: its content, and reports of any content give a page."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -61,9 +60,6 @@ def test_no_text_of_a_report_is_markup():
     [
         Report({"name": "x"}, {}),
         Report({}, {"baseline": {}, "contender": {}}, complete=False, interrupted=True),
-        Report(
-            {"name": "x"}, {}, (verdict("a", Outcome.REGRESSED).changed(ratio=Ratio(math.nan, 0.0, math.inf, 0.9)),)
-        ),
         Report({"name": "x"}, {}, (verdict("a", Outcome.INCONCLUSIVE).changed(ratio=Ratio(1e9, 0.0, math.inf, 1.0)),)),
         Report({"name": "x"}, {}, (verdict("a", Outcome.MISSING).changed(ratio=None, values=(math.nan, math.inf)),)),
     ],
@@ -83,9 +79,3 @@ def test_without_the_chart_library_the_fix_is_named(monkeypatch):
     page._library_file.cache_clear()
     with pytest.raises(UsageError, match=r"pip install bokeh jinja2"):
         render(RUN)
-
-
-def test_a_single_unchanged_case_is_named_in_the_singular():
-    name = next(row.case.name for row in RUN.verdicts if row.outcome is Outcome.UNCHANGED and row.metric == "time")
-    rows = tuple(row for row in RUN.verdicts if row.case.name == name)
-    assert "1 unchanged case is in the table" in render(replace(RUN, verdicts=rows, due=(name,)))

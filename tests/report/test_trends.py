@@ -22,12 +22,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def opened(folder):
-    return Trends(folder)
-
-
 def test_steps_and_drift_are_found_and_fail(folder):
-    trends = opened(folder)
+    trends = Trends(folder)
     found = {trend.series.case: trend for trend in trends.followed}
     assert {case: trend.state for case, trend in found.items()} == {
         SLOW: TrendState.SLOWER, SAME: TrendState.STEADY, DRIFT: TrendState.DRIFT, FAST: TrendState.FASTER,
@@ -41,34 +37,27 @@ def test_steps_and_drift_are_found_and_fail(folder):
     assert 0.02 < found[DRIFT].drift.effect < 0.03
 
 
-def test_ratios_are_followed_and_floors_are_beside_them(folder):
-    trends = opened(folder)
-    first, second = trends.of_case(SLOW)
-    assert (first.series.metric, first.series.anchor, second.series.metric) == ("ratio", "git:v1.0", "floor")
-    assert second.state is TrendState.SLOWER
-
-
 def test_without_an_anchor_the_floor_is_followed(tmp_path):
     nightly(tmp_path, {SLOW: step(40, 30)}, anchor=None)
-    trends = opened(tmp_path)
+    trends = Trends(tmp_path)
     assert [trend.series.metric for trend in trends.followed] == ["floor"]
     assert trends.exit_code() == 1
 
 
 def test_an_accepted_change_restarts_the_window_and_passes(folder):
-    trends = opened(folder)
+    trends = Trends(folder)
     accepted = trends.accept("test_slow", "a safer algorithm")
     assert accepted.session == session(50)
-    trends = opened(folder)
+    trends = Trends(folder)
     (slow,) = trends.named("test_slow")
     assert (slow.start, slow.state, slow.changes) == (50, TrendState.SHORT, ())
     assert trends.exit_code() == 1  # the drift is open
     trends.accept("test_drift", "worth it")
-    trends = opened(folder)
+    trends = Trends(folder)
     assert trends.exit_code() == 0
     later = {SLOW: step(20, 10, 0.04, seed=5) + 0.03, SAME: noise(20, seed=6)}
     nightly(folder, later, first=60)
-    trends = opened(folder)
+    trends = Trends(folder)
     (slow,) = trends.named("test_slow")
     assert slow.state is TrendState.SLOWER
     assert abs(slow.changes[0].index - 70) <= 1
@@ -77,37 +66,28 @@ def test_an_accepted_change_restarts_the_window_and_passes(folder):
 def test_only_a_change_is_accepted(folder):
     files = sorted(folder.iterdir())
     with pytest.raises(HistoryError, match=f"{SAME} has no change to accept, its state is: steady"):
-        opened(folder).accept(SAME, "x")
+        Trends(folder).accept(SAME, "x")
     assert sorted(folder.iterdir()) == files
-    assert opened(folder).accept(FAST, "a better kernel").session == session(40)
+    assert Trends(folder).accept(FAST, "a better kernel").session == session(40)
     with pytest.raises(HistoryError, match=f"{FAST} has no change to accept, its state is: steady"):
-        opened(folder).accept(FAST, "again")
+        Trends(folder).accept(FAST, "again")
 
 
 def test_a_new_anchor_is_followed_once_it_has_enough_runs(folder):
     new = Anchor("git:v1.1", "1" * 16)
     nightly(folder, {SAME: noise(10, seed=7) - 0.1}, first=60, anchor=new)
-    trends = opened(folder)
+    trends = Trends(folder)
     assert trends.named(SAME)[0].series.anchor == ANCHOR.label
     assert trends.of_case(SAME)[1].state is TrendState.SHORT
     nightly(folder, {SAME: noise(5, seed=8) - 0.1}, first=70, anchor=new)
-    trends = opened(folder)
+    trends = Trends(folder)
     assert trends.named(SAME)[0].series.anchor == new.label
     assert trends.named(SAME)[0].state is TrendState.STEADY
 
 
-def test_another_machine_continues_a_ratio_and_starts_a_floor(tmp_path):
-    nightly(tmp_path, {SAME: noise(30)})
-    nightly(tmp_path, {SAME: noise(30, seed=1)}, first=30, machine="y")
-    trends = opened(tmp_path)
-    ratio, *floors = trends.of_case(SAME)
-    assert len(ratio.points) == 60
-    assert sorted(len(trend.points) for trend in floors) == [30, 30]
-
-
 def test_few_runs_say_nothing_and_fail_nothing(tmp_path):
     nightly(tmp_path, {SAME: step(11, 6, 0.2)[:10]})
-    trends = opened(tmp_path)
+    trends = Trends(tmp_path)
     assert trends.followed[0].state is TrendState.SHORT
     assert trends.exit_code() == 0
 
@@ -115,12 +95,12 @@ def test_few_runs_say_nothing_and_fail_nothing(tmp_path):
 def test_unreadable_files_fail_where_nothing_else_does(tmp_path):
     nightly(tmp_path, {SAME: noise(20)})
     (tmp_path / "new.jsonl").write_text('{"schema": "tfbench-history/2"}\n')
-    trends = opened(tmp_path)
+    trends = Trends(tmp_path)
     assert trends.exit_code() == 5
 
 
 def test_a_case_is_named_by_its_whole_name_its_end_or_a_part(folder):
-    trends = opened(folder)
+    trends = Trends(folder)
     assert len(trends.named(SLOW)) == len(trends.named("test_slow")) == len(trends.named("slo")) == 1
     assert len(trends.named("test_")) == 4
     with pytest.raises(HistoryError, match="'test_' names 4 cases: "):
@@ -131,4 +111,4 @@ def test_a_case_is_named_by_its_whole_name_its_end_or_a_part(folder):
 
 def test_an_empty_folder_says_how_to_fill_it(tmp_path):
     with pytest.raises(HistoryError, match="add one with pytest --benchmark --against"):
-        opened(tmp_path / "none").named("")
+        Trends(tmp_path / "none").named("")
