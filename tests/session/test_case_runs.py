@@ -84,13 +84,6 @@ def test_a_group_is_raced_when_its_first_case_is_asked_for_and_only_once():
     assert strategy.asked == [B]
 
 
-def test_results_keep_the_order_of_the_cases_with_groups_together():
-    runs = case_runs(Strategy())
-    for case in (OTHER, B):
-        runs.result(case)
-    assert [result.case for result in runs.final] == [A, B, OTHER]
-
-
 def test_cases_of_an_interrupted_run_are_final_if_their_whole_group_is():
     strategy = Strategy()
     earlier = {case.name: raced(case) for case in (A, OTHER)}
@@ -133,41 +126,6 @@ def test_a_case_that_is_not_measured_is_an_error_in_its_place():
     assert runs.all[0].verdict.name == A.name
 
 
-def test_variants_share_the_seconds_that_they_need_together():
-    now = 0.0
-
-    def spend(seconds, answer):
-        nonlocal now
-        now += seconds
-        return answer
-
-    def probe(result, measured):
-        return spend(4 if result.case == A else 0.5, result)
-
-    strategy = Strategy()
-    strategy.race = lambda case, group: spend(10, [raced(A), raced(B)])
-    runs = case_runs(strategy, {"probes": probe}, clock=lambda: now)
-    for case in (A, B, A):
-        runs.result(case)
-    assert runs.seconds == {A.name: 7.25, B.name: 7.25}
-
-
-def test_a_race_that_ctrl_c_ends_is_paid_for():
-    now = 0.0
-
-    def race(case, group):
-        nonlocal now
-        now += 5
-        raise KeyboardInterrupt
-
-    strategy = Strategy()
-    strategy.race = race
-    runs = case_runs(strategy, cases=[OTHER], clock=lambda: now)
-    with pytest.raises(KeyboardInterrupt):
-        runs.result(OTHER)
-    assert runs.seconds == {OTHER.name: 5}
-
-
 def test_a_strategy_may_refuse_the_skip_of_a_mark():
     strategy = Strategy({A.name: SideError("gone")})
     strategy.skipped = lambda case, reason, mark: strategy.race(case, [case])
@@ -191,15 +149,6 @@ def test_a_skipped_case_is_final_from_the_start_and_does_not_keep_its_group_from
     assert [(result.case, result.skip) for result in runs.final] == [(A, ""), (B, "no GPU")]
     assert (runs.result(A), runs.result(B).skip) == (earlier[A.name], "no GPU")
     assert strategy.asked == []
-
-
-def test_progress_counts_the_cases_whose_time_is_final():
-    report = RunProgress(lambda now: None, len(CASES))
-    runs = CaseRuns(CASES, {}, Strategy({A.name: [raced(A)]}), {}, report, Journal())
-    runs.result(A)
-    assert (report.done, report.total) == (1, 3)
-    runs.result(OTHER)
-    assert report.done == 2
 
 
 def test_an_environment_is_left_with_its_last_case():

@@ -15,6 +15,7 @@ from tfbench.session.races import Races
 from tfbench.session.request import RunProgress
 from tfbench.sides.spec import Side
 
+CLAIMED = Case("w.py::w[a=y]", "w", "w.py::w", (("a", "y"),), False, claims=(Claim("as_fast", "a=x", (("a", "x"),)),))
 CASES = [entrant.case for entrant in variants_of("x", "y")]
 CONTENDER, RIVAL = (Side(name, "python", Path("/")) for name in ("contender", "baseline"))
 
@@ -108,19 +109,6 @@ def test_a_case_alone_is_new_for_the_given_reason():
     made, _ = races(1e-3)
     (result,) = made.alone(CASES[0], Reason("not-in-baseline", "no counterpart"))
     assert (result.verdict.outcome, result.verdict.reason.message) == (Outcome.NEW, "no counterpart")
-
-
-def test_ctrl_c_in_a_race_for_contracts_is_raised():
-    case = Case("w.py::w[a=y]", "w", "w.py::w", (("a", "y"),), False, claims=(Claim("as_fast", "a=x", (("a", "x"),)),))
-    made, _ = races(1e-3, 1e-3)
-    (row,) = made.claims(case, [CASES[0]])
-    assert row.outcome is Outcome.UNCHANGED
-    made, _ = races(1e-3, 1e-3, interrupted_at=1)
-    with pytest.raises(KeyboardInterrupt):
-        made.claims(case, [CASES[0]])
-
-
-CLAIMED = Case("w.py::w[a=y]", "w", "w.py::w", (("a", "y"),), False, claims=(Claim("as_fast", "a=x", (("a", "x"),)),))
 
 
 @pytest.mark.parametrize("alone", [False, True])

@@ -54,17 +54,6 @@ def test_the_phases_and_the_cases_divide_the_wall_time(finished):
     assert work <= sum(cases.values()) <= work + phases["profiling"] + phases["other"]
 
 
-def test_a_confirmation_counts_as_a_phase_and_as_a_cost_of_its_case(finished):
-    report, took = finished(CASES[2:], against="self", inject_slowdown=0.5)
-    phases, cases = report.seconds_by_phase, report.seconds_by_case
-    assert outcomes(report)[2] is Outcome.REGRESSED
-    assert sum(phases.values()) == pytest.approx(report.wall_seconds, abs=0.01)
-    assert report.wall_seconds <= took
-    assert phases["confirming"] > 0
-    assert list(cases) == [CASES[2].name]
-    assert phases["rounds"] < cases[CASES[2].name] < report.wall_seconds - phases["starting"]
-
-
 def test_a_case_of_an_interrupted_run_costs_nothing(finished, monkeypatch):
     monkeypatch.setattr(resume, "identity", lambda request, sides, saved: {})
     finished(CASES[2:])

@@ -98,15 +98,6 @@ def test_variants_of_a_group_race_each_other():
     assert starter.started == ["contender"]
 
 
-def test_each_case_races_its_counterpart_on_a_live_side():
-    races, starter = Races(), Starter()
-    strategy = LiveSideStrategy(request(), CONTENDER, starter, races, RIVAL)
-    assert strategy.group_of(CODED) == CODED.name
-    strategy.race(CODED, [CODED])
-    assert races.run == [("sides", CODED.name)]
-    assert starter.started == ["contender", "baseline"]
-
-
 def test_each_case_races_the_recreated_side():
     races = Races()
     strategy = saved_baseline(races)
@@ -134,13 +125,6 @@ def test_a_side_that_was_recreated_differently_is_incomparable():
     assert races.run == []
 
 
-def test_saved_cases_that_are_no_longer_collected_are_missing():
-    strategy = saved_baseline(Races())
-    (row,) = strategy.missing()
-    assert (row.name, row.outcome) == (CODED.name, Outcome.MISSING)
-    assert saved_baseline(Races(), collected=frozenset([CODED.name]), known={CODED.name}).missing() == []
-
-
 def test_a_missing_case_whose_folder_is_not_collected_says_so(tmp_path):
     old = replace(CODED, name="tests/test_old.py::test_x")
     (tmp_path / "tests").mkdir()
@@ -160,12 +144,7 @@ OTHER_TREE = replace(RIVAL, tree_redirect=("/", "/other"))
     [
         (RIVAL, Listing(), ""),  # the same tree, so it is deselected on both sides
         (OTHER_TREE, Listing({CODED.name: CODED}, deselected=frozenset({CODED.name})), ""),
-        (
-            OTHER_TREE,
-            Listing({CODED.name: CODED}),
-            "its code runs it under the same options, and it is deselected here",
-        ),
-        (OTHER_TREE, Listing(), "its code runs it under the same options"),
+        (OTHER_TREE, Listing({CODED.name: CODED}), "its code runs it under the same options, and it is deselected"),
         (Reason("no-source", "its tree is gone"), Listing(), "whether its code runs it is unknown: its tree is gone"),
     ],
 )

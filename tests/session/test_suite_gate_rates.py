@@ -11,10 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.fakes.report import judged as of_time
-from tfbench.model import Case, Effect, Outcome, Reason, ReasonCode, Run, Sample
+from tests.session.test_suite_gate import result
+from tfbench.model import Case, Effect, Outcome
 from tfbench.policy import preset
-from tfbench.session.request import CaseResult
 from tfbench.session.session import SuiteGate
 from tfbench.stats.interval import interval
 
@@ -32,16 +31,7 @@ def judged(ratios, again, policy=STANDARD):
         ratios: Those of the first races, one per case.
         again: Returns the ratio of a case that is raced once more, by its number and whether it confirms.
     """
-    cases = [Case(str(number), "", "") for number in range(len(ratios))]
-    results = [
-        CaseResult(
-            case,
-            of_time(case, Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, ""), ratio=one),
-            sample=Sample(case, (Run((1e-3,), 1),)),
-            baseline=Sample(case, ()),
-        )
-        for case, one in zip(cases, ratios, strict=True)
-    ]
+    results = [result(Case(str(number), "", ""), one) for number, one in enumerate(ratios)]
     races = SimpleNamespace(again=lambda case, _, confirms: again(int(case.name), confirms))
     return SuiteGate(0.005, policy, races, SimpleNamespace(baseline_entrant=lambda case: case)).judge(results).outcome
 
