@@ -35,19 +35,6 @@ def test_lanes_are_apart_by_cache_and_do_not_cross_one():
     assert [place[0] // 8 for place in found[:4]] == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(("cores", "threads", "caches"), [(4, 1, 1), (6, 2, 3), (12, 2, 1), (32, 1, 4), (64, 2, 8)])
-def test_no_core_is_in_two_lanes(cores, threads, caches):
-    known = {number: core for core in machine(cores, threads, caches) for number in core.numbers}
-    found = places(machine(cores, threads, caches))
-    used = [core for place in found for core in {known[number] for number in place}]
-    assert len(used) == len(set(used))
-    assert known[0] not in used
-    assert len(found) >= (cores - 1 - caches) // (1 if threads == 2 else 2)
-    for place in found:
-        assert len(place) == 2
-        assert len({known[number].cache for number in place}) == 1
-
-
 def whole(cores):
     numbers = tuple(sorted(number for core in cores for number in core.numbers))
     return Processors(numbers[-1:], numbers, numbers[::-1])
@@ -156,15 +143,6 @@ def test_an_error_of_a_group_reaches_who_waits_for_it_and_no_other():
         opened.wait_for("bad")
     opened.wait_for("b")
     opened.close()
-
-
-def test_closing_begins_no_other_group():
-    work = Work(lambda group: 0.05)
-    opened = Lanes(range(20), LANE, work, lambda group: False)
-    opened.wait_for(0)
-    opened.close()
-    assert not work.running
-    assert len(work.order) < 6
 
 
 # Which number of lanes a run has

@@ -24,7 +24,6 @@ from tfbench.race.launch import (
     starting_places,
     with_whole_turns,
 )
-from tfbench.worker.block import Block
 
 POLICY = Policy()
 CASE = Case("w.py::w", "w", "w.py::w")
@@ -51,23 +50,6 @@ def test_work_on_a_device_has_longer_blocks():
     assert [planned(one, one, on_device=True).primes for one in (6e-3, 0.03)] == [(1, 1), (0, 0)]
 
 
-def test_a_synchronization_hides_little_of_a_slowdown():
-    """It takes 30 µs on an H200."""
-    now = 0
-
-    def take(nanoseconds):
-        nonlocal now
-        now += nanoseconds
-
-    block = Block(lambda: take(30_000), lambda: take(30_000), lambda: now)
-    plan = planned(3e-5, 3e-5, on_device=True)
-    times = []
-    for extra in (0, plan.iterations[0] // 20):
-        began, ended = block(plan.iterations[0], extra=extra)
-        times.append(ended - began)
-    assert times[1] / times[0] == pytest.approx(1.05, abs=1e-3)
-
-
 def test_steps_whose_threads_work_ahead_have_long_blocks_that_are_not_sliced():
     plan = planned(1e-3, 1e-3, works_on=True)
     assert plan.iterations == (20, 20)
@@ -90,14 +72,12 @@ def test_untimed_calls_fill_the_caches_again_before_the_blocks_of_a_turn(seconds
     assert plan.turns == pytest.approx(max(POLICY.rounds_min / blocks, turns), abs=1)
 
 
-@pytest.mark.parametrize(("preparation", "rounds"), [(0.5, 7), (1.25, 12), (60.0, 20)])
-def test_a_long_step_that_is_expensive_to_prepare_has_more_rounds(preparation, rounds):
-    assert planned(0.05, 0.05, preparation=preparation).rounds == rounds
-
-
-@pytest.mark.parametrize(("seconds", "rounds"), [(0.28, 7), (0.4, 5), (0.55, 4), (5.0, 4)])
-def test_steps_above_three_tenths_of_a_second_have_fewer_rounds(seconds, rounds):
-    assert planned(seconds, seconds).rounds == rounds
+@pytest.mark.parametrize(
+    ("seconds", "preparation", "rounds"),
+    [(0.05, 0.5, 7), (0.05, 1.25, 12), (0.05, 60.0, 20), (0.28, 0, 7), (0.4, 0, 5), (0.55, 0, 4), (5.0, 0, 4)],
+)
+def test_a_step_that_is_expensive_to_prepare_has_more_rounds_and_a_long_one_fewer(seconds, preparation, rounds):
+    assert planned(seconds, seconds, preparation=preparation).rounds == rounds
 
 
 def test_long_steps_that_can_be_sliced_have_blocks_of_the_same_length_without_priming():
@@ -116,8 +96,10 @@ def test_short_steps_single_entrants_and_steps_that_wait_take_turns(iteration, s
 
 
 def test_both_sides_of_a_case_have_blocks_of_the_same_size_and_variants_have_their_own():
-    first, second = planned(1e-5, 1.4e-5).iterations
-    assert first == second
+    baseline, contender = sides_of(CASE)
+    changed = replace(contender.case, name="w.py::new", thresholds=(("minimum_effect", 0.02), ("tolerance", 0.05)))
+    for sides in ([baseline, contender], [baseline, replace(contender, case=changed)]):
+        assert planned(1e-5, 1.4e-5, sides).iterations[0] == planned(1e-5, 1.4e-5, sides).iterations[1]
     assert planned(1e-5, 1e-4, variants_of("a", "b")).iterations == (30, 3)
     assert planned(1e-5, 1e-5, sides_of(CASE, slowdown=0.1)).extra == (0.0, 0.1)  # of the contender alone
 
@@ -177,14 +159,6 @@ def test_of_two_entrants_each_starts_as_many_sliced_rounds_as_the_other():
     assert [one + other for one, other in zip(first, second, strict=True)] == [1] * 8
     assert sum(first) == sum(second) == 4
     assert starting_places([[2, 0, 1], [0, 1, 2], [1, 0, 2]], 2) == (0, 2, 2)
-
-
-def test_a_case_with_other_thresholds_on_the_other_side_has_equal_blocks_there():
-    baseline, contender = sides_of(Case("w.py::w", "w", "w.py::w", (("a", "x"),)))
-    changed = replace(contender.case, name="w.py::new", thresholds=(("minimum_effect", 0.02), ("tolerance", 0.05)))
-    plan = planned(1.99e-4, 2.01e-4, [baseline, replace(contender, case=changed)])
-    assert (plan.iterations, plan.blocks) == ((2, 2), 2)
-    assert plan.primes[0] == plan.primes[1]
 
 
 def test_both_sides_have_made_equally_many_calls_before_the_rounds():

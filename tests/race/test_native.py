@@ -62,11 +62,6 @@ def test_a_setting_may_select_other_libraries_of_one_tree():
     assert unlike({}, {"own": ["x/_fast.so"]}, replace(HERE, name="baseline", spec="env:FAST=0")) == ""
 
 
-def test_many_libraries_are_counted():
-    found = unlike({}, {"own": [f"{name}.so" for name in "abcde"]})
-    assert "a.so, b.so, c.so and 2 more" in found
-
-
 @pytest.mark.parametrize(("before", "now"), [("cold", "warm"), ("warm", "cold"), ("unknown", "cold"), ("", "cold")])
 def test_sides_whose_calls_found_the_cache_in_another_state_are_not_compared(before, now):
     runs = [[Run((1.0,), 1, {"cache": state} if state else {})] for state in (before, now)]

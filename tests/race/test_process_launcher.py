@@ -6,17 +6,13 @@ import random
 import sys
 import time
 from dataclasses import replace
-from itertools import pairwise
 from statistics import median
 
 import pytest
 
 from tests.fakes import worker
-from tests.fakes.nvml import Device, library
 from tests.fakes.suites import one_file
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, WorkerDied, WorkerHung
-from tfbench.gpus.monitor import GpuMonitor
-from tfbench.gpus.nvml import Nvml
 from tfbench.model import Case
 from tfbench.policy import preset
 from tfbench.race import process_launch
@@ -130,43 +126,31 @@ def test_a_clock_that_cannot_be_read_is_one_note_and_changes_nothing_else(launch
         ("set-up", "die", WorkerDied, "exit code 3"),
         ("set-up", "crash", WorkerDied, "SIGSEGV"),
         ("set-up", "hang", WorkerHung, "did not answer within 0.5 s, and was killed: its set-up and first call must"),
-        ("set-up", "stop", WorkerHung, "was killed"),
         ("set-up", "skip", BenchmarkSkipped, "not here"),
         ("set-up", "fail", BenchmarkError, "^it broke"),
         ("set-up", "done", BenchmarkError, "^the benchmark ended early"),
         ("set-up", "cut", WorkerDied, "exit code 0"),
         ("set-up", "garble", BenchmarkError, "sent no valid message: .*no JSON"),
-        ("set-up", "mistake", BenchmarkError, "sent no valid message: .*Launched"),
         ("meeting", "die", WorkerDied, "exit code 3"),
         ("meeting", "hang", WorkerHung, "did not answer within 0.5 s, and was killed: the step has not returned"),
         ("meeting", "fail", BenchmarkError, "^it broke"),
         ("rounds", "die", WorkerDied, "exit code 3.*while it was timed"),
-        ("rounds", "kill", WorkerDied, "SIGKILL"),
         ("rounds", "hang", WorkerHung, r"did not answer within 0.5\d* s while it was timed"),
-        ("rounds", "skip", BenchmarkSkipped, "not here"),
         ("rounds", "fail", BenchmarkError, "while it was timed: it broke"),
         ("rounds", "done", BenchmarkError, "while it was timed: the benchmark ended early"),
-        ("rounds", "cut", WorkerDied, "exit code 0"),
         ("rounds", "flood", WorkerDied, "exit code 3"),
         ("rounds", "garble", BenchmarkError, "while it was timed: .*no JSON"),
         ("rounds", "mistake", BenchmarkError, "while it was timed: .*Launched"),
-        (
-            "rounds",
-            "malform",
-            BenchmarkError,
-            r"while it was timed: .*\(clock_failure, clocks, dispatched, ended, least, used\).*\[1\]",
-        ),
+        ("rounds", "malform", BenchmarkError, r"while it was timed: .*\(clock_failure, clocks, .*, used\).*\[1\]"),
         ("stop", "die", WorkerDied, "exit code 3"),
         ("stop", "hang", WorkerHung, "was killed"),
-        ("stop", "skip", BenchmarkSkipped, "not here"),
-        ("stop", "fail", BenchmarkError, "after it had been timed: it broke"),
         ("stop", "garble", BenchmarkError, "after it had been timed: .*no JSON"),
         ("stop", "mistake", BenchmarkError, "after it had been timed: .*Launched"),
     ],
 )
 def test_an_entrant_that_breaks_is_named_with_its_reason(launcher, at, does, error, words):
     odd = {"at": at, "does": does, "meets": 2}
-    opened, entrants = launcher(odd, IMPATIENT if does in ("hang", "stop") else POLICY, fine={"meets": 2})
+    opened, entrants = launcher(odd, IMPATIENT if does == "hang" else POLICY, fine={"meets": 2})
     early = at in ("set-up", "meeting")
     with pytest.raises(error if early else EntrantFailed, match=words) as caught:
         raced(opened, entrants)
@@ -383,17 +367,6 @@ def test_a_probing_or_profiling_launch_that_breaks_ends_in_the_reason_of_its_pro
         Profiler(opened, POLICY).profile(entrants[1], tmp_path / "logs", 0)
 
 
-@pytest.mark.parametrize(("does", "error", "words"), BROKEN)
-def test_a_launch_that_breaks_while_its_energy_is_read_ends_in_the_reason_of_its_process(
-    launcher, tmp_path, does, error, words
-):
-    opened, entrants = launcher({"at": "result", "does": does})
-    nvml = Nvml(library(Device()))
-    gpu_monitor = GpuMonitor(nvml.identities(), nvml, POLICY, set)
-    with pytest.raises(error, match=words):
-        Profiler(opened, POLICY).profile(entrants[1], tmp_path / "logs", 0, gpu_monitor)
-
-
 def test_devices_are_listed_by_a_process_of_their_own(launcher):
     opened, (fine, _) = launcher()
     assert opened.devices(fine.side) == {"CPU": ("cpu:0",)}
@@ -412,7 +385,6 @@ def test_devices_that_cannot_be_listed_are_an_error_with_the_reason(launcher, do
         ("die", "last words"),
         ("hang", "no answer within 2 s"),
         ("cut", "the other process is gone"),
-        ("garble", "no JSON"),
         ("fail", "it broke"),
     ],
 )
@@ -571,19 +543,6 @@ TWO = tuple(sorted(os.sched_getaffinity(0)))[:2]
 needs_two = pytest.mark.skipif(len(TWO) < 2, reason="needs two processors")
 
 
-@pytest.mark.slow
-@needs_two
-def test_on_several_processors_long_steps_take_turns(real):
-    opened, entrants = real(SLICED, "test_fine", "test_fine", where=Processors(TWO, TWO))
-    launch = opened.open(entrants, 0)
-    plan = planned(launch, entrants)
-    assert [launch._ready[entrant].waiting for entrant in (0, 1)] == [None, None]
-    found = launch.blocks(plan, orders([0, 1], plan.rounds, random.Random(1)))
-    turns = sorted(block for blocks in found.values() for block in blocks)
-    assert all(before[1] <= after[0] for before, after in pairwise(turns))
-    launch.kill()
-
-
 ACTIVE = """
 import subprocess, sys
 
@@ -710,23 +669,13 @@ def test_what_threads_do_ahead_counts(real, work, least):
 
 
 @pytest.mark.alone
-def test_sides_that_hang_share_one_time_limit(launcher):
+@pytest.mark.parametrize(("at", "alone", "order"), [("meeting", False, (0, 1)), ("set-up", True, (1, 0))])
+def test_sides_that_hang_share_one_time_limit_and_the_first_of_two_ends_the_launch(launcher, at, alone, order):
     """A step that never returns on either side costs one wait, not one for each process."""
-    hangs = {"at": "meeting", "does": "hang", "meets": 2}
+    hangs = {"at": at, "does": "hang", "meets": 2}
     opened, entrants = launcher(hangs, LATER, fine=hangs)
     began = time.monotonic()
-    found = prepared(opened, entrants)
+    found = prepared(opened, [replace(one, case=replace(one.case, alone=alone)) for one in entrants], order)
+    assert not alone or list(found) == [1]
     assert all(isinstance(one, WorkerHung) for one in found.values())
-    assert time.monotonic() - began < 2 * LATER.setup_seconds
-
-
-@pytest.mark.alone
-def test_a_side_that_hangs_ends_a_launch_whose_sides_prepare_one_after_the_other(launcher):
-    hangs = {"at": "set-up", "does": "hang"}
-    opened, entrants = launcher(hangs, LATER, fine=hangs)
-    entrants = [replace(entrant, case=replace(entrant.case, alone=True)) for entrant in entrants]
-    began = time.monotonic()
-    found = prepared(opened, entrants, (1, 0))
-    assert list(found) == [1]
-    assert isinstance(found[1], WorkerHung)
     assert time.monotonic() - began < 2 * LATER.setup_seconds

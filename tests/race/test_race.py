@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.race import scripted_race, sides_of, steady, variants_of
-from tfbench.errors import BenchmarkError, BenchmarkSkipped
+from tfbench.errors import BenchmarkSkipped
 from tfbench.model import Case, Launch, Outcome, Run, SlowCalls, Statistic
 from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
@@ -33,23 +33,18 @@ def test_the_same_code_is_unchanged():
     assert race.decisions[1].reason.message.startswith(tolerance)
 
 
-def test_slower_is_regressed_and_faster_is_improved():
-    slower, _ = raced(sides_of(CASE), [steady(1e-4), steady(1.1e-4)])
+def test_slower_is_regressed_at_the_first_look_and_faster_is_improved():
+    slower, _ = raced(sides_of(CASE), [steady(1e-4), steady(1.3e-4)])
     faster, _ = raced(sides_of(CASE), [steady(1.1e-4), steady(1e-4)])
-    assert slower.decisions[1].outcome is Outcome.REGRESSED
-    assert slower.decisions[1].comparison.ratio.center == pytest.approx(1.1, rel=0.01)
+    assert (slower.decisions[1].outcome, len(slower.launches)) == (Outcome.REGRESSED, POLICY.looks[0])
+    assert slower.decisions[1].comparison.ratio.center == pytest.approx(1.3, rel=0.01)
     assert faster.decisions[1].outcome is Outcome.IMPROVED
 
 
 @pytest.mark.parametrize(
     ("seconds", "beside", "outcome", "said"),
     [
-        (
-            0.5e-4,
-            (0, 1.3e-4),
-            Outcome.INCONCLUSIVE,
-            r"the calls are (49|50).* faster, but with the work .* are (79|80).* slower",
-        ),
+        (0.5e-4, (0, 1.3e-4), Outcome.INCONCLUSIVE, r"(49|50).* faster, but with the work .* are (79|80).* slower"),
         (1e-4, (1e-4, 1.2e-4), Outcome.INCONCLUSIVE, r"the calls are 0.*, but with the work .* are (9|10).* slower"),
         (1e-4, (1e-4, 1e-4), Outcome.UNCHANGED, "within"),
         (1e-4, (1e-4, 0.8e-4), Outcome.UNCHANGED, "within"),
@@ -81,26 +76,6 @@ def test_cycles_of_the_gpus_clock_are_a_second_opinion_on_a_slowdown(slower, clo
     assert re.search(said, race.decisions[1].reason.message)
 
 
-def test_the_second_opinions_are_intervals_of_their_own_noise():
-    def interval_of(race, statistic, thresholds, share=1.0):
-        effects, own = pooled(race.effects(1, statistic=statistic)), {"thresholds": thresholds, "share": share}
-        return compare(effects, race.rounds(1), POLICY, cases=1, shared_zygote=False, **own).ratio
-
-    race, _ = raced(
-        sides_of(CASE), [steady(1e-4)] * 2, beside={0: 1e-4, 1: 1.2e-4}, slow=dict.fromkeys((0, 1), SlowCalls(0.1, 1.2))
-    )
-    reason = race.decisions[1].reason
-    assert (reason.code, reason.facts["ratio"]) == (
-        "work-beside", interval_of(race, Statistic.WHOLE, POLICY.step_time)
-    )  # fmt: skip
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, slow={0: SlowCalls(0.04, 50), 1: SlowCalls(0.04, 80)})
-    reason = race.decisions[1].reason
-    assert (reason.code, reason.facts["ratio"]) == (
-        "rare-slow-calls", interval_of(race, Statistic.MEAN, POLICY.tail_time, MEAN_ALPHA)
-    )  # fmt: skip
-
-
 def test_cycles_are_no_second_opinion_on_variants():
     race, _ = raced(variants_of("x", "y"), [steady(1e-4, 1e-4), steady(1.05e-4, 1e-4)], gpu_clocks={0: 1980, 1: 1886})
     assert race.decisions[1].outcome is Outcome.REGRESSED
@@ -130,27 +105,18 @@ def test_threads_of_the_contender_alone_that_never_rest_leave_a_race_undecided(r
 
 @pytest.mark.parametrize(
     ("traces", "seconds", "outcome"),
-    [
-        ((0, 1), 1e-4, Outcome.INCONCLUSIVE),
-        ((1,), 1e-4, Outcome.INCONCLUSIVE),
-        ((0,), 0.5e-4, Outcome.IMPROVED),
-        ((0, 1), 1.5e-4, Outcome.REGRESSED),
-    ],
+    [((1,), 1e-4, "inconclusive"), ((0,), 0.5e-4, "improved"), ((0, 1), 1.5e-4, "regressed")],
 )
 def test_calls_that_trace_a_function_again_say_nothing_about_later_ones(traces, seconds, outcome):
     race, _ = raced(sides_of(CASE), [steady(1e-4), steady(seconds)], traces=traces)
-    assert race.decisions[1].outcome is outcome
-    assert ("most calls trace a function again" in race.decisions[1].reason.message) is (
-        outcome is Outcome.INCONCLUSIVE
-    )
+    assert race.decisions[1].outcome == outcome
+    assert ("most calls trace a function again" in race.decisions[1].reason.message) is (outcome == "inconclusive")
 
 
 @pytest.mark.parametrize(
     ("before", "now", "differ"),
     [
-        ({}, {}, False),
         ({}, {"SET": "1"}, True),
-        ({"SET": "1"}, {}, True),
         ({"SET": "1"}, {"SET": "1"}, False),
         ({}, {"PORT": ""}, False),  # another one in each launch
         ({"PORT": ""}, {"PORT": "", "SET": "1"}, True),
@@ -216,37 +182,15 @@ def test_launches_before_threads_are_seen_to_work_on_are_no_measure(late):
 def test_blocks_of_threads_that_work_ahead_are_planned_by_the_mean_of_their_calls():
     """Most calls find their results ready, and the warm-up ended in a slow one."""
 
-    _, launcher = raced(
-        sides_of(CASE),
-        [steady(1e-6), steady(1e-6)],
-        works_on={0: (0, 1)},
-        step=Prepared(0.4, {}),
-        slow=dict.fromkeys((0, 1), SlowCalls(0.3, 1000)),
-    )
+    seldom = {"works_on": {0: (0, 1)}, "slow": dict.fromkeys((0, 1), SlowCalls(0.3, 1000))}
+    _, launcher = raced(sides_of(CASE), [steady(1e-6), steady(1e-6)], step=Prepared(0.4, {}), **seldom)
     assert all(launch.plan.iterations[0] < 1000 for launch in launcher.launches)  # and 20,000 by the median
-
-
-def test_the_rounds_of_a_long_step_may_take_as_long_as_a_launch_prepared_on_average():
-    _, launcher = raced(
-        sides_of(CASE), [steady(0.1, 0.05), steady(0.1, 0.05)], step=Prepared(0.1, {}), preparation_seconds=0.9
-    )
-    first, *others = [launch.plan.rounds for launch in launcher.launches]
-    assert first == 9  # of 0.2 s
-    assert max(others) <= 2 * first
 
 
 def test_p90_takes_the_time_of_each_call():
     for statistic, single in (("p90", True), ("mean", False)):
         _, launcher = raced(sides_of(CASE), [steady(1e-4)] * 2, policy=replace(POLICY, statistic=statistic))
         assert all((launch.plan.iterations == (1, 1)) is single for launch in launcher.launches)
-
-
-def test_more_sides_than_two_have_more_time_to_show_calls_that_are_rarely_slow():
-    sides = sides_of(CASE) + sides_of(CASE)
-    for entrants, rounds in ((sides[:2], 7), (sides, 15)):
-        race, _ = scripted_race(entrants, policy=POLICY)
-        race._opened = 1
-        assert race._plan({index: Prepared(0.05, {}) for index in (0, 1)}).rounds == rounds
 
 
 def test_untimed_work_around_an_iteration_gives_each_block_one():
@@ -272,11 +216,6 @@ def test_p90_of_a_few_rounds_is_not_judged():
         said = f"p90 needs at least 64 rounds, and the race has {race.rounds(1)}; use --statistic mean"
         assert (said in race.decisions[1].reason.message) is (looks == (2, 3))
     assert found == [(Outcome.INCONCLUSIVE, False), (Outcome.UNCHANGED, True)]
-
-
-def test_a_large_difference_stops_at_the_first_look():
-    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1.3e-4)])
-    assert len(race.launches) == POLICY.looks[0]
 
 
 def test_median_and_tail_share_the_alpha_and_only_variants_of_one_environment_a_zygote():
@@ -323,13 +262,9 @@ def test_a_race_without_hope_ends_early_with_the_cost_of_a_decision():
         (
             "standard",
             (0.004, 0.030, 0.018, 0.010, 0.026, 0.018),
-            r"--policy strict would decide it after about 6 launches, 4 s$",
+            "--policy strict would decide it after about 6 launches, 4",
         ),
-        (
-            "standard",
-            (0.2, -0.2, 0.3, -0.3, 0.1, -0.1),
-            r"a decision would take about \d+ launches, .* or give the case a larger",
-        ),
+        ("standard", (0.2, -0.2, 0.3, -0.3, 0.1, -0.1), r"would take about \d+ launches, .* give the case a larger"),
         ("strict", (0.004, 0.006, 0.012, 0.001, 0.009, 0.005), r"a decision would take about \d+ launches"),
         ("standard", (0.1, -0.1), r"use --policy strict or a quieter machine \(`tfbench doctor`\)$"),
     ],
@@ -352,35 +287,11 @@ def launched(policy, effects, rounds=8, **config):
     return race
 
 
-@pytest.mark.parametrize(
-    ("launches", "patience", "ends"), [(20, 0, True), (40, 0, False), (20, 13, True), (20, 14, False)]
-)
-def test_a_race_ends_if_its_seconds_do_not_suffice_for_a_decision(launches, patience, ends):
-    """A decision takes 37 launches, and the race has had 13. There is time for ``launches`` more."""
-    race = launched(replace(POLICY, hopeless=1.0), [0.06, -0.06] * 6 + [0.0], patience=patience)
-    assert race._hopeless(1, race.wall_seconds + 0.7 * launches) is ends
-    assert round(race._needed(1, race.policy)) == 37
-
-
-def test_one_outlying_launch_does_not_end_a_race():
-    def burst(number, pair, rng):
-        return (4e-4 if number == 1 else 1e-4) * (1 + rng.gauss(0, 0.002))
-
-    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.002), burst])
-    assert len(race.launches) > POLICY.looks[0]
-    assert "would take" not in race.decisions[1].reason.message
-
-
 def test_the_budget_of_seconds_ends_a_race():
     policy = replace(POLICY, case_seconds=5.0, hopeless=math.inf)
     race, _ = raced(sides_of(CASE), [steady(1e-4, 0.3), steady(1e-4, 0.3)], policy=policy)
     assert race.decisions[1].outcome is Outcome.INCONCLUSIVE
     assert race.wall_seconds == pytest.approx(5.6)
-
-
-def test_each_further_entrant_adds_to_the_budget_of_seconds():
-    races = [scripted_race(variants_of(*names))[0] for names in ("a", "ab", "abc")]
-    assert [race.limit / POLICY.case_seconds for race in races] == [1, 1, 2]
 
 
 @pytest.mark.parametrize("once", [(0,), (1,), (0, 1)])
@@ -406,9 +317,22 @@ def test_the_launches_of_a_long_step_may_take_more_than_the_budget_of_seconds():
     assert race.limit == pytest.approx(4 * race.wall_seconds / len(race.launches))
 
 
-@pytest.mark.parametrize(("deviation", "equal"), [(0.2, True), (0.002, False)])
-def test_sides_whose_launches_scatter_make_equally_many_calls_from_then_on(deviation, equal):
-    _, launcher = raced(sides_of(CASE), [steady(1e-4, deviation), steady(1e-4, deviation)])
+RENAMED = [sides_of(CASE)[0], replace(sides_of(CASE)[1], case=replace(CASE, name="w.py::new"))]
+
+
+@pytest.mark.parametrize(
+    ("entrants", "deviation", "slow", "equal"),
+    [
+        (sides_of(CASE), 0.2, {}, True),
+        (RENAMED, 0.2, {}, True),
+        (variants_of("ref", "other"), 0.2, {}, False),
+        (sides_of(CASE), 0.002, {}, False),
+        (sides_of(CASE), 0.004, dict.fromkeys((0, 1), SlowCalls(0.5, 3)), True),  # in launches, and hardly between them
+    ],
+)
+def test_sides_whose_launches_scatter_make_equally_many_calls_from_then_on(entrants, deviation, slow, equal):
+    step = Prepared(0.02, {}) if slow else Prepared(1e-4, {})
+    _, launcher = raced(entrants, [steady(step.iteration, deviation)] * 2, slow=slow, step=step)
     asked = [launch.equal for launch in launcher.launches]
     assert asked[:2] == [False, False]  # one launch shows no scatter
     assert any(asked) == equal
@@ -436,37 +360,6 @@ def test_sides_are_compared_per_item_and_variants_per_call(entrants, ratio):
         assert [math.exp(effect.value) for effect in effects] == [pytest.approx(expected)]
 
 
-def test_sides_with_a_large_error_in_each_launch_make_equally_many_calls():
-    """Every second call takes twice as long, so that rounds differ and launches hardly do."""
-
-    _, launcher = raced(
-        sides_of(CASE),
-        [steady(0.02), steady(0.02)],
-        slow=dict.fromkeys((0, 1), SlowCalls(0.5, 3)),
-        step=Prepared(0.02, {}),
-    )
-    assert [launch.equal for launch in launcher.launches][:3] == [False, False, True]
-
-
-def test_a_renamed_case_has_equal_numbers_of_calls_as_well():
-    baseline, contender = sides_of(CASE)
-    renamed = replace(contender, case=replace(CASE, name="w.py::new"))
-    _, launcher = raced([baseline, renamed], [steady(1e-4, 0.2), steady(1e-4, 0.2)])
-    assert any(launch.equal for launch in launcher.launches)
-
-
-def test_variants_need_no_equal_numbers_of_calls():
-    _, launcher = raced(variants_of("ref", "other"), [steady(1e-4, 0.2), steady(1e-4, 0.2)])
-    assert len(launcher.launches) > 2
-    assert not any(launch.equal for launch in launcher.launches)
-
-
-def test_launches_come_from_the_pairs_in_turn():
-    race, launcher = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], pairs=range(4, 8))
-    assert launcher.pairs[:5] == [4, 5, 6, 7, 4]
-    assert [effect.pair for effect in race.effects(1)] == launcher.pairs
-
-
 def test_every_variant_is_compared_with_the_reference_and_leaves_when_decided():
     scripts = [steady(1e-4), steady(5e-5), steady(1e-4, 0.02)]
     race, launcher = raced(variants_of("ref", "fast", "same"), scripts)
@@ -475,26 +368,6 @@ def test_every_variant_is_compared_with_the_reference_and_leaves_when_decided():
     assert sorted(launcher.active[0]) == [0, 1, 2]
     assert len(launcher.active) > POLICY.looks[0]
     assert sorted(launcher.active[-1]) == [0, 2]
-
-
-def test_a_single_case_is_measured_without_a_decision():
-    race, _ = raced(variants_of("only"), [steady(1e-4)])
-    assert len(race.launches) == POLICY.looks[0]
-    assert race.decisions == {}
-
-
-def test_a_variant_that_cannot_run_leaves_the_others_racing():
-    race, _ = raced(variants_of("cpu", "gpu", "xla"), [steady(1e-4)] * 3, broken={1: BenchmarkSkipped("no GPU")})
-    assert set(race.failures) == {1}
-    assert race.decisions[2].outcome is Outcome.UNCHANGED
-
-
-def test_when_the_reference_breaks_the_next_variant_is_the_reference():
-    race, _ = raced(
-        variants_of("a", "b", "c"), [steady(1e-4), steady(1e-4), steady(2e-4)], broken={0: BenchmarkError("boom")}
-    )
-    assert race.reference == 1
-    assert race.decisions[2].comparison.ratio.center == pytest.approx(2, rel=0.02)
 
 
 def test_decisions_against_a_reference_that_breaks_later_are_made_again():
@@ -521,12 +394,6 @@ def test_the_last_variant_that_works_is_measured_alone():
         assert len(race.runs(1)) == policy.alone_launches
 
 
-def test_one_side_of_a_pair_is_not_raced():
-    race, launcher = raced(sides_of(CASE), [steady(1e-4)] * 2, broken={1: BenchmarkError("boom")})
-    assert race.launches == []
-    assert len(launcher.pairs) == 1
-
-
 def test_an_entrant_that_dies_in_the_middle_ends_only_its_own_comparison():
     race, launcher = raced(variants_of("a", "b", "c"), [steady(1e-4)] * 3, dies_at={1: 2})
     assert set(race.failures) == {1}
@@ -546,10 +413,3 @@ def test_an_interrupted_race_keeps_its_launches():
     race.conclude()
     assert len(race.launches) == 2
     assert race.decisions[1].outcome is not None
-
-
-def test_progress_is_called_after_every_launch():
-    heard = []
-    race, _ = scripted_race(sides_of(CASE), [steady(1e-4)] * 2, POLICY)
-    race.run(lambda state: heard.append(len(state.launches)))
-    assert heard == list(range(1, len(race.launches) + 1))

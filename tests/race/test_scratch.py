@@ -10,7 +10,7 @@ import pytest
 from tfbench.errors import SideError
 from tfbench.fs import abandoned_scratch_dirs, remove_half_dirs
 from tfbench.race import workers
-from tfbench.race.workers import end_processes, made_scratch, remove_scratch
+from tfbench.race.workers import made_scratch, remove_scratch
 
 HOLDS = """
 import os, sys, time
@@ -60,24 +60,16 @@ def test_links_and_files_of_that_name_are_not_touched(temporary):
     assert list(abandoned_scratch_dirs()) == []
 
 
-def test_processes_with_the_folder_in_their_environment_are_killed(tmp_path):
-    sleep = [sys.executable, "-c", "import time; time.sleep(1000)"]
-    env = {**os.environ, "TMPDIR": f"{tmp_path}/mine"}
-    with subprocess.Popen(sleep, env=env) as one, subprocess.Popen(sleep, env={**env, "TMPDIR": "/other"}) as other:
-        end_processes(tmp_path / "mine")
-        assert one.wait(timeout=5) == -9
-        assert other.poll() is None
-        other.kill()
-
-
-def test_closing_removes_the_folder_and_its_processes(tmp_path, monkeypatch):
+def test_closing_removes_the_folder_and_the_processes_with_it_in_their_environment(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "scratch_dir", lambda: tmp_path)
     folder = made_scratch()
     (folder / "left").touch()
-    env = {**os.environ, "TMPDIR": str(folder)}
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], env=env) as process:
+    sleep, env = [sys.executable, "-c", "import time; time.sleep(1000)"], {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(sleep, env=env) as one, subprocess.Popen(sleep, env={**env, "TMPDIR": "/other"}) as other:
         remove_scratch(folder, str(tmp_path / "made"))
-        assert process.wait(timeout=5) == -9
+        assert one.wait(timeout=5) == -9
+        assert other.poll() is None
+        other.kill()
     assert not folder.exists()
 
 

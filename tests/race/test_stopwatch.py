@@ -78,39 +78,3 @@ def test_each_thread_counts_for_itself_and_waiting_counts_for_none(timer):
     assert timer.stopwatch.seconds_of_cases == 2
     assert timer.spent() == {"rounds": 5, "other": 2}
     assert timer.stopwatch.wall_seconds == 14
-
-
-def test_a_thread_counts_nothing_of_what_it_has_waited_before_its_restart(timer):
-    def lane():
-        for _ in range(2):
-            timer.wait(7)  # for work
-            timer.stopwatch.restart()
-            with timer.stopwatch.phase(Phase.ROUNDS):
-                timer.wait(5)
-
-    with timer.stopwatch.waiting():
-        thread = threading.Thread(target=lane)
-        thread.start()
-        thread.join()
-    assert timer.spent() == {"rounds": 10}
-
-
-def test_an_exception_ends_its_phases(timer):
-    @timer.stopwatch.phase(Phase.CONFIRMING)
-    @timer.stopwatch.phase(Phase.ROUNDS)
-    def interrupted():
-        timer.wait(2)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    timer.wait(1)
-    assert timer.spent() == {"confirming": 2, "other": 1}
-
-
-def test_a_decorated_function_counts_at_every_call(timer):
-    wait = timer.stopwatch.phase(Phase.PROFILING)(timer.wait)
-    for _ in range(2):
-        wait(3)
-        timer.wait(1)
-    assert timer.spent() == {"profiling": 6, "other": 2}

@@ -1,8 +1,6 @@
 """The interrupts of the system's timer, as they are known and as a loop sees them."""
 
 import sys
-import time
-from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -62,44 +60,6 @@ def test_a_system_whose_timer_cannot_be_watched_has_none(fresh, monkeypatch, bro
 
     monkeypatch.setattr(module.time, "clock_gettime_ns", coarse)
     assert timer() is None
-
-
-def pauses(nanoseconds):
-    """Returns when a loop that does nothing stood still for more than a microsecond, and for how long; shape (pauses, 2)."""
-    found, last = [], time.perf_counter_ns()
-    end = last + nanoseconds
-    while last < end:
-        now = time.perf_counter_ns()
-        if now - last > 1_000:
-            found.append((last, now - last))
-        last = now
-    return np.array(found)
-
-
-def pauses_at_interrupts():
-    """Returns how many more of 100 periods have their longest pause at the timer's interrupt than at another time, on average.
-
-    Returns 0 if the machine is too busy to find the timer.
-    """
-    timer.cache_clear()
-    found = timer()
-    if found is None:
-        return 0
-    # Other users of the machine cause more and longer pauses, but at any time. So divide the period into ten parts, the
-    # first one centered on the interrupt, and count for each part the periods whose longest pause lies in it.
-    moments, lengths = pauses(100 * found.period).T
-    periods, tenth = divmod(moments - found.phase + found.period // 20, found.period)
-    longest = [np.where(periods == period, lengths, 0).argmax() for period in set(periods)]
-    at_interrupt, *elsewhere = np.bincount(tenth[longest] // (found.period // 10), minlength=10)
-    return at_interrupt - np.mean(elsewhere)
-
-
-@pytest.mark.alone
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux' timer is known")
-def test_a_loop_is_interrupted_when_the_timer_says(fresh):
-    # A count of 100 has a standard error of at most 5. A busy machine has longer pauses at other times, so count more periods.
-    excess = accumulate(pauses_at_interrupts() for _ in range(30))
-    assert any(total > 5 * 5 * np.sqrt(counts) for counts, total in enumerate(excess, start=1))
 
 
 IN_TIME = [20, 17, 60, 30, 19, 18, 25, 19, 18, 21, 33, 19, 70, 18, 19]

@@ -31,11 +31,6 @@ def driver(monkeypatch):
     monkeypatch.setattr("tfbench.race.workers.has_driver", lambda: True)
 
 
-def test_without_settings_libraries_have_one_thread_whatever_the_user_has_set():
-    env = worker_environment(USERS, SIDE, {})
-    assert {name: env[name] for name in THREADS if name in env} == {"OMP_NUM_THREADS": "1"}
-
-
 @pytest.mark.parametrize("name", sorted({*SET, *THREADS, "TF_FORCE_GPU_ALLOW_GROWTH", TEMPORARY}))
 @pytest.mark.parametrize("by", ["side", "variant"])
 def test_every_variable_that_tfbench_sets_is_a_sides_or_a_variants_own_or_refused(name, by):
@@ -71,9 +66,10 @@ def test_the_variables_of_a_hook_of_git_reach_no_side():
     )
 
 
-def test_other_libraries_follow_a_sides_number_of_openmp_threads():
-    env = worker_environment(USERS, replace(SIDE, env={"OMP_NUM_THREADS": "4"}), {})
-    assert {name: env[name] for name in THREADS if name in env} == {"OMP_NUM_THREADS": "4"}
+@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OMP_NUM_THREADS": "4"}, "4")])
+def test_other_libraries_follow_a_sides_number_of_openmp_threads_which_is_one_without_settings(given, threads):
+    env = worker_environment(USERS, replace(SIDE, env=given), {})
+    assert {name: env[name] for name in THREADS if name in env} == {"OMP_NUM_THREADS": threads}
 
 
 def test_a_variant_that_replaces_a_variable_of_the_specification_is_refused():

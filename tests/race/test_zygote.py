@@ -1,12 +1,10 @@
 """The name of a case in a measuring process, and a zygote that cannot be started."""
 
-import errno
 from types import SimpleNamespace
 
 import pytest
 
 from tfbench.model import Case
-from tfbench.policy import preset
 from tfbench.race import zygote
 from tfbench.race.zygote import name_among
 from tfbench.sides.spec import Side
@@ -25,18 +23,6 @@ THERE = ("t.py::test_a[relu]", "t.py::test_b", "t.py::test_a[softmax]")
 )
 def test_a_case_with_another_id_is_known_by_its_place(name, place, found):
     assert name_among(THERE, Case(name, "", name, place=place)) == found
-
-
-def test_a_channel_that_cannot_be_opened_leaves_no_log_open(monkeypatch, tmp_path):
-    def fail():
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    log = (tmp_path / "log").open("wb")
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda dir: log)
-    monkeypatch.setattr(zygote, "pair", fail)
-    with pytest.raises(OSError, match="Too many"):
-        zygote._Forker(Side("contender", "", tmp_path), preset("quick"), tmp_path)
-    assert log.closed
 
 
 def test_a_source_tree_without_the_file_of_a_case_is_told_as_such(tmp_path):
