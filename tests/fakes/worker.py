@@ -74,9 +74,7 @@ def _flood(channel: Channel) -> NoReturn:
 
 ACTIONS: dict[str, Callable[[Channel], Any]] = {
     "die": _die,
-    "kill": _signal(signal.SIGKILL),
     "crash": _signal(signal.SIGSEGV),
-    "stop": _signal(signal.SIGSTOP),
     "hang": lambda channel: time.sleep(1000),
     "cut": lambda channel: (os.write(channel.fileno(), b'{"kind":"Roun'), os._exit(0)),
     "garble": _raw(b"no JSON\n"),

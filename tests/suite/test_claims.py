@@ -20,10 +20,7 @@ class Item:
 
 def test_limits_in_seconds_are_about_the_case_alone():
     claims = claims_of(Item(at_most(seconds=0.02), at_least(seconds=0.001)), ())
-    assert [(claim.name, claim.bound, claim.levels) for claim in claims] == [
-        ("at_least", 0.001, ()),
-        ("at_most", 0.02, ()),
-    ]
+    assert [(one.name, one.bound, one.levels) for one in claims] == [("at_least", 0.001, ()), ("at_most", 0.02, ())]
 
 
 @pytest.mark.parametrize("seconds", [0, -1, True, "1", float("nan")])

@@ -20,16 +20,13 @@ def test_amounts_and_contracts_are_kept_and_none_is_left_out():
     [
         (
             {"speed": 1},
-            r"no keyword 'speed': for an argument of the step, write .*; it has flops, bytes, items, expect_ops",
+            "no keyword 'speed': for an argument of the step, write .*; it has flops, bytes, items, expect_ops",
         ),
         ({"flops": 0}, "a positive number"),
-        ({"flops": float("nan")}, "a positive number"),
         ({"max_traces": 1.5}, "a whole number"),
         ({"max_traces": True}, "a whole number"),
         ({"max_peak_bytes": -1}, "a positive number"),
-        ({"parity": 1}, "a relative error"),
         ({"parity": np.eye(3)}, r"parity=array.* must be a relative error"),
-        ({"expect_ops": {"A": -1}}, "how often each op"),
         ({"expect_ops": {}}, "how often each op"),
         ({"expect_ops": "A"}, "how often each op"),
     ],

@@ -95,15 +95,6 @@ def test_only_tensors_on_the_gpu_are_copied_there_and_with_their_place_in_a_stru
     assert {(given[0][1], id(given[1])) for given in found} == {(7, id(stays))}
 
 
-def test_a_tensor_that_is_passed_twice_stays_one(caches):
-    caches(gpu=50)
-    tensor, found = Tensor(50), []
-    step, _ = in_cache(partial(lambda *given: found.append(given), tensor, tensor), None)
-    step(), step(), step()
-    assert [one is other for one, other in found] == [True] * 3
-    assert len({id(one) for one, _ in found}) == 2
-
-
 @pytest.mark.parametrize(
     "step",
     [lambda: 1, partial(lambda variable: 1, object()), partial(lambda one: 1, Tensor(0.01)), PreparedStep(lambda: int)],

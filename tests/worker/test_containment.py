@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tfbench.worker.isolation import children, end_orphans, reap
+from tfbench.worker.isolation import children, reap
 
 LIMITED = """
 import os, sys
@@ -69,12 +69,3 @@ def test_a_child_is_reaped_with_its_exit_code_or_signal(kill):
         os._exit(3)
     assert reap(pid, 0.0 if kill else 5.0) == (-signal.SIGKILL if kill else 3)
     assert pid not in children()
-
-
-def test_without_children_there_is_no_search(monkeypatch):
-    def no_child(*_):
-        raise ChildProcessError
-
-    monkeypatch.setattr(os, "waitid", no_child)
-    monkeypatch.setattr("tfbench.worker.isolation.children", lambda: pytest.fail("it searched"))
-    end_orphans(set())

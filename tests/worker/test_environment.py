@@ -23,15 +23,6 @@ def test_gpus_are_read_from_the_drivers_files(tmp_path, module):
     assert (found["gpus"], found["driver"]) == ("NVIDIA H200, NVIDIA H200", "550.54.15")
 
 
-def test_settings_that_can_change_a_time_are_reported(monkeypatch):
-    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
-    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
-    settings = describe()["settings"]
-    assert settings["TF_ENABLE_ONEDNN_OPTS"] == settings["NVIDIA_TF32_OVERRIDE"] == "0"
-    assert "TF_CPP_MIN_LOG_LEVEL" not in settings
-
-
 def test_what_only_decides_what_is_printed_is_no_variable_of_a_library():
     printed = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_DEPRECATION_WARNINGS": "1", "TF_LOG": "debug", "HOME": "/"}
     read = {"TF_ENABLE_ONEDNN_OPTS": "0", "KERAS_BACKEND": "jax", "OMP_NUM_THREADS": "1"}

@@ -1,12 +1,12 @@
 """What a zygote inherits from its ancestor: changes that make it useless are noticed."""
 
 import json
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
+from tests.fakes.alone import run_alone
 from tfbench.worker.zygote import Inheritance
 
 
@@ -101,8 +101,7 @@ def test_python_path_of_a_side_takes_the_place_of_the_ancestors(tmp_path):
         "print(json.dumps([before, sys.path, os.environ['PYTHONPATH']]))"
     )
     env = {"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}", "PATH": "/bin"}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-    before, after, variable = json.loads(done.stdout)
+    before, after, variable = json.loads(run_alone(program, env=env))
     assert before[:2] == ["", str(tmp_path)]
     assert after[:3] == ["", "/new", str(tmp_path / "a")]
     assert str(tmp_path) not in after
@@ -118,8 +117,7 @@ def test_the_module_of_a_side_that_python_imports_when_it_starts_is_imported_onc
         f"_customize()\n_set_path({str(tmp_path / 'b')!r})\n_customize()\n_customize()"
     )
     env = {"PYTHONPATH": f"{tmp_path / 'a'}:{':'.join(sys.path)}", "PATH": "/bin"}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["a", "b"]
+    assert run_alone(program, env=env).split() == ["a", "b"]
 
 
 class Hiding:

@@ -2,12 +2,10 @@
 
 import json
 import re
-import time
 
 import pytest
 
 from tests.fakes.alone import run_alone
-from tfbench.worker.probes import _sites
 
 STEPS = """
     import itertools, json, os, resource, sys, threading, time
@@ -105,9 +103,8 @@ def test_a_leak_of_half_a_megabyte_is_found_in_few_calls_of_a_slow_or_disturbed_
 
 
 def test_few_calls_have_the_noise_of_a_few_bytes(found):
-    assert found["slow nothing"] == {
-        "bytes": 0, "resident": 0, "objects": 0, "threads": 0, "files": 0, "traces": 0, "calls": 4,
-    }  # fmt: skip
+    assert found["slow nothing"].pop("calls") == 4
+    assert set(found["slow nothing"].values()) == {0}
 
 
 @pytest.mark.parametrize(("step", "sleep", "limit"), [("slower", "0.2", "0.4"), ("slower still", "0.8", "3")])
@@ -120,16 +117,3 @@ def test_the_lines_that_allocate_most_are_named(found):
     (place, size), *_ = found["sites"]["sites"].items()
     assert place.startswith("<string>:")
     assert size == pytest.approx(1 << 19, rel=0.1)
-
-
-def test_calls_that_are_slow_while_allocations_are_recorded_are_few():
-    kept, calls = [], []
-
-    def step():
-        calls.append(1)
-        time.sleep(0.05)
-        kept.append(bytearray(100_000))
-
-    (place,) = _sites(step, 10, 0.12, 0.0)
-    assert place.startswith("test_leaks.py:")
-    assert 2 <= len(calls) <= 3

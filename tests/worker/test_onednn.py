@@ -1,10 +1,10 @@
 """Whether TensorFlow uses oneDNN, where TensorFlow denies it as 2.10 does."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.fakes.alone import run_alone
 
 PROGRAM = """
 import sys
@@ -23,9 +23,7 @@ print(claimed, tf_runtime.has_onednn(), tf_runtime.has_run_an_op(), tf_runtime.d
 
 
 def answers(setting):
-    env = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": setting}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=True)
-    return done.stdout.split(maxsplit=3)
+    return run_alone(PROGRAM, env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": setting}).split(maxsplit=3)
 
 
 @pytest.mark.tensorflow

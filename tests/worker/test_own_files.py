@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.alone import run_alone
 from tests.fakes.libraries import library
 from tfbench.worker import own_files
 from tfbench.worker.own_files import OwnFiles
@@ -28,11 +29,7 @@ def trees(tmp_path):
 
 def loaded(text: str, *arguments: object) -> str:
     """Run a program whose arguments are paths, and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD + text, *map(str, arguments)], capture_output=True, text=True, check=True,
-        cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    return done.stdout.strip()
+    return run_alone(LOAD + text, *arguments, cwd=Path(__file__).parents[2]).strip()
 
 
 def watched(tree):

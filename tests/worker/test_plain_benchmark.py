@@ -46,17 +46,6 @@ def test_the_step_is_the_function_with_its_arguments_and_its_result_is_returned(
     assert (step.func, step.args, step.keywords) == (int, ("12",), {"base": 8})  # no wrapper costs time in a block
 
 
-def test_it_decorates_and_needs_no_result():
-    benchmark, calls = fixture(), []
-
-    @benchmark
-    def result():
-        calls.append(1)
-
-    assert result is None
-    assert len(calls) == 4
-
-
 def test_pedantic_is_a_call_without_setup_and_keeps_its_arguments_if_setup_has_none():
     benchmark, log = fixture(), []
     assert benchmark.pedantic(sorted, args=([2, 1],), kwargs={"reverse": True}, rounds=3, iterations=7) == [2, 1]
@@ -153,8 +142,6 @@ async def waits():
     ("use", "reason"),
     [
         (lambda benchmark: (benchmark(sum, [1]), benchmark(sum, [1])), "called twice"),
-        (lambda benchmark: (benchmark(sum, [1]), benchmark.pedantic(sum, args=([1],))), "called twice"),
-        (lambda benchmark: benchmark(3), "must be a function"),
         (lambda benchmark: benchmark(np.eye(3)), r"benchmark\(array.*must be a function"),
         (lambda benchmark: benchmark(waits), "returned a coroutine"),
         (lambda benchmark: benchmark(waits()), "returned a coroutine, .*: pass the async function itself"),

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from tfbench.worker import quiet
-from tfbench.worker.quiet import Meter, Stretch, bounds, certain, waiting
+from tfbench.worker.quiet import Stretch, bounds, certain, waiting
 
 MS = 1_000_000
 
@@ -16,7 +15,6 @@ MS = 1_000_000
     ("wall", "used", "threads", "low", "high"),
     [
         pytest.param(30, 10, [(10, 20)], 10, 10, id="a single thread queues"),
-        pytest.param(40, 10, [(10, 25)], 15, 15, id="a single thread queues and waits"),
         pytest.param(10, 9.9995, [(9.9995, 0.0005)], 10, 10, id="no loss"),
         pytest.param(50, 10, [(10, 0.0009)], 50, 50, id="a wait without loss"),
         pytest.param(10, 10, [(5, 5), (5, 4)], 10, 10, id="threads queue behind each other alone"),
@@ -97,22 +95,3 @@ def test_neighbours_take_no_time_of_a_stretch():
     assert threads[1] == pytest.approx(0.02, rel=0.2)
     assert child[1] == pytest.approx(child[0], rel=0.01)  # and no more is certain
     assert child[2] > 2 * child[1]
-
-
-def test_other_threads_are_read_only_as_long_as_stretches_wait(monkeypatch):
-    """A reading would take the caches from the next stretch."""
-    readings = []
-    monkeypatch.setattr(Meter, "_others", lambda self: readings.append(1) or {})
-    clocks = {"used": 0, "ran": 0}
-    monkeypatch.setattr(quiet, "used_time", lambda processes: clocks["used"])
-    monkeypatch.setattr(quiet.time, "thread_time_ns", lambda: clocks["ran"])
-    meter = Meter()
-
-    def stretch(wall):
-        before = len(readings)
-        meter.begin()
-        clocks["used"], clocks["ran"] = clocks["used"] + MS, clocks["ran"] + MS // 2
-        meter.end(wall)
-        return len(readings) - before
-
-    assert [stretch(wall) for wall in (MS, 2 * MS, 2 * MS, 2 * MS, MS, MS)] == [0, 0, 2, 2, 1, 0]

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -38,6 +39,12 @@ def serve(pipes, own, call, pairs=3, extra=0.0, beside=None):
     return serve_slices(timed, order, [pipes[own][0], *(outbox for _, outbox in pipes)], beside or WorkBeside())
 
 
+def side_by_side(pipes, step):
+    """Serve a step, which takes its place, in a thread for each pipe."""
+    with ThreadPoolExecutor(len(pipes)) as pool:
+        list(pool.map(lambda own: serve(pipes, own, lambda: step(own)), range(len(pipes))))
+
+
 def test_all_are_in_each_round_together(pipes):
     done, ahead, lock = Counter(), [], threading.Lock()
 
@@ -47,11 +54,7 @@ def test_all_are_in_each_round_together(pipes):
         time.sleep(0.002 * own)
         done[own] += 1
 
-    threads = [threading.Thread(target=serve, args=(pipes, own, lambda own=own: step(own))) for own in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
+    side_by_side(pipes, step)
     assert done == {0: 6, 1: 6, 2: 6}
     assert set(ahead) <= {0, 1}
 
@@ -93,11 +96,7 @@ def test_the_entrants_of_a_round_start_at_their_places(pipes, monkeypatch):
             began.append(own)
         time.sleep(0.01)
 
-    threads = [threading.Thread(target=serve, args=(pipes[:2], own, lambda own=own: step(own))) for own in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
+    side_by_side(pipes[:2], step)
     assert began == [0, 1, 1, 0] * 3
 
 

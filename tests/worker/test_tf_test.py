@@ -94,12 +94,11 @@ def test_reported_times_count_by_their_geometric_mean(base):
     class Mine(base):
         def benchmark_x(self):
             self.report_benchmark(iters=3, wall_time=1.0, name="a")
-            self.report_benchmark(iters=3, wall_time=4.0, extras={"more": 1})
+            self.report_benchmark(iters=3, wall_time=4.0)
             self.report_benchmark(iters=3)
 
     launch = run(Mine)
     assert launch.reported == pytest.approx(2)
-    assert launch.late_facts[PLAIN]["extra_info"] == {"1": {"extras": {"more": 1}}}
 
 
 def test_extras_and_metrics_are_kept_by_the_name_of_their_entry(base):

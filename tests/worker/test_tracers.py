@@ -37,9 +37,3 @@ def test_a_monitoring_tool_is_named():
         assert tracer() == "the monitoring tool mine"
     finally:
         sys.monitoring.free_tool_id(3)
-
-
-def test_tests_of_tfbench_may_measure_their_workers(monkeypatch):
-    monkeypatch.setenv(TRACED_WORKERS, "1")
-    monkeypatch.setattr(sys, "gettrace", lambda: print)
-    assert tracer() == ""

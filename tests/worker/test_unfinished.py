@@ -155,12 +155,9 @@ def future_of_loop():
 
 LAZY = {
     "a generator": (numbers, "consume it in the step, such as by list(…)"),
-    "a generator expression": (lambda: (one for one in [1]), "consume it in the step"),
     "a map": (lambda: map(abs, [1]), "consume it in the step"),
-    "a filter": (lambda: filter(None, [1]), "consume it in the step"),
     "a zip": (lambda: zip([1], strict=True), "consume it in the step"),
     "an islice": (lambda: itertools.islice([1], 1), "consume it in the step"),
-    "an iterator of a list": (lambda: iter([1]), "consume it in the step"),
     "a coroutine": (lambda: waits(), "lambda: asyncio.run(step())"),
     "an async generator": (later_numbers, "by asyncio.run"),
     "a future of a thread": (concurrent.futures.Future, "such as by .result()"),
@@ -176,9 +173,7 @@ LAZY = {
 }
 UNCALLED = {
     "a function": lambda: numbers,
-    "a lambda": lambda: lambda: 1,
     "a method": lambda: [1].append,
-    "a builtin": lambda: sum,
     "a partial": lambda: functools.partial(sum, [1]),
     "a tf.function without traces": lambda: Traced(0),
 }
@@ -188,8 +183,10 @@ UNCALLED = {
 @pytest.mark.parametrize("once", [False, True])
 def test_a_result_whose_work_was_not_done_is_refused_with_the_fix(kind, once):
     step, fix = LAZY[kind]
+    launch = Launch()
     with pytest.raises(BenchmarkError) as refused:
-        (Launch().once if once else Launch())(step)
+        (launch.once if once else launch)(step)
+    assert launch.refusal  # although the benchmark might catch the error
     assert str(refused.value).startswith("the step returned a")
     assert "whose work was not done: " in str(refused.value)
     assert fix in str(refused.value)
@@ -205,16 +202,13 @@ def test_a_function_that_was_not_called_is_refused_unless_the_step_builds_it(kin
 @pytest.mark.parametrize(
     ("nest", "place"),
     [
-        (lambda one: [one], "[0]"),
         (lambda one: (1, {"loss": [2.0, one]}), "[1]['loss'][1]"),
-        (lambda one: {"a": {3: (one,)}}, "['a'][3][0]"),
         (lambda one: {one}, "[0]"),
         (lambda one: collections.deque([one]), "[0]"),
         (lambda one: collections.UserList([one]), "[0]"),
         (lambda one: np.array([one, 1], dtype=object), "[0]"),
         (lambda one: Computed(a=one), "['a']"),
         (lambda one: {"a": one}.values(), "[0]"),
-        (lambda one: {"a": one}.items(), "[0][1]"),
         (lambda one: SimpleNamespace(rows=[one]), ".rows[0]"),
         (Data, ".kept"),
         (Kept, "._kept"),
@@ -267,13 +261,6 @@ def test_finished_results_are_accepted(tmp_path):
         ]  # fmt: skip
         for result in results:
             assert unfinished(result) == ""
-
-
-def test_a_launch_that_catches_the_error_still_has_its_reason():
-    launch = Launch()
-    with pytest.raises(BenchmarkError):
-        launch(numbers)
-    assert "generator" in launch.refusal
 
 
 def test_ops_that_return_before_they_are_done_are_refused(tensorflow):
