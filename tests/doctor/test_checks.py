@@ -82,19 +82,6 @@ def test_every_check_has_a_fault_in_this_file():
     assert {finding.name for finding in examine(FINE)} == {name for name, *_ in FAULTS}
 
 
-@pytest.mark.parametrize(
-    ("shared", "words"),
-    [
-        (gpus(), "without MPS: the GPU switches between the processes of a race at each turn"),
-        (gpus(mps="/tmp/nvidia-mps", compute_mode="exclusive process"), "by MPS, whose pipes are in /tmp/nvidia-mps"),
-    ],
-)
-def test_sharing_a_gpu_is_ok_with_mps_and_without(shared, words):
-    finding = found("GPU sharing", **shared)
-    assert (finding.state, finding.fix) == (State.OK, "")
-    assert words in finding.what
-
-
 def test_the_reason_names_the_hypervisor_that_hides_a_reading():
     assert "the hypervisor hides it" in found("governor", governor=None, hypervisor="KVM").what
 

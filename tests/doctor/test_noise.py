@@ -53,12 +53,6 @@ def test_a_machine_that_hides_slowdowns_is_not_fit():
     assert "would often miss a slowdown of 5%" in findings[0].what
 
 
-def test_too_few_launches_give_an_unknown_finding():
-    (finding,) = noise.findings_of([noise.Raced("a", launches=2)], POLICY)
-    assert finding.state is State.UNKNOWN
-    assert noise.exit_code([finding]) == 3
-
-
 def test_a_race_without_a_result_claims_no_fitness(monkeypatch, tmp_path, capsys):
     unknown = noise.Finding(noise.NAME, State.UNKNOWN, "too short", "more time")
     fine = noise.Finding("load", State.OK, "idle")

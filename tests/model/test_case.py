@@ -8,7 +8,6 @@ from tfbench.model import Case, short_name
 @pytest.mark.parametrize(
     ("name", "short"),
     [
-        ("b/test_x.py::test_x[a::b]", "test_x[a::b]"),
         ("b/test_x.py::TestClass::test_x[a::b-c[0]]", "test_x[a::b-c[0]]"),
         ("b/test_x.py::test_x", "test_x"),
         ("test_x", "test_x"),

@@ -74,11 +74,6 @@ def test_a_median_that_is_slower_than_the_mean_with_slow_calls_comes_first():
     assert because(ReasonCode.SLOW_CALLS, ratio=RATIO, launches=6, median=1.01).message.startswith("slow calls: the")
 
 
-def test_a_reader_learns_first_that_the_benchmark_itself_differs():
-    reason = SLOWER.noted(because(Note.BENCHMARK_CHANGED))
-    assert reason.message == f"{because(Note.BENCHMARK_CHANGED)}; {SLOWER}"
-
-
 def test_a_reason_from_a_file_keeps_its_message():
     stored = Reason("slower", "five percent", {"unknown": 1})
     assert stored.message == "five percent"

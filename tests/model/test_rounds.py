@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.report import decoded
 from tfbench.model import Case, Run, Sample, StoredRounds
-from tfbench.model.measurement import LARGEST, MOST, by_side
+from tfbench.model.measurement import LARGEST, MOST
 
 CASE = Case("t.py::t", "t", "t.py::t")
 TIMES = st.lists(st.floats(1e-15, 1e9), min_size=1, max_size=20)
@@ -51,8 +51,3 @@ def test_damaged_rounds_are_refused(damage):
     found = StoredRounds.of_sample(sample([1e-3, 2e-3]), "contender")
     with pytest.raises(ValueError, match="rounds"):
         replace(found, **damage)
-
-
-def test_rounds_are_found_by_case_and_side():
-    two = [StoredRounds.of_sample(sample([1e-3]), side) for side in ("baseline", "contender")]
-    assert by_side(two) == {"t.py::t": {"baseline": two[0], "contender": two[1]}}

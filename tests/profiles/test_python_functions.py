@@ -1,9 +1,5 @@
 """Sampled Python profiles of two sides."""
 
-import re
-
-import pytest
-
 from tfbench.profiles.attribution import HALF, PythonProfile, describe, grown, memory_lines, must_show
 
 MIB = 1 << 20
@@ -28,31 +24,6 @@ def test_the_deepest_function_with_half_of_the_slowdown_is_the_cause():
     assert cause.share > 1  # other functions became faster
     assert describe(cause) == text
     assert describe(cause, raced=0.058) == f"{text} (+300%, raced: +5.8%)"
-
-
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        ((0.020, 0.5), (0.047, 1.0)),
-        ((0.0468, 0.94), (0.0507, 0.94)),
-        ((0.040, 0.2), (0.047, 0.9)),
-        ((3.0, 0.9), (9.0, 0.97)),
-    ],
-)
-def test_a_function_takes_at_most_its_sampled_call_and_its_share_follows_from_the_stated_times(before, now):
-    sides = [profile(seconds, {"a.step": (1, 0), "a.part": (share, 1)}) for seconds, share in (before, now)]
-    text = describe(grown(*sides))
-    times = re.findall(r"([0-9.]+) (ms|s)\b", text)
-    took, call, took_before, call_before = (float(number) * {"ms": 1, "s": 1000}[unit] for number, unit in times)
-    assert took <= call
-    assert took_before <= call_before
-    stated = int(re.search(r"(\d+)% of its slowdown", text)[1])
-    assert stated == pytest.approx(min(100, 100 * (took - took_before) / (call - call_before)), abs=2)
-
-
-def test_a_function_that_only_one_side_has_did_not_run_before():
-    cause = grown(profile(0.001, {"a.step": (1, 0)}), profile(0.003, {"b.new": (1, 2)}))
-    assert "b.new takes 3.00 ms of a sampled call of 3.00 ms, and did not run before" in describe(cause)
 
 
 def test_a_function_whose_module_moved_is_the_same():

@@ -69,11 +69,7 @@ def test_a_base_of_messages_is_no_message(base):
 
 
 def test_whole_numbers_are_fractions_where_fractions_are_wanted():
-    (message,) = [
-        decode(
-            b'{"kind":"Serve","follow":[],"iterations":1,"prime":1,"extra":0,"groups":[],"slow":[],"drain":0,"blocks":1}'
-        )
-    ]
+    message = decode(encode(Serve((), 1, 1, 0.0, ())).replace(b'"extra":0.0', b'"extra":0'))
     assert message == Serve((), 1, 1, 0.0, ())
     assert isinstance(message.extra, float)
 
@@ -87,23 +83,11 @@ def test_numbers_that_json_lacks_are_refused():
     ("line", "reason"),
     [
         ("", "not a JSON message"),
-        ("[1]", "no known kind"),
         ('{"kind":"other"}', "no known kind"),
         ('{"kind":"Reap","number":1,"pid":7}', r"missing or unknown fields in a message \(patience\)"),
         ('{"kind":"Stop","now":true}', r"missing or unknown fields in a message \(now\)"),
-        ('{"kind":"Reap","number":1,"pid":"7","patience":1.0}', "field pid .* wrong type"),
         ('{"kind":"Reap","number":1,"pid":true,"patience":1.0}', "field pid .* wrong type"),
-        ('{"kind":"Reap","number":1,"pid":7,"patience":"0"}', "field patience .* wrong type"),
-        (
-            '{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[],"used":0,"least":[],"clocks":[],"clock_failure":""}',
-            "field began .* wrong type",
-        ),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
-        (
-            '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null,"first_call":null,'
-            '"works_on":false,"waits":false,"calls":0}',
-            "field facts .* wrong type",
-        ),
         (encode(EXAMPLES[3]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),
     ],
 )

@@ -56,14 +56,6 @@ def test_a_half_written_file_of_a_killed_process_is_removed_by_the_next_save(sto
     assert not running.exists()
 
 
-def test_pytest_benchmark_reads_it(store):
-    content = json.loads(store.save("first", BASELINE).read_text())
-    stats = content["benchmarks"][0]["stats"]
-    assert stats["rounds"] == 3
-    assert stats["min"] == pytest.approx(1e-5)
-    assert {"machine_info", "commit_info", "datetime", "version"} <= set(content)
-
-
 def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, monkeypatch):
     monkeypatch.setattr(baselines, "now", lambda: "2026-01-01T00:00:00+00:00")
     own = {"minimum_effect": 0.05, "tolerance": 0.1}
@@ -85,10 +77,8 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
     }
     stats = first.pop("stats")
     assert (stats["rounds"], stats["iterations"], stats["max"]) == (3, 30, pytest.approx(1.25e-5))
-    assert [one["nanoseconds"] for one in first.pop("extra_info")["tfbench"]["launches"]] == [
-        [300000, 375000],
-        [330000],
-    ]
+    launches = first.pop("extra_info")["tfbench"]["launches"]
+    assert [one["nanoseconds"] for one in launches] == [[300000, 375000], [330000]]
     assert first == {
         "group": CASE.group,
         "name": "test_x[a=1]",
@@ -147,12 +137,6 @@ def test_a_number_that_json_lacks_is_not_written(store):
     assert store.names() == []
 
 
-def test_a_replaced_baseline_is_the_new_one(store):
-    store.save("first", BASELINE)
-    store.save("first", replace(BASELINE, context=replace(CONTEXT, tree="0ther")))
-    assert store.fetch("first").tree == "0ther"
-
-
 @pytest.mark.parametrize("method", ["fetch", "remove"])
 def test_an_unknown_name_lists_the_known_ones(store, method):
     ask = getattr(store, method)
@@ -196,12 +180,10 @@ LAUNCH = (*OWN, "launches", 0)
 ENVIRONMENT_OF_FILE = ("tfbench", "context", "environment")
 ODD = {
     "zero iterations": ((*LAUNCH, "iterations"), "0", r"at \S+launches\[0\]\.iterations, Expected `int` >= 1"),
-    "negative iterations": ((*LAUNCH, "iterations"), "-3", "iterations, Expected `int` >= 1"),
     "iterations as text": ((*LAUNCH, "iterations"), '"30"', "iterations, Expected `int`, got `str`"),
     "huge iterations": ((*LAUNCH, "iterations"), str(10**15 + 1), "iterations, Expected `int` <="),
     "a number of many digits": ((*LAUNCH, "iterations"), "9" * 5000, "a number of 5000 digits"),
     "infinite time": ((*LAUNCH, "nanoseconds", 0), "Infinity", "Infinity is not a JSON number"),
-    "no number as time": ((*LAUNCH, "nanoseconds", 0), "NaN", "NaN is not a JSON number"),
     "overflowing time": ((*LAUNCH, "nanoseconds", 0), "1e999", "too large for a number"),
     "a time of years": ((*LAUNCH, "nanoseconds", 0), "1e300", "no usable times"),
     "a time before its start": ((*LAUNCH, "nanoseconds", 0), "-300000", "no usable times"),

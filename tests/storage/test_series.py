@@ -4,10 +4,9 @@ import multiprocessing
 from dataclasses import replace
 
 from tests.storage.test_baselines import CONTEXT
-from tests.storage.test_history import ACCEPTED, CASE, FULL, LATER, RECORD
+from tests.storage.test_history import CASE, FULL, LATER
 from tfbench.cli import main
 from tfbench.model import FLOOR, RATIO, SeriesPoint, SeriesRun
-from tfbench.report.trends import Trends
 from tfbench.storage.history import Anchor, History, series_of
 
 
@@ -31,14 +30,6 @@ def test_a_run_becomes_a_ratio_to_its_anchor_and_a_floor_of_its_machine(tmp_path
     assert floor.points == (SeriesPoint(point.run, 1e-5, 1e-5, 1e-5),)
 
 
-def test_points_are_in_time_order_whatever_the_order_of_the_files(tmp_path):
-    history = History(tmp_path)
-    history.record(LATER)
-    history.record(RECORD)
-    (found,) = series(tmp_path)
-    assert [point.run.session for point in found.points] == [RECORD.context.session, LATER.context.session]
-
-
 def test_another_anchor_or_machine_starts_another_series_and_the_newest_is_first(tmp_path):
     history = History(tmp_path)
     history.record(FULL)
@@ -48,15 +39,6 @@ def test_another_anchor_or_machine_starts_another_series_and_the_newest_is_first
     found = series(tmp_path)
     assert [one.metric for one in found] == [RATIO, RATIO, FLOOR, FLOOR]
     assert found[0].points[0].run.session == LATER.context.session
-
-
-def test_an_accepted_change_that_is_there_twice_counts_once(tmp_path):
-    history = History(tmp_path)
-    history.record(FULL)
-    path = history.accept(ACCEPTED)
-    path.with_name("copy.jsonl").write_text(path.read_text())
-    trends = Trends(tmp_path)
-    assert list(trends._accepted[CASE]) == [ACCEPTED]
 
 
 def test_reading_a_history_leaves_nothing_behind(tmp_path):

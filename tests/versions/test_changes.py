@@ -10,6 +10,7 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady
 from tests.fakes.report import judged, variant
+from tests.session.test_metric_checks import Prober
 from tests.versions.test_difference import launch
 from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import TIME, Both, Case, Claim, Outcome, Ratio, Reason
@@ -19,7 +20,6 @@ from tfbench.race.race import Race, RaceConfig
 from tfbench.report import markdown, terminal
 from tfbench.report.summary import Group, summarize
 from tfbench.ruling import Result
-from tfbench.session.profiling import Answer, Explainer
 from tfbench.sides.spec import Side
 from tfbench.versions import changes, matrix
 from tfbench.versions.changes import CaseChange, ChangeFinder
@@ -31,23 +31,6 @@ POLICY = preset("quick")
 RATIO = Ratio(1.5, 1.4, 1.6, 0.95)
 
 
-class Prober:
-    """Returns the same evidence in each launch of a side."""
-
-    probed = 0
-
-    def __init__(self, launches):
-        self.launches = launches
-
-    def __call__(self, launcher, policy):
-        return self
-
-    def probe(self, entrants, pairs=()):
-        for entrant in entrants:
-            self.probed += 1
-            yield self.launches[entrant.side.name]
-
-
 @pytest.fixture
 def found(monkeypatch):
     """Race a case and find its changes, with a factor of the time and the ops of both sides."""
@@ -55,12 +38,12 @@ def found(monkeypatch):
     def find(factor, before, now, causes=None):
         made = [given if isinstance(given, ProbeOutput) else launch(*given) for given in (before, now)]
         prober = Prober({"2.20": made[0], "2.21": made[1]})
-        monkeypatch.setattr(changes, "Prober", prober)
+        monkeypatch.setattr(changes, "Prober", lambda launcher, policy: prober)
         launcher = ScriptedLauncher(Clock(), [steady(1e-4, 0.004), steady(1e-4 * factor, 0.004)], seed=1)
         race = Race([Entrant(CASE, side) for side in SIDES], launcher, POLICY, RaceConfig(1, range(3)), launcher.clock,
                     random.Random(1))  # fmt: skip
         race.run()
-        return *ChangeFinder(launcher, POLICY, 1, causes)(race), prober.probed
+        return *ChangeFinder(launcher, POLICY, 1, causes)(race), len(prober.asked)
 
     return find
 
@@ -106,15 +89,6 @@ def test_an_op_that_another_one_replaces_is_a_change_of_the_graph(found):
     changed, *_ = found(1.0, ["MatMul"], ["BatchMatMulV2"])
     assert [(change.verdict.metric, change.verdict.ratio) for change in changed] == [("graph_ops", None)]
     assert changed[0].cause == "graph: 1 op before, 1 now; lost MatMul; gained BatchMatMulV2"
-
-
-def test_each_kind_of_change_has_the_first_line_of_its_cause(found, monkeypatch):
-    monkeypatch.setattr(Explainer, "explain", lambda *given: Answer(["op: Cast +1 ms", "more"]))
-    changed, *_ = found(1.5, ["Mul"], ["Mul", "Cast", "Sum"], Explainer(None, POLICY))
-    assert [change.cause for change in changed[:2]] == [
-        "op: Cast +1 ms",
-        "graph: 1 op before, 3 now; gained Cast, Sum",
-    ]
 
 
 def change(metric, *values, outcome=Outcome.REGRESSED, ratio=None, cause=""):

@@ -107,7 +107,7 @@ def test_a_default_that_explains_a_case_is_tried_first_for_the_next(monkeypatch)
     assert raced == ["TF_A"]
 
 
-def test_flags_are_read_from_what_a_side_prints(monkeypatch):
+def test_flags_are_read_from_what_a_side_prints_and_one_that_prints_none_is_refused(monkeypatch):
     def run(side, program, extra):
         if extra:
             return 'Flags:\n\t--xla_cpu_a=true\tbool\tsomething\n\t--xla_text=""\tstring\tmore\nAborted'
@@ -119,9 +119,6 @@ def test_flags_are_read_from_what_a_side_prints(monkeypatch):
         "--xla_text": Default("", "string"),
         "TF_A": Default("true"),
     }
-
-
-def test_a_side_that_prints_no_flags_is_refused(monkeypatch):
     monkeypatch.setattr(changes, "_run", lambda *given: "Segmentation fault")
     with pytest.raises(SideError, match="prints neither flags of XLA nor settings of TensorFlow: Segmentation"):
         defaults_of(SIDE)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.session.test_metric_checks import Prober
 from tfbench.errors import BenchmarkError
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import Case, Outcome, Ratio
@@ -16,16 +17,6 @@ CASE = Case("w.py::w", "w", "w.py::w")
 BEFORE, NOW = (Entrant(CASE, Side(name, "python", Path("/"))) for name in ("good", "bad"))
 
 
-class Prober:
-    """Returns scripted evidence, a list per side and a launch each."""
-
-    def __init__(self, before, now):
-        self.scripts = {"good": iter(before), "bad": iter(now)}
-
-    def probe(self, entrants, pairs=()):
-        return [next(self.scripts[entrant.side.name]) for entrant in entrants]
-
-
 def launch(*ops):
     nodes = [{"name": f"{op}_{i}", "op": op, "inputs": [], "fused": [], "types": {}} for i, op in enumerate(ops)]
     graph = {"optimized": [nodes], "executed": [nodes], "onednn": False}
@@ -33,7 +24,7 @@ def launch(*ops):
 
 
 def found(before, now, metric="graph_ops"):
-    return counted(Prober(before, now), Policy(), metric, BEFORE, NOW)
+    return counted(Prober({"good": before, "bad": now}), Policy(), metric, BEFORE, NOW)
 
 
 def test_more_ops_are_a_regression_with_their_ratio():
@@ -44,25 +35,16 @@ def test_more_ops_are_a_regression_with_their_ratio():
 
 
 def test_a_change_within_the_tolerance_has_no_ratio():
-    launches = [
-        [
-            ProbeOutput(
-                {"leaks": dict.fromkeys(("bytes", "resident_bytes", "objects", "threads", "files", "traces"), growth)},
-                {},
-            )
-        ]
-        * 3
-        for growth in (0.1, 0.3)
-    ]
+    kinds = ("bytes", "resident_bytes", "objects", "threads", "files", "traces")
+    launches = [[ProbeOutput({"leaks": dict.fromkeys(kinds, growth)}, {})] * 3 for growth in (0.1, 0.3)]
     one = found(*launches, "leaked_objects")
     assert (one.outcome, one.ratio) == (Outcome.UNCHANGED, None)
     assert one.reason == "0.1 before, 0.3 now: within the tolerance"
 
 
 def test_launches_of_a_side_that_disagree_decide_nothing():
-    assert (
-        found([launch("MatMul")] * 3, [launch("Sum"), launch("MatMul"), launch("Sum")]).outcome is Outcome.INCONCLUSIVE
-    )
+    other = [launch("Sum"), launch("MatMul"), launch("Sum")]
+    assert found([launch("MatMul")] * 3, other).outcome is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("side", [0, 1])

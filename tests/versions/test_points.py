@@ -12,15 +12,8 @@ from tfbench.versions.bisect import points_between
     [
         ("tensorflow==2.15.1+python==3.10", "tensorflow==2.15.1+python==3.11", ["python==3.10", "python==3.11"]),
         ("tensorflow==2.10.1+env:A=1", "tensorflow==2.10.1", ["env:A=1", "tensorflow==2.10.1"]),
-        ("env:A=1", "env:A=2", ["env:A=1", "env:A=2"]),
         ("self", "env:A=1", ["self", "env:A=1"]),
-        ("python:/a/bin/python", "python:/b/bin/python", ["python:/a/bin/python", "python:/b/bin/python"]),
         ("tensorflow==2.21.0", "tf-nightly", ["tensorflow==2.21.0", "tf-nightly"]),
-        (
-            "tensorflow==2.21.0+keras==3.15.1",
-            "tf-nightly==2.23.0.dev2+keras==3.15.1",
-            ["tensorflow==2.21.0", "tf-nightly==2.23.0.dev2"],
-        ),
     ],
 )
 def test_ends_with_nothing_in_between_are_the_only_points(tmp_path, good, bad, labels):
@@ -32,7 +25,6 @@ def test_ends_with_nothing_in_between_are_the_only_points(tmp_path, good, bad, l
 @pytest.mark.parametrize(
     ("good", "bad", "reported"),
     [
-        ("tensorflow==2.15.1+env:A=1", "tensorflow==2.16.1", "must differ in the version of one package"),
         ("tensorflow-cpu==2.19.0", "tensorflow==2.21.0", "must differ in the version of one package"),
         ("2.19.0", "2.19.0+keras==3.9.0", "must differ in the version of one package"),
         ("env:A=1+env:B=2", "env:B=2+env:A=1", "are the same; give two"),
