@@ -324,10 +324,6 @@ class Rounds(Message):
     least: tuple[tuple[int, int], ...] = ()
     """Blocks whose time without neighbours is not certain, and the least that it can be, in nanoseconds. They end as late as
     they can without neighbours."""
-    clocks: tuple[float, ...] = ()
-    """Mean clock of the GPU in each block, MHz; empty where it was not read."""
-    clock_failure: str = ""
-    """Why it could not be read on a GPU."""
 
 
 class Probed(Message):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.project import Project
-from tests.fakes import cuda
 from tests.fakes.nvml import Device, Replay, library
 from tfbench.commands import doctor
 from tfbench.doctor.checks import GpuCheck
@@ -96,35 +95,6 @@ def test_a_run_monitors_its_gpu(project: Project):
     again = project.run("--device", "gpu:0", "--baseline", "watched", "--replay", "never")
     assert again.outcomes() == {"test_sum": "incomparable"}
     assert "GPU 0 power limit 700 W there, 500 W here" in again.reason("test_sum")
-
-
-CLOCKED = """
-    import os
-
-    from tfbench.worker import profiler, tf_runtime
-
-    os.environ.setdefault("FAKE_CUDA_MHZ", "1980")
-    profiler.SmClock.__init__.__defaults__ = ({library!r},)
-    tf_runtime.gpus = lambda: ["GPU"]
-    tf_runtime.synchroniser = lambda: (lambda: None)
-"""
-
-
-def test_a_clock_in_each_block_is_a_second_opinion(project: Project):
-    """The device and the driver of CUDA are fakes. The driver's counters run at another clock on each side."""
-    project.write(CLOCKED.format(library=cuda.library(project.root)._name), "conftest.py")
-    project.write("""
-        from tests.fakes.steps import taking
-
-        def test_sum(bench):
-            bench(taking(bench, 1e-5))
-    """)
-    done = project.run("--against", "env:FAKE_CUDA_MHZ=1500")
-    assert done.outcomes() == {"test_sum": "unchanged"}, done.output
-    reason = done.reason("test_sum")
-    assert "in time and 32.0% slower in cycles" in reason
-    assert "which was higher in the contender's blocks" in reason
-    assert "the clock of the GPU is not read" not in done.output
 
 
 @pytest.mark.alone

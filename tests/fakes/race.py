@@ -78,8 +78,6 @@ class ScriptedLauncher:
         """Entrant -> variables that it sets late; one without a value has another in each launch."""
         self.once: Sequence[int] = ()
         """Entrants that measure their step once."""
-        self.gpu_clocks: dict[int, float] = {}
-        """Entrant -> clock of the GPU in its rounds."""
         self.preparation_seconds = 0.0
         """Time that the preparation of each entrant takes."""
         self.killed = 0
@@ -102,7 +100,6 @@ class ScriptedLaunch:
         self.launcher, self.number, self.pair = launcher, number, pair
         self.facts: dict[int, JSON] = {}
         self.preempted: dict[int, dict[int, float]] = {}
-        self.clocks: dict[int, tuple[float, ...]] = {}
         self.ahead: ScriptedLaunch | None = None
         """The launch that was to make its first calls at the same time."""
         self.equal = False
@@ -160,7 +157,6 @@ class ScriptedLaunch:
             self.facts[entrant][SET_LATE] = [f"{name}={value or self.number}" for name, value in variables.items()]
         for entrant in self.launcher.traces:
             self.facts[entrant][RETRACED] = True
-        self.clocks = {entrant: (clock,) * plan.rounds for entrant, clock in self.launcher.gpu_clocks.items()}
         return {
             entrant: [seconds * (1 + rng.expovariate(200)) * self._slowness(entrant) for _ in range(plan.rounds)]
             for entrant, seconds in typical.items()

@@ -5,7 +5,7 @@ It replaces `tfbench.worker` in tests of the controller. `install` writes an int
 
     {"cases": {"t.py::test_a": {"seconds": 1e-5, "at": "rounds", "does": "die"}}}
 
-``seconds`` is the time of an iteration, ``kernel`` (or the variable ``KERNEL``) the µs of a kernel in a profiled step, ``clock`` that of its GPU in MHz, ``clockless`` why there is none, and ``meets`` how often the process waits for the other side before it is
+``seconds`` is the time of an iteration, ``kernel`` (or the variable ``KERNEL``) the µs of a kernel in a profiled step, and ``meets`` how often the process waits for the other side before it is
 prepared. The process answers once it has had ``waits`` turns, 0 by default. At ``at`` the process does what ``does`` names, see `ACTIONS`.
 ``at`` is ``set-up``, ``meeting``, ``rounds``, ``result`` or ``stop`` of a launch, or, at the top of the file, ``start`` or ``launch``
 of the zygote. ``env`` names an environment variable without which nothing happens, and
@@ -208,9 +208,7 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
                 os.read(pipes[0], 1)
             block = round(seconds * 1e9 * (serve.iterations * (1 + serve.extra)))
             began = tuple(2 * block * turn for turn in range(len(serve.follow) * serve.blocks))
-            clocks = tuple(1.0 * case["clock"] for _ in began) if "clock" in case else ()
-            ended = tuple(start + block for start in began)
-            channel.send(protocol.Rounds(began, ended, (), clocks=clocks, clock_failure=case.get("clockless", "")))
+            channel.send(protocol.Rounds(began, tuple(start + block for start in began), ()))
     else:
         channel.send(protocol.DevicesListed({"CPU": ("cpu:0",)}))
     _act(case, "stop", channel)

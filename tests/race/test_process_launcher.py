@@ -99,27 +99,6 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
     assert found[1] == pytest.approx([2e-5] * len(found[0]))
 
 
-def test_the_clock_of_the_gpu_in_each_round_goes_with_the_times(launcher):
-    opened, entrants = launcher({"clock": 1755}, fine={"clock": 1980})
-    launch = opened.open(entrants, 0)
-    try:
-        launch.prepare((0, 1))
-        launch.rounds(make_plan(entrants, {0: 1e-5, 1: 1e-5}, POLICY), [[0, 1], [1, 0]])
-    finally:
-        launch.kill()
-    assert launch.clocks == {0: (1980.0, 1980.0), 1: (1755.0, 1755.0)}
-    assert [launch._ready[entrant].facts["gpu_clock"] for entrant in (0, 1)] == [1980, 1755]
-    assert opened.notes == []
-
-
-def test_a_clock_that_cannot_be_read_is_one_note_and_changes_nothing_else(launcher):
-    opened, entrants = launcher({"clockless": "cuInit returned the error 100"})
-    assert raced(opened, entrants)
-    raced(opened, entrants)
-    (note,) = opened.notes
-    assert "not read in each block (cuInit returned the error 100)" in note
-
-
 @pytest.mark.parametrize(
     ("at", "does", "error", "words"),
     [
@@ -141,7 +120,7 @@ def test_a_clock_that_cannot_be_read_is_one_note_and_changes_nothing_else(launch
         ("rounds", "flood", WorkerDied, "exit code 3"),
         ("rounds", "garble", BenchmarkError, "while it was timed: .*no JSON"),
         ("rounds", "mistake", BenchmarkError, "while it was timed: .*Launched"),
-        ("rounds", "malform", BenchmarkError, r"while it was timed: .*\(clock_failure, clocks, .*, used\).*\[1\]"),
+        ("rounds", "malform", BenchmarkError, r"while it was timed: .*\(dispatched, ended, .*, used\).*\[1\]"),
         ("stop", "die", WorkerDied, "exit code 3"),
         ("stop", "hang", WorkerHung, "was killed"),
         ("stop", "garble", BenchmarkError, "after it had been timed: .*no JSON"),

@@ -58,35 +58,9 @@ def test_work_that_the_calls_leave_to_threads_cannot_hide_a_slowdown(seconds, be
     assert re.search(said, race.decisions[1].reason.message)
 
 
-@pytest.mark.parametrize(
-    ("slower", "clocks", "outcome", "said"),
-    [
-        (1.05, (1980, 1980), Outcome.REGRESSED, "^5.0% slower [^;]*$"),
-        (1.05, (1980, 1886), Outcome.REGRESSED, r"5.0% slower in time and 0.0% \w+ in cycles .* was lower in"),
-        (1.0, (1980, 2178), Outcome.UNCHANGED, r"0.0% \w+ in time and 10.0% slower in cycles .* was higher in"),
-        (1.0, (1980, 1800), Outcome.UNCHANGED, "^[^;]*$"),
-        (0.9, (1980, 1980), Outcome.IMPROVED, "^10.0% faster [^;]*$"),
-    ],
-)
-def test_cycles_of_the_gpus_clock_are_a_second_opinion_on_a_slowdown(slower, clocks, outcome, said):
-    race, _ = raced(
-        sides_of(CASE), [steady(1e-4, 1e-4), steady(slower * 1e-4, 1e-4)], gpu_clocks=dict(enumerate(clocks))
-    )
-    assert race.decisions[1].outcome is outcome
-    assert re.search(said, race.decisions[1].reason.message)
-
-
-def test_cycles_are_no_second_opinion_on_variants():
-    race, _ = raced(variants_of("x", "y"), [steady(1e-4, 1e-4), steady(1.05e-4, 1e-4)], gpu_clocks={0: 1980, 1: 1886})
-    assert race.decisions[1].outcome is Outcome.REGRESSED
-    assert "cycles" not in race.decisions[1].reason.message
-
-
 @pytest.mark.parametrize("known", [(), (0,), (1,)])
 def test_a_second_opinion_needs_both_sides(known):
-    race, _ = raced(
-        sides_of(CASE), [steady(1e-4)] * 2, beside=dict.fromkeys(known, 1e-4), gpu_clocks=dict.fromkeys(known, 1980)
-    )
+    race, _ = raced(sides_of(CASE), [steady(1e-4)] * 2, beside=dict.fromkeys(known, 1e-4))
     assert race.decisions[1].outcome is Outcome.UNCHANGED
     assert re.search("^[^;]*$", race.decisions[1].reason.message)
 

@@ -94,13 +94,6 @@ class Run:
     """Measured beside the times: ``first_call`` in seconds, ``peak_host_memory`` in bytes, on a GPU
     ``dispatch_time`` in seconds and ``gpu_clock`` in MHz. Arguments of ``bench``: ``flops``, ``bytes`` and
     ``items`` of one step, ``contracts``."""
-    clocks: tuple[float, ...] = ()
-    """Mean clock of the GPU in each round, MHz; empty where it was not read."""
-
-    @property
-    def cycles(self) -> tuple[float, ...]:
-        """The times in cycles of the GPU's clock, in millions."""
-        return tuple(seconds * clock for seconds, clock in zip(self.seconds, self.clocks, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +118,6 @@ class Statistic(Word):
     """The ratio of the mean times."""
     P90 = "p90"
     """The ratio of the 90% quantiles of the times."""
-    CYCLES = "cycles"
-    """The median log-ratio of its rounds, in cycles of the GPU's clock."""
     WHOLE = "whole"
     """The ratio of the mean times, with the work that calls leave to threads, child processes and the garbage collector."""
 

@@ -60,14 +60,6 @@ def _typical(median: float | None) -> str:
     return "unchanged" if median is None else words.change(median)
 
 
-def _cycles(time: float, cycles: float) -> str:
-    clock = "lower" if time > cycles else "higher"
-    return (
-        f"{words.change(time)} in time and {words.change(cycles)} in cycles of the GPU's clock, which was {clock} in the contender's "
-        "blocks, by its own power or by that of the other side: lock the clock with sudo nvidia-smi -lgc RATE"
-    )
-
-
 def _first_call_parts(**parts: Sequence[float]) -> str:
     traced = any(parts.get("trace", ()))
     # Without a trace, nothing shows that the rest is compilation.
@@ -360,7 +352,6 @@ class Note(_Code):
     OWN_TIMES = "own-times", "one time per launch, as the benchmark takes and reports it itself"
     PER_ITEM = "per-item", "per item: a call had {before:g}, and has {now:g} now"
     TWO_SPEEDS = "two-speeds", "calls take {fast:duration} or {slow:duration}: {shares[0]:.0%} of the baseline's were slow, and {shares[1]:.0%} of the contender's"
-    CYCLES = "cycles", _cycles
     RESTLESS = "restless", "threads or child processes of both sides still worked a second after the last call; that work is not compared"
     OWN_THRESHOLDS = "own-thresholds", lambda **values: f"own thresholds: {words.thresholds(values)}"
     STRICTER_THRESHOLDS = "stricter-thresholds", lambda **values: f"its own thresholds ({words.thresholds(values)}) are looser than the baseline's, so the stricter ones count"

@@ -28,7 +28,6 @@ processor slow a launch down, rarely by more."""
 
 Start = Callable[[launching.Entrant, int, LaunchRequest, Sequence[int]], Process]
 """Forks the process of an entrant from the zygote of a pair, with these open files."""
-_NO_CLOCK = "the clock of the GPU is not read in each block ({}), so no verdict has a second opinion in its cycles"
 _MEETINGS = 2
 """Points at which a process waits for the other side: before and after its first call."""
 
@@ -46,16 +45,12 @@ class ProcessLaunch:
     """Processors on which processes prepare at the same time, each on one entry."""
     gpu_monitor: GpuMonitor | None
     seed: int
-    note: Callable[[str], None] = lambda text: None
-    """Keeps a warning for the user."""
     compiling: tuple[int, ...] = ()
     """Processors of first calls on a GPU, which compile; empty elsewhere."""
     waits: dict[tuple[str, ...], float] = field(default_factory=dict)
     """Case, side and specification -> what the step waits by itself, as `Prepared.waiting`: the least of all launches so far.
 
     Each launch has a bound from above, which neighbours of its warm-up raise."""
-    clocks: dict[int, tuple[float, ...]] = field(default_factory=dict, init=False)
-    """Entrant -> mean clock of the GPU in each of its rounds, MHz. An entrant whose clock was not read is absent."""
     _running: dict[int, Process] = field(default_factory=dict, init=False)
     waiting: list[int] = field(default_factory=list, init=False)
     """Entrants that are not prepared yet, in the order of their start."""
@@ -269,7 +264,7 @@ class ProcessLaunch:
             raise LaunchDisturbed(launch_monitor.cause)
         if launch_monitor.sm_clock is not None:
             for entrant in blocks:
-                self._ready[entrant].facts.setdefault(GPU_CLOCK, launch_monitor.sm_clock)
+                self._ready[entrant].facts[GPU_CLOCK] = launch_monitor.sm_clock
         return blocks
 
     def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
@@ -300,11 +295,6 @@ class ProcessLaunch:
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
                 self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
-            if answer.clocks:
-                self.clocks[entrant] = answer.clocks
-                self._ready[entrant].facts[GPU_CLOCK] = median(answer.clocks)
-            if answer.clock_failure:
-                self.note(_NO_CLOCK.format(answer.clock_failure))
             self._least[entrant] = dict(answer.least)
         self._used = sum(answer.used for answer in answers.values())
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}

@@ -162,9 +162,8 @@ class ProcessLauncher:
         self._opened[name] += 1
         seed, compiling = self._opened[name], near if on_gpu else ()
         return ProcessLaunch(
-            self.start, entrants, pair, policy, cpus, places or [cpus], monitor, seed, self._note, compiling,
-            self._waits,
-        )  # fmt: skip
+            self.start, entrants, pair, policy, cpus, places or [cpus], monitor, seed, compiling, self._waits
+        )
 
     def on_gpu(self, entrants: Iterable[Entrant]) -> bool:
         """Return whether processes of these may use a GPU: there is one, a side sees it, and a case may run on it."""

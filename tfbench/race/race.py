@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.model import BESIDE, ONCE, STATISTICS, WAITED, Comparison, Effect, Launch, Outcome, Plan, Run, Statistic
+from tfbench.model import BESIDE, ONCE, STATISTICS, WAITED, Effect, Launch, Outcome, Plan, Run, Statistic
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.words import LARGEST
 from tfbench.policy import Policy, Thresholds, preset
@@ -323,8 +323,7 @@ class Race:
                     seconds = opened.rounds(plan, launching.orders(sorted(prepared), plan.turns, self.rng))
                 runs: list[Run | None] = [None] * len(self.entrants)
                 for index, times in seconds.items():
-                    how = plan.iterations[index], prepared[index].facts, opened.clocks.get(index, ())
-                    runs[index] = Run(tuple(times), *how)
+                    runs[index] = Run(tuple(times), plan.iterations[index], prepared[index].facts)
                 launch = Launch(opened.pair, tuple(runs), self.clock() - began)
         except launching.EntrantFailed as error:
             failures[error.entrant] = error.failure
@@ -519,29 +518,20 @@ class Race:
             mean = verdict.compare(effects, self.rounds(entrant), self.policy, **how, share=MEAN_ALPHA)
             decision = verdict.with_mean(decision, mean, effects, self._thresholds(entrant, Statistic.TAIL), final)
         sides = self.runs(self.reference or 0), self.runs(entrant)
-        whole = self._second_opinion(entrant, Statistic.WHOLE) if verdict.leaves_work(sides[1], thresholds) else None
-        decision = decision if whole is None else verdict.with_work_beside(decision, whole, thresholds, sides, final)
+        if verdict.leaves_work(sides[1], thresholds) and all(BESIDE in run.facts for run in (*sides[0], *sides[1])):
+            effects = verdict.pooled(self.effects(entrant, statistic=Statistic.WHOLE))
+            how = self._how(entrant, Statistic.MEDIAN)
+            whole = verdict.compare(effects, self.rounds(entrant), self.policy, **how)
+            decision = verdict.with_work_beside(decision, whole, thresholds, sides, final)
         return verdict.with_settings(verdict.with_retraces(decision, sides[1]), *sides)
 
     def _by_time(self, entrant: int, final: bool) -> verdict.Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))
-        cycles = None if self._share_side(entrant, self.reference) else self._second_opinion(entrant, Statistic.CYCLES)
-        if first.statistic is Statistic.MEDIAN and cycles is not None:
-            first = verdict.with_cycles(first, cycles.ratio, self._thresholds(entrant, Statistic.MEDIAN))
         if others:
             return verdict.with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final, TAIL_ROUNDS)
         if self._has_slow_calls(entrant, first.statistic):
             return verdict.of_tail(first) if first.statistic is Statistic.TAIL else verdict.of_mean(first)
         return first
-
-    def _second_opinion(self, entrant: int, statistic: Statistic) -> Comparison | None:
-        """Compare by cycles of the GPU's clock or with the work beside the calls; ``None`` where that was not read."""
-        runs = [*self.runs(entrant), *self.runs(self.reference or 0)]
-        if not all(run.clocks if statistic is Statistic.CYCLES else BESIDE in run.facts for run in runs):
-            return None
-        effects = self.effects(entrant, statistic=statistic)
-        evidence = verdict.pooled(effects) if statistic is Statistic.WHOLE else effects
-        return verdict.compare(evidence, self.rounds(entrant), self.policy, **self._how(entrant, Statistic.MEDIAN))
 
     def _how(self, entrant: int, noise: Statistic) -> dict[str, Any]:
         """Return how this entrant is compared, with the noise of a statistic."""

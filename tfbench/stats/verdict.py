@@ -225,8 +225,6 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
     doubt = _doubts(baseline, contender)
     if statistic is Statistic.MEDIAN:
         return replace(launch_effect(baseline.seconds, contender.seconds, pair), doubt=doubt)
-    if statistic is Statistic.CYCLES:
-        return launch_effect(baseline.cycles, contender.cycles, pair)
     sides = baseline.seconds, contender.seconds
     ratios = log_ratios(*sides)
     before, now = (np.asarray(side, float) for side in sides)
@@ -381,20 +379,6 @@ def of_mean(mean: Decision) -> Decision:
     return replace(
         mean, reason=because(ReasonCode.RARE_SLOW_CALLS, ratio=comparison.ratio, launches=comparison.launches)
     )
-
-
-def with_cycles(decision: Decision, cycles: Ratio, thresholds: Thresholds) -> Decision:
-    """Return the decision with a note, if the ratio in cycles of the GPU's clock tells something else about a slowdown.
-
-    Users pay time, and a change that draws more power lowers the clock itself. So a slowdown that is none in cycles stays
-    `regressed`. But the power or heat of the other side's turns lowers the clock as well, and only a locked clock tells the two
-    apart. A slowdown in cycles that a higher clock hides does not count either.
-    """
-    in_cycles = classify(cycles.low, cycles.high, thresholds)
-    if decision.outcome is None or (decision.outcome is Outcome.REGRESSED) == (in_cycles is Outcome.REGRESSED):
-        return decision
-    note = because(Note.CYCLES, time=decision.comparison.ratio.center, cycles=cycles.center)
-    return decision.noted(note)
 
 
 def with_work_beside(

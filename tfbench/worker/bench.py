@@ -42,7 +42,7 @@ from tfbench.worker import block as blocks
 from tfbench.worker import isolation, tf_runtime, time
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak
-from tfbench.worker.profiler import SmClock, sm_clock, tracer
+from tfbench.worker.profiler import tracer
 from tfbench.worker.quiet import Meter, certain, own_time, used_time, waiting
 from tfbench.worker.unfinished import unfinished
 
@@ -489,7 +489,6 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _serve_rounds(self, block: blocks.Block, prepared: Prepared) -> None:
         """Serve requests until the launch stops. The garbage of the rounds is collected after them."""
         cpus, calls, before_rounds = self.request.cpus, 0, 0
-        clock = sm_clock() if prepared.on_device else (None, "")
         self.channel.send(prepared)
         with self._counting_retraces(), ExitStack() as uncollected:
             while True:
@@ -511,7 +510,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
                     retraced, beside, before = self._retraces, blocks.WorkBeside(), block.calls
                     before_rounds = before_rounds or _FIRST_CALLS + before
                     if isinstance(order, protocol.Serve):
-                        rounds = self._turns(order, block, beside, *clock)
+                        rounds = self._turns(order, block, beside)
                     else:  # processor time includes that of threads
                         block, before = blocks.Block(block.call, None, time.process_time_ns), 0
                         rounds, self.late_facts[WAITED] = blocks.serve_slices(
@@ -553,9 +552,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             waits = found if waits is None else min(waits, found)
         return waits
 
-    def _turns(
-        self, order: protocol.Serve, block: blocks.Block, beside: blocks.WorkBeside, clock: SmClock | None, failure: str
-    ) -> protocol.Rounds:
+    def _turns(self, order: protocol.Serve, block: blocks.Block, beside: blocks.WorkBeside) -> protocol.Rounds:
         """Time the blocks of each turn."""
         injected = blocks.injection(order.iterations, order.extra, order.slow, self._seed)
         drawn = random.Random(self.request.seed)  # the same on all sides, which then make equally many calls
@@ -575,9 +572,6 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             return times
 
         block.restart()
-        if clock is not None:
-            clock.restart()
-            block.mark = clock.mark
         used = used_time(blocks.children())
         began, ended = blocks.serve_turns(turn, order, self.request.entrant, self.pipes)
         if spent:  # after the rounds, threads make ahead again what these calls have taken
@@ -590,8 +584,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             )
         served = zip(began, ended, block.least, strict=False)
         least = tuple((number, least) for number, (start, end, least) in enumerate(served) if least < end - start)
-        clocks, why = (clock.megahertz(), clock.failure) if clock is not None else ((), failure)
-        return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, least, clocks, why)
+        return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, least)
 
     @property
     def _seed(self) -> int:

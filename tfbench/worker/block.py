@@ -68,8 +68,6 @@ class Block:
     synchronise: Call | None
     """Waits until the device has finished, ``None`` where a call returns finished."""
     clock: Clock = time.perf_counter_ns
-    mark: Call = lambda: None
-    """Called before and after the timed part, while the device is idle."""
     dispatched: list[int] = field(default_factory=list, init=False)
     """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
     calls: int = field(default=0, init=False)
@@ -97,7 +95,6 @@ class Block:
         for _ in repeat(None, prime):
             self.call()
         self.wait()
-        self.mark()
 
     def _timed(self, call: Call, calls: int, pause: float) -> tuple[int, int, int, int]:
         """Time so many calls, and note the least time that they take without neighbours.
@@ -137,7 +134,6 @@ class Block:
                 pass
             self.least[-1:] = [round(least * (1 + rest)) for least in self.least[-1:]]
             taken = round(taken * (1 + rest))
-        self.mark()
         return taken
 
     def restart(self) -> None:
