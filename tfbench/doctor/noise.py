@@ -113,7 +113,9 @@ def _shrunk(squares: float, freedom: int, usual: float, spread: float) -> float:
 # Race fixed workloads against themselves
 
 
-FILE = Path(__file__).parents[1] / "worker" / "workloads" / "test_doctor.py"
+FILE = Path(__file__).parents[1] / "worker" / "workloads" / "test_raced.py"
+STEPS = ("eager_add", "elementwise", "matmul")
+"""Its steps that host overhead, memory or arithmetic bound. Together they show most kinds of noise."""
 NAME = "race"
 """Name of the findings."""
 SECONDS = 30
@@ -153,10 +155,9 @@ def race(
     with closing(ProcessLauncher(suite, policy, where)) as launcher:
         progress(f"starting {2 * PAIRS} zygotes", 0.0)
         launcher.ready([(side, ()) for side in both], range(PAIRS))
-        collected = launcher.zygote(Entrant(Case("", "", ""), both[0]), 0).collected
-        if not collected.cases:
-            raise BenchmarkError(next(iter(collected.broken.values()), f"{FILE.name} has no workload"))
-        cases = [Case(name, name, name) for name in sorted(collected.cases)]
+        if broken := launcher.zygote(Entrant(Case("", "", ""), both[0]), 0).collected.broken:
+            raise BenchmarkError(next(iter(broken.values())))
+        cases = [Case.named(f"{FILE.name}::test_step[{step}]") for step in STEPS]
         began = clock()
         return [
             against_itself(
