@@ -41,8 +41,6 @@ ENTRANCES = {"__init__": {"suite", "model", "errors", "report"}, "__main__": {"c
 """What the entry points may import."""
 MODULE = re.compile(r"tfbench(\.\w+)+")
 WORKER_NEEDS = {"pytest", "_pytest", "numpy", "tensorflow", "keras", "tf_keras", "tfbench"}
-WORKER_MAY_USE = {"aspectlib"}
-"""Imported only for a benchmark that asks for it."""
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 COPIED = PACKAGE / "versions" / "runner.py"
 """`tfbench explain --repro` copies it into a folder, where it runs without tfbench."""
@@ -108,7 +106,7 @@ class TestFile:
     def test_only_the_worker_imports_tensorflow_and_it_needs_little_else(self, file):
         tops = {name.partition(".")[0] for name in imports_of(file)}
         if room(file) == "worker":
-            assert tops - set(sys.stdlib_module_names) <= WORKER_NEEDS | WORKER_MAY_USE
+            assert tops - set(sys.stdlib_module_names) <= WORKER_NEEDS
         elif file != COPIED:
             assert not tops & TENSORFLOW
 

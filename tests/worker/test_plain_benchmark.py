@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import threading
 from types import SimpleNamespace
 
@@ -116,22 +115,6 @@ def test_what_a_test_sets_on_its_statistics_is_kept_beside_its_notes():
     benchmark.close()
     kept = benchmark._launch.late_facts[PLAIN]
     assert kept["extra_info"] == {"stats": {"bandwidth": 7.5, "max": 9e-3}}
-
-
-def test_a_woven_function_is_raced_once_and_put_back():
-    benchmark, before = fixture(), json.dumps
-    benchmark.weave("json.dumps")
-    assert json.dumps([1]) == "[1]"
-    assert benchmark._launch.step.func is before
-    assert json.dumps([2]) == "[2]"  # as the launch itself may call it
-    benchmark.close()
-    assert json.dumps is before
-
-
-def test_weave_names_the_package_that_it_needs(monkeypatch):
-    monkeypatch.setitem(sys.modules, "aspectlib", None)
-    with pytest.raises(BenchmarkError, match="pip install aspectlib"):
-        fixture().weave("json.dumps")
 
 
 async def waits():

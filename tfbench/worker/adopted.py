@@ -18,7 +18,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 from typing import Any
@@ -93,7 +92,6 @@ class PlainBenchmark:
         self.extra_info: dict[str, Any] = {}
         self._launch = launch
         self._times: Times | None = None
-        self._undo: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
         return "<the fixture benchmark>"
@@ -140,28 +138,6 @@ class PlainBenchmark:
 
         return self._race(PreparedStep(bind, clear))
 
-    def weave(self, target: Any, **options: Any) -> None:
-        """Race calls of ``target`` that the test makes later, with aspectlib as in pytest-benchmark.
-
-        Raises `BenchmarkError` if aspectlib is not installed.
-        """
-        try:
-            aspectlib = import_module("aspectlib")
-        except ImportError:
-            self._launch.refuse("benchmark.weave needs aspectlib: pip install aspectlib")
-
-        def aspect(function: Callable[..., Any]) -> Callable[..., Any]:
-            def woven(*args: Any, **kwargs: Any) -> Any:
-                if self._launch.called:  # the launch itself may call it, such as time.sleep
-                    return function(*args, **kwargs)
-                return self(function, *args, **kwargs)
-
-            return woven
-
-        self._undo.append(aspectlib.weave(target, aspect, **options).rollback)
-
-    patch = weave
-
     @property
     def stats(self) -> Times | None:
         """The times of this launch; ``None`` before the function was handed over.
@@ -177,9 +153,7 @@ class PlainBenchmark:
         return self._times
 
     def close(self) -> None:
-        """Undo what `weave` did, and keep what the test has noted for the report."""
-        while self._undo:
-            self._undo.pop()()
+        """Keep what the test has noted for the report."""
         if self._times and (added := self._times.added):
             self.extra_info["stats"] = _plain(added)
         kept: JSON = {"group": self.group, "extra_info": _plain(self.extra_info)}

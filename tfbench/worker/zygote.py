@@ -496,11 +496,6 @@ class Zygote(Collection):
         yield fixture
         fixture.close()
 
-    @pytest.fixture
-    def benchmark_weave(self, benchmark: PlainBenchmark) -> Callable[..., None]:
-        """``benchmark.weave``."""
-        return benchmark.weave
-
 
 def _last_line(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
