@@ -19,15 +19,15 @@ BUDGET = {
     "doctor": 954,  # with rare slow calls (one line, from worker)
     "fleet": 466,
     "gpus": 544,
-    "metrics": 879,  # with the rows of the life of a process
+    "metrics": 875,  # with the rows of the life of a process
     "model": 1102,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1353,
     "profiles": 550,
-    "race": 2211,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
+    "race": 2207,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1967,  # with many files of asv (one line, from worker)
-    "session": 2296,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "session": 2294,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1144,  # with sparse and partial clones
-    "stats": 813,  # with rare slow calls
+    "stats": 799,  # with rare slow calls
     "storage": 396,
     "suite": 491,  # with limits in seconds
     "versions": 1160,  # with contracts and results

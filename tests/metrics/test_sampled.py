@@ -11,7 +11,7 @@ from tfbench.metrics.exact import first_call, imports, memory, of_launches, on_d
 from tfbench.model import Case, Effect, Outcome, Reason, Verdict
 from tfbench.model.words import evidence
 from tfbench.policy import preset
-from tfbench.stats.verdict import decide
+from tfbench.stats.verdict import Terms, decide
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 POLICY = preset("standard")
@@ -74,7 +74,7 @@ def test_a_peak_is_decided_by_the_policys_thresholds_of_memory(pairs, of):
         Effect(math.log(new["peak_host_memory"] / old["peak_host_memory"]), pair)
         for old, new, pair in zip(before, now, of, strict=True)
     ]
-    found = decide(effects, 4, POLICY, cases=320, shared_zygote=False, final=True, thresholds=POLICY.memory)
+    found = decide(effects, 4, Terms(POLICY, 320, False, POLICY.memory), True)
     ratio = found.comparison.ratio
     text = f"100.50 MiB before, 110.50 MiB now ({evidence(ratio, 4)})"
     values = (100.5 * MIB, 110.5 * MIB)
@@ -150,7 +150,7 @@ def test_a_first_call_is_decided_by_the_policys_thresholds_of_first_calls():
     before, now = firsts(1.0, 1.1, 1.0, trace=0.02, compile=0.3), firsts(2.0, 2.1, 2.2, trace=0.045)
     effects = [Effect(math.log(new["first_call"] / old["first_call"]), pair)
                for old, new, pair in zip(before, now, (0, 1, 1), strict=True)]  # fmt: skip
-    plain = decide(effects, 3, POLICY, cases=320, shared_zygote=False, final=True, thresholds=POLICY.first_call)
+    plain = decide(effects, 3, Terms(POLICY, 320, False, POLICY.first_call), True)
     parts = "; trace 20 ms before, 45 ms now, compilation and other work done once 300 ms before, 0 ms now, execute 0 ms before, 0 ms now"
     reason = Reason(plain.reason.code, plain.reason.message + parts)
     assert first_call(before, now, (0, 1, 1), POLICY, 320) == replace(plain, reason=reason)

@@ -13,7 +13,7 @@ from tfbench.metrics.exact import first_call, memory
 from tfbench.model import TIME, Case, Outcome, Reason, Statistic
 from tfbench.policy import Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.stats.verdict import decide
+from tfbench.stats.verdict import Terms, decide
 
 CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy(rare_calls=0)
@@ -104,7 +104,7 @@ def test_a_second_race_ends_as_unchanged_only_below_the_minimum_effect():
     assert found.decision.outcome is Outcome.REGRESSED
     second = found.races[1]
     assert len(second.launches) > POLICY.looks[2]
-    usual = decide(second.effects(1)[: POLICY.looks[3]], 1, POLICY, cases=1, shared_zygote=False, final=False)
+    usual = decide(second.effects(1)[: POLICY.looks[3]], 1, Terms(POLICY, 1, False, POLICY.step_time), False)
     assert usual.outcome is Outcome.UNCHANGED
 
 

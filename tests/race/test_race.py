@@ -14,7 +14,7 @@ from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
 from tfbench.race.launch import make_plan
 from tfbench.race.race import MEAN_ALPHA, TAIL_ALPHA, Race
-from tfbench.stats.verdict import P90_ROUNDS, compare, pooled
+from tfbench.stats.verdict import P90_ROUNDS, Terms, compare, pooled
 
 CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy(rare_calls=0)
@@ -193,20 +193,19 @@ def test_p90_of_a_few_rounds_is_not_judged():
 
 
 def test_median_and_tail_share_the_alpha_and_only_variants_of_one_environment_a_zygote():
-    def interval_of(race, statistic=Statistic.MEDIAN, **settings):
+    def interval_of(race, shared_zygote, statistic=Statistic.MEDIAN, thresholds=POLICY.step_time, share=1.0):
         effects = race.effects(1, statistic=statistic)
-        return compare(
-            effects if statistic is Statistic.MEDIAN else pooled(effects), race.rounds(1), POLICY, cases=1, **settings
-        ).ratio
+        evidence = effects if statistic is Statistic.MEDIAN else pooled(effects)
+        return compare(evidence, race.rounds(1), Terms(POLICY, 1, shared_zygote, thresholds, share)).ratio
 
     scripts = [steady(1e-4), steady(1.3e-4)]
     race, _ = raced(sides_of(CASE), scripts)
-    own = interval_of(race, shared_zygote=False, share=1 - TAIL_ALPHA - MEAN_ALPHA)
-    tail = interval_of(race, Statistic.TAIL, shared_zygote=False, share=TAIL_ALPHA, thresholds=POLICY.tail_time)
+    own = interval_of(race, False, share=1 - TAIL_ALPHA - MEAN_ALPHA)
+    tail = interval_of(race, False, Statistic.TAIL, POLICY.tail_time, TAIL_ALPHA)
     assert (race.decisions[1].comparison.ratio, race.decisions[1].tail) == (own, tail)
     variants = variants_of("x", "y")
     race, _ = raced(variants, scripts)
-    assert race.decisions[1].comparison.ratio == interval_of(race, shared_zygote=True)
+    assert race.decisions[1].comparison.ratio == interval_of(race, True)
     variants[1] = replace(variants[1], case=replace(variants[1].case, env=(("X", "1"),)))
     race, _ = raced(variants, scripts)
     assert race.decisions[1].comparison.ratio == interval_of(race, shared_zygote=False)

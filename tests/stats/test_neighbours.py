@@ -8,7 +8,7 @@ from tfbench.model import DOUBT, HANDED, Effect, Outcome, Run, Statistic
 from tfbench.policy import Policy
 from tfbench.stats.interval import interval
 from tfbench.stats.rounds import without_neighbours
-from tfbench.stats.verdict import decide, effect_of, launches_needed
+from tfbench.stats.verdict import Terms, decide, effect_of, launches_needed
 
 POLICY = Policy()
 
@@ -54,7 +54,7 @@ def test_a_doubt_widens_the_interval_and_does_not_average_out():
 
 def test_a_case_that_neighbours_leave_open_says_so_and_ends_soon():
     effects = [Effect(0.001, 0, doubt=(0.1, 0.2))] * 6
-    decision = decide(effects, 300, POLICY, cases=1, shared_zygote=False, final=True)
+    decision = decide(effects, 300, Terms(POLICY, 1, False, POLICY.step_time), True)
     assert decision.outcome is Outcome.INCONCLUSIVE
     assert "its time may be up to 22.1% slower than shown: race on other processors (--cpus)" in str(decision.reason)
     assert launches_needed(effects, POLICY.step_time, POLICY.clip) == math.inf
@@ -62,4 +62,4 @@ def test_a_case_that_neighbours_leave_open_says_so_and_ends_soon():
 
 def test_a_change_that_is_larger_than_the_doubt_is_decided():
     effects = [Effect(2.0, 0, doubt=(0.2, 0.2))] * 6
-    assert decide(effects, 300, POLICY, cases=1, shared_zygote=False, final=True).outcome is Outcome.REGRESSED
+    assert decide(effects, 300, Terms(POLICY, 1, False, POLICY.step_time), True).outcome is Outcome.REGRESSED

@@ -13,6 +13,7 @@ from tfbench.stats.alpha_spending import case_alpha, look_alpha, unchanged_alpha
 from tfbench.stats.interval import interval
 from tfbench.stats.verdict import (
     Decision,
+    Terms,
     balanced,
     classify,
     compare,
@@ -35,7 +36,7 @@ def effects(center, spread=0.002, launches=6):
 
 def judged(center, *, policy=POLICY, final=False, spread=0.002, launches=6, cases=30):
     found = effects(center, spread, launches)
-    return decide(found, 100 * launches, policy, cases=cases, shared_zygote=False, final=final)
+    return decide(found, 100 * launches, Terms(policy, cases, False, policy.step_time), final)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +86,10 @@ def test_a_probable_change_that_is_within_the_tolerance_is_raced_on():
 
 def test_the_interval_of_a_look_has_the_level_of_that_look():
     evidence = effects(0.01, launches=9)
-    found = compare(evidence, 900, POLICY, cases=30, shared_zygote=False).ratio
+    found = compare(evidence, 900, Terms(POLICY, 30, False, POLICY.step_time)).ratio
     plain = interval(evidence, look_alpha(POLICY, 30, 3), POLICY, shared_zygote=False)
     assert (found.low, found.high) == (plain.low, plain.high)
-    part = compare(evidence, 900, POLICY, cases=30, shared_zygote=False, share=0.25)
+    part = compare(evidence, 900, Terms(POLICY, 30, False, POLICY.step_time, 0.25))
     plain = interval(evidence, look_alpha(POLICY, 30, 3, 0.25), POLICY, shared_zygote=False)
     assert part.ratio == replace(plain, confidence=1 - 0.25 * case_alpha(POLICY, 30))
     assert (part.launches, part.pairs, part.rounds) == (9, 6, 900)
@@ -123,16 +124,16 @@ def test_a_reason_states_the_change_its_evidence_and_the_fix(code, ratio, text):
 def test_a_decision_by_other_thresholds_uses_them_for_the_noise_too():
     noisy = POLICY.step_time._replace(minimum_effect=0.1, tolerance=0.2, launch_deviation=0.03, zygote_deviation=0.02)
     evidence = effects(0.05)
-    found = decide(evidence, 6, POLICY, cases=30, shared_zygote=True, final=True, thresholds=noisy)
-    plain = compare(evidence, 6, POLICY, cases=30, shared_zygote=True, thresholds=noisy)
+    found = decide(evidence, 6, Terms(POLICY, 30, True, noisy), True)
+    plain = compare(evidence, 6, Terms(POLICY, 30, True, noisy))
     narrow = interval(evidence, unchanged_alpha(POLICY, 2), POLICY, shared_zygote=True, expected=noisy)
     assert found.outcome is Outcome.UNCHANGED
     assert found.comparison == replace(plain, ratio=replace(narrow, confidence=1 - 2 * POLICY.alpha_unchanged))
     assert found.reason.message.startswith("within 20.0% either way: 5.1% slower")
-    assert plain.ratio != compare(evidence, 6, POLICY, cases=30, shared_zygote=False, thresholds=noisy).ratio
-    assert plain.ratio != compare(evidence, 6, POLICY, cases=30, shared_zygote=True).ratio
-    found = decide(effects(0.5), 6, POLICY, cases=30, shared_zygote=True, final=True, thresholds=noisy)
-    plain = compare(effects(0.5), 6, POLICY, cases=30, shared_zygote=True, thresholds=noisy)
+    assert plain.ratio != compare(evidence, 6, Terms(POLICY, 30, False, noisy)).ratio
+    assert plain.ratio != compare(evidence, 6, Terms(POLICY, 30, True, POLICY.step_time)).ratio
+    found = decide(effects(0.5), 6, Terms(POLICY, 30, True, noisy), True)
+    plain = compare(effects(0.5), 6, Terms(POLICY, 30, True, noisy))
     assert (found.outcome, found.comparison) == (Outcome.REGRESSED, plain)
 
 
@@ -142,16 +143,16 @@ def with_slow_mode(slow, of=18, by=0.3):
 
 
 def test_a_slow_mode_of_one_side_is_not_unchanged():
-    found = decide(with_slow_mode(3), 180, POLICY, cases=1, shared_zygote=False, final=True)
+    found = decide(with_slow_mode(3), 180, Terms(POLICY, 1, False, POLICY.step_time), True)
     assert found.outcome is Outcome.INCONCLUSIVE
     assert found.reason == Reason(
         "not-decided",
         "not decided: 3 of 18 launches disagree with the rest, and the mean of all launches is 5.1% slower; "
         "one side may be bimodal, as the launches in --report-html show",
     )
-    early = decide(with_slow_mode(3), 180, POLICY, cases=1, shared_zygote=False, final=False)
+    early = decide(with_slow_mode(3), 180, Terms(POLICY, 1, False, POLICY.step_time), False)
     assert (early.outcome, early.reason) == (None, Reason("racing", found.reason.message))
-    one = decide(with_slow_mode(1), 180, POLICY, cases=1, shared_zygote=False, final=True)
+    one = decide(with_slow_mode(1), 180, Terms(POLICY, 1, False, POLICY.step_time), True)
     assert one.outcome is Outcome.UNCHANGED
 
 

@@ -15,7 +15,7 @@ from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
 from tfbench.model.words import BYTES, SECONDS, amount, exchanged
 from tfbench.policy import FIRST_CALL_DEVIATION, FIRST_CALL_ZYGOTE_DEVIATION, Policy, Thresholds
-from tfbench.stats.verdict import CODES, Decision, decide
+from tfbench.stats.verdict import CODES, Decision, Terms, decide
 
 MEMORY_ABS_TOLERANCE = 1 << 20
 """Bytes by which peaks of host memory may differ: one of Python's arenas, which take 1 MiB. Launches reuse space that
@@ -263,9 +263,7 @@ def sampled(
     # A set-up may allocate nothing. Samples up to the difference that is none count as equal.
     old, new = ([max(sample, limits.slack) for sample in samples] for samples in (old, new))
     effects = [Effect(math.log(now / before), pair) for before, now, pair in zip(old, new, together, strict=False)]
-    decision = decide(
-        effects, launches, policy, cases=cases, shared_zygote=False, final=True, thresholds=limits.thresholds
-    )
+    decision = decide(effects, launches, Terms(policy, cases, False, limits.thresholds), True)
     outcome, ratio = decision.outcome or Outcome.INCONCLUSIVE, decision.comparison.ratio
     codes = {**CODES, Outcome.REGRESSED: ReasonCode.MORE, Outcome.IMPROVED: ReasonCode.FEWER}
     note = because(Note.CHANGE, **facts, ratio=ratio, launches=launches)
@@ -332,9 +330,7 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     effects = [Effect(math.log(new / old), pair, doubt=doubt) for old, new, pair, doubt in known]
     if not effects:
         return None
-    decision = decide(
-        effects, len(effects), policy, cases=cases, shared_zygote=False, final=True, thresholds=policy.first_call
-    )
+    decision = decide(effects, len(effects), Terms(policy, cases, False, policy.first_call), True)
     tolerance = policy.first_call_abs_tolerance
     difference = median(new for _, new, _ in times) - median(old for old, _, _ in times)
     if decision.outcome is not Outcome.UNCHANGED and abs(difference) < tolerance:

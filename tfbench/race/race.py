@@ -514,14 +514,12 @@ class Race:
         decision, thresholds = self._by_time(entrant, final), self._thresholds(entrant, Statistic.MEDIAN)
         if Statistic.TAIL in self._judged(entrant):
             effects = verdict.pooled(self.effects(entrant, statistic=Statistic.MEAN))
-            how = self._how(entrant, Statistic.TAIL)
-            mean = verdict.compare(effects, self.rounds(entrant), self.policy, **how, share=MEAN_ALPHA)
+            mean = verdict.compare(effects, self.rounds(entrant), self._terms(entrant, Statistic.TAIL, MEAN_ALPHA))
             decision = verdict.with_mean(decision, mean, effects, self._thresholds(entrant, Statistic.TAIL), final)
         sides = self.runs(self.reference or 0), self.runs(entrant)
         if verdict.leaves_work(sides[1], thresholds) and all(BESIDE in run.facts for run in (*sides[0], *sides[1])):
             effects = verdict.pooled(self.effects(entrant, statistic=Statistic.WHOLE))
-            how = self._how(entrant, Statistic.MEDIAN)
-            whole = verdict.compare(effects, self.rounds(entrant), self.policy, **how)
+            whole = verdict.compare(effects, self.rounds(entrant), self._terms(entrant, Statistic.MEDIAN))
             decision = verdict.with_work_beside(decision, whole, thresholds, sides, final)
         return verdict.with_settings(verdict.with_retraces(decision, sides[1]), *sides)
 
@@ -533,10 +531,10 @@ class Race:
             return verdict.of_tail(first) if first.statistic is Statistic.TAIL else verdict.of_mean(first)
         return first
 
-    def _how(self, entrant: int, noise: Statistic) -> dict[str, Any]:
+    def _terms(self, entrant: int, noise: Statistic, share: float = 1.0) -> verdict.Terms:
         """Return how this entrant is compared, with the noise of a statistic."""
-        shared = self.share_zygote(entrant, self.reference)
-        return {"cases": self.config.cases, "shared_zygote": shared, "thresholds": self._thresholds(entrant, noise)}
+        shared, thresholds = self.share_zygote(entrant, self.reference), self._thresholds(entrant, noise)
+        return verdict.Terms(self.policy, self.config.cases, shared, thresholds, share)
 
     def _has_slow_calls(self, entrant: int, statistic: Statistic) -> bool:
         """Return whether a statistic is about slow calls beside the median: the tail, or the mean if it does not decide alone."""
@@ -555,9 +553,7 @@ class Race:
         if len(self._judged(entrant)) > 1:
             share = TAIL_ALPHA if statistic is Statistic.TAIL else 1 - TAIL_ALPHA - MEAN_ALPHA
         evidence, rounds = effects if statistic is Statistic.MEDIAN else verdict.pooled(effects), self.rounds(entrant)
-        decision = verdict.decide(
-            evidence, rounds, self.policy, **self._how(entrant, statistic), final=final, share=share
-        )
+        decision = verdict.decide(evidence, rounds, self._terms(entrant, statistic, share), final)
         tail = decision.comparison.ratio if statistic is Statistic.TAIL else None
         decision = replace(decision, statistic=statistic, tail=tail)
         if statistic is Statistic.P90 and rounds < verdict.P90_ROUNDS:

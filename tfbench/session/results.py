@@ -28,7 +28,7 @@ from tfbench.sides.spec import Side
 from tfbench.stats.alpha_spending import ignored, judged
 from tfbench.stats.interval import interval, launch_effect
 from tfbench.stats.rounds import log_items_ratio, rates, two_speeds
-from tfbench.stats.verdict import P90_ROUNDS, calls_of, compare, decide, retrace
+from tfbench.stats.verdict import P90_ROUNDS, Terms, calls_of, compare, decide, retrace
 
 # Turn a race, or the failure that ended it, into results of its cases
 
@@ -114,13 +114,11 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
         return "the two variants have no launch in common"
     if retrace(race.runs(index)):
         return "most calls of this variant trace a function again, so calls that find it traced are not compared"
-    shared = race.share_zygote(other, index)
-    rounds, cases, own = race.rounds(index), race.config.cases, race.thresholds(index)
+    terms = Terms(race.policy, race.config.cases, race.share_zygote(other, index), race.thresholds(index))
     if claim.name == "as_fast":
         # Equal speed is proved in the same way as `unchanged`, with an interval at its own level.
-        decision = decide(effects, rounds, race.policy, cases=cases, shared_zygote=shared, final=False, thresholds=own)
-        return decision.comparison
-    return compare(effects, rounds, race.policy, cases=cases, shared_zygote=shared, thresholds=own)
+        return decide(effects, race.rounds(index), terms, False).comparison
+    return compare(effects, race.rounds(index), terms)
 
 
 def percentiles(sample: Sample) -> dict[str, float]:

@@ -85,28 +85,29 @@ def regions(thresholds: Thresholds) -> tuple[Region, ...]:
     )
 
 
-def compare(
-    effects: Sequence[Effect],
-    rounds: int,
-    policy: Policy,
-    *,
-    cases: int,
-    shared_zygote: bool,
-    thresholds: Thresholds | None = None,
-    share: float = 1.0,
-) -> Comparison:
+class Terms(NamedTuple):
+    """What effects are judged by."""
+
+    policy: Policy
+    cases: int
+    """Cases of the whole run, which share its alpha."""
+    shared_zygote: bool
+    """Whether the entrants of a launch are forked from one zygote."""
+    thresholds: Thresholds
+    """They also have the noise to expect."""
+    share: float = 1.0
+    """Part of the alpha of the stage that is spent on this question."""
+
+
+def compare(effects: Sequence[Effect], rounds: int, terms: Terms) -> Comparison:
     """Compute the ratio and the interval that finds a change, at the look that this number of launches belongs to.
 
     The confidence of the ratio is that of the intervals of all looks together (repeated confidence intervals, Jennison &
     Turnbull 1989, J. R. Stat. Soc. B 51). Stopping at an interval that decides therefore costs no further alpha.
 
-    Args:
-        effects: One per launch, as for `interval`, which may refuse them.
-        cases: Cases of the whole run, which share its alpha.
-        shared_zygote: Whether the entrants of a launch are forked from one zygote.
-        thresholds: Has the noise to expect; those of the step's time by default.
-        share: Part of the alpha of the stage that is spent on this question.
+    ``effects`` has one per launch, as for `interval`, which may refuse them.
     """
+    policy, cases, shared_zygote, thresholds, share = terms
     alpha = look_alpha(policy, cases, look_of(len(effects), policy.looks), share)
     ratio = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=thresholds)
     ratio = replace(ratio, confidence=1 - share * case_alpha(policy, cases))
@@ -119,18 +120,8 @@ def classify(low: float, high: float, thresholds: Thresholds) -> Outcome | None:
     return next(proved, None)
 
 
-def decide(
-    effects: Sequence[Effect],
-    rounds: int,
-    policy: Policy,
-    *,
-    cases: int,
-    shared_zygote: bool,
-    final: bool,
-    thresholds: Thresholds | None = None,
-    share: float = 1.0,
-) -> Decision:
-    """Decide from the evidence at a look, by the thresholds of the step's time unless others are given.
+def decide(effects: Sequence[Effect], rounds: int, terms: Terms, final: bool) -> Decision:
+    """Decide from the evidence at a look.
 
     The caller races a first ``regressed`` again, in fresh launches of fresh zygotes, and decides from those alone at the same
     levels: `tfbench.stats.alpha_spending.case_alpha` accounts for the alpha of both stages. ``unchanged`` is proved by an
@@ -140,16 +131,14 @@ def decide(
     Args and errors are those of `compare`, where ``effects`` are of this stage only. ``final`` tells whether this was the
     last launch, so that an undecided case is inconclusive.
     """
-    chosen = thresholds or policy.step_time
-    comparison = compare(
-        effects, rounds, policy, cases=cases, shared_zygote=shared_zygote, thresholds=chosen, share=share
-    )
+    policy, chosen = terms.policy, terms.thresholds
+    comparison = compare(effects, rounds, terms)
     outcome = classify(comparison.ratio.low, comparison.ratio.high, chosen)
     facts: dict[str, object] = {}
     note = None
     if outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
         alpha = unchanged_alpha(policy, look_of(len(effects), policy.looks))
-        narrow = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=chosen)
+        narrow = interval(effects, alpha, policy, shared_zygote=terms.shared_zygote, expected=chosen)
         proved = classify(narrow.low, narrow.high, chosen) is Outcome.UNCHANGED
         values = np.array([effect.value for effect in effects])
         if proved and balanced(values[np.newaxis], chosen)[0]:
