@@ -22,7 +22,7 @@ _MULTIPLES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 def duration(seconds: float) -> str:
     """Format seconds: ``12.3 µs``; none or less as ``0``."""
-    return _scaled(seconds, _PARTS, "s") if seconds > 0 else "0"
+    return amount(seconds, SECONDS)
 
 
 def span(seconds: float) -> str:
@@ -43,14 +43,6 @@ def rates(before: float | None, now: float | None, unit: str) -> str:
     if before and scales[0] == scales[1] and scales[0]:
         return f"{_significant(before / scales[0][0])} -> {rate(now or 0.0, unit)}"
     return " -> ".join(rate(amount, unit) if amount else "-" for amount in (before, now))
-
-
-def size(amount: float) -> str:
-    """Format bytes with a binary prefix: ``9.42 MiB``."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if abs(amount) >= 1 << power:
-            return f"{_significant(amount / (1 << power))} {unit}"
-    return f"{amount:.0f} B"
 
 
 def _scale(amount: float, scales: Sequence[tuple[float, str]]) -> tuple[float, str]:
@@ -87,10 +79,15 @@ def amount(value: float | None, unit: str) -> str:
     if unit in (SECONDS, JOULES):
         return _scaled(value, _PARTS, unit) if value > 0 else "0"
     if unit == BYTES:
-        scales = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
-        scaled = (f"{value / scale:.2f} {word}" for word, scale in scales.items() if abs(value) >= scale)
-        return next(scaled, f"{value:,.0f} B")
+        return size(value)
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
+
+
+def size(value: float) -> str:
+    """Format bytes with a binary prefix: ``9.42 MiB``."""
+    scales = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
+    scaled = (f"{value / scale:.2f} {word}" for word, scale in scales.items() if abs(value) >= scale)
+    return next(scaled, f"{value:,.0f} B")
 
 
 def difference(value: float) -> str:
