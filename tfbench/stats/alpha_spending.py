@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -110,13 +109,8 @@ def alpha_per_look(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...
         alpha: Both sides together, over all looks.
         looks: Increasing numbers of launches.
         spent: Cumulative share of ``alpha`` that may be spent by each look, the last one 1; even steps by default.
-            Raises `ValueError` if the looks or the shares do not increase, or their numbers differ.
     """
     shares = spent or tuple((index + 1) / len(looks) for index in range(len(looks)))
-    if not looks or any(a >= b for a, b in itertools.pairwise((0, *looks))):
-        raise ValueError("looks must be increasing numbers of launches")
-    if len(shares) != len(looks) or any(a >= b for a, b in itertools.pairwise((0.0, *shares))):
-        raise ValueError("every look needs a share of alpha, and they must increase")
     information = [look / looks[-1] for look in looks]
     steps = np.diff([0.0, *shares]) * alpha / 2
     levels: list[float] = []
