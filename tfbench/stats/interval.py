@@ -247,12 +247,8 @@ def interval(
     usual = expected or policy.step_time
     # Medians have these errors, besides what launches usually differ.
     whole = usual._replace(launch_deviation=math.hypot(usual.launch_deviation, math.sqrt(np.mean(errors**2))))
-    noise: dict[str, Any] = {
-        "shared_zygote": shared_zygote,
-        "expected": whole,
-        "relative": relative_variances(usual, errors),
-    }
-    distribution = posterior(values, pairs, policy, **noise)
+    relative = relative_variances(usual, errors)
+    distribution = posterior(values, pairs, policy, shared_zygote=shared_zygote, expected=whole, relative=relative)
     low, high = distribution.bounds(alpha)
     before, now = np.mean([effect.doubt for effect in effects], axis=0)  # all launches may be off in the same direction
     return Ratio(math.exp(distribution.center[0]), math.exp(low[0] - before), math.exp(high[0] + now), 1 - alpha)

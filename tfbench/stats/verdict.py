@@ -128,8 +128,8 @@ def decide(effects: Sequence[Effect], rounds: int, terms: Terms, final: bool) ->
     interval of its own level (`unchanged_alpha`), which the comparison then has. If that interval lies beyond the minimum
     effect, the race goes on, because the change is probably real.
 
-    Args and errors are those of `compare`, where ``effects`` are of this stage only. ``final`` tells whether this was the
-    last launch, so that an undecided case is inconclusive.
+    Arguments and errors are those of `compare`, where ``effects`` are of this stage only. ``final`` tells whether this was
+    the last launch, so that an undecided case is inconclusive.
     """
     policy, chosen = terms.policy, terms.thresholds
     comparison = compare(effects, rounds, terms)
