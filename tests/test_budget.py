@@ -20,14 +20,14 @@ BUDGET = {
     "fleet": 466,
     "gpus": 544,
     "metrics": 875,  # with the rows of the life of a process
-    "model": 1099,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "model": 1094,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1353,
     "profiles": 550,
     "race": 2207,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1967,  # with many files of asv (one line, from worker)
     "session": 2294,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1144,  # with sparse and partial clones
-    "stats": 794,  # with rare slow calls
+    "stats": 790,  # with rare slow calls
     "storage": 396,
     "suite": 491,  # with limits in seconds
     "versions": 1160,  # with contracts and results

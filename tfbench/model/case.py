@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from tfbench.untrusted import a_number, an_object
 
 JSON = dict[str, Any]
 
@@ -154,17 +153,12 @@ def short_name(name: str) -> str:
     return function.rpartition("::")[2] + bracket + parameters
 
 
-def own_thresholds(content: Any) -> tuple[tuple[str, float], ...]:
-    """Read `Case.thresholds` from a JSON object, ``()`` if it is empty.
+def own_thresholds(given: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """Read `Case.thresholds` from a file, ``()`` if it has none.
 
-    Raises `ValueError` if it is no pair of fractions in their order.
+    Raises `ValueError` if they are no pair of fractions in their order.
     """
-    values = an_object(content, "thresholds")
-    if not values:
-        return ()
-    if set(values) != set(THRESHOLDS):
-        raise ValueError(f"thresholds are {' and '.join(THRESHOLDS)}")
-    effect, tolerance = (a_number(values[name], name) for name in THRESHOLDS)
-    if not 0 < effect < tolerance < 1:
-        raise ValueError("thresholds are fractions, the minimum effect below the tolerance")
-    return (THRESHOLDS[0], effect), (THRESHOLDS[1], tolerance)
+    pairs = tuple((name, given.get(name, 0.0)) for name in THRESHOLDS) if given else ()
+    if given and (len(given) > len(pairs) or not 0 < pairs[0][1] < pairs[1][1] < 1):
+        raise ValueError(f"thresholds are the fractions {' and '.join(THRESHOLDS)}, the first one below the other one")
+    return pairs
