@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tfbench.protocol import TRACED_WORKERS
-from tfbench.worker.profiler import tracer
+from tfbench.worker.bench import tracer
 
 
 @pytest.fixture(autouse=True)

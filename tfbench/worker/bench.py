@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import random
+import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -42,7 +43,6 @@ from tfbench.worker import block as blocks
 from tfbench.worker import isolation, tf_runtime, time
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes import HostPeak
-from tfbench.worker.profiler import tracer
 from tfbench.worker.quiet import Meter, certain, own_time, used_time, waiting
 from tfbench.worker.unfinished import unfinished
 
@@ -234,6 +234,27 @@ def _with_copies(call: partial[Any], moved: Sequence[Any]) -> partial[Any]:
         return changed[0] if tf is None else tf.nest.pack_sequence_as(part, changed)
 
     return partial(call.func, *map(copy, call.args), **{name: copy(part) for name, part in call.keywords.items()})
+
+
+# Find functions that Python calls for every line or call, such as those of coverage, profilers and debuggers
+
+
+_TOOLS = range(6)
+"""Identifiers of tools in `sys.monitoring`."""
+
+
+def tracer() -> str:
+    """Name what traces this thread, ``""`` if nothing does."""
+    if os.environ.get(protocol.TRACED_WORKERS):
+        return ""
+    for kind, function in (("trace", sys.gettrace()), ("profile", sys.getprofile())):
+        if function is not None:
+            return f"a {kind} function of {type(function).__module__}.{type(function).__qualname__}"
+    if sys.version_info >= (3, 12):
+        for tool in _TOOLS:
+            if (name := sys.monitoring.get_tool(tool)) is not None and sys.monitoring.get_events(tool):
+                return f"the monitoring tool {name}"
+    return ""
 
 
 # The ``bench`` fixture: it hands the step of a benchmark to the launch that the process was forked for

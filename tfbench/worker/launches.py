@@ -14,9 +14,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tfbench import protocol
+from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, NATIVE, ONCE
 from tfbench.suite.functions import digest
-from tfbench.worker import gc, probes, profiler, tf_runtime, time
+from tfbench.worker import gc, probes, tf_runtime, time
 from tfbench.worker.bench import Bench, Step
 from tfbench.worker.block import Block, warm_up
 from tfbench.worker.isolation import mallinfo
@@ -221,6 +222,23 @@ _UNWATCHED_SECONDS = 0.01
 """A step that repeats for its energy waits for the device once in so many seconds."""
 
 
+@contextmanager
+def profiled(folder: str) -> Iterator[Any]:
+    """Profile this process until the block ends, into a folder. The context is TensorFlow's class for marks, ``Trace``.
+
+    Raises `BenchmarkError` if the benchmarks do not import TensorFlow.
+    """
+    if (tf := tf_runtime.tensorflow()) is None:
+        raise BenchmarkError("the benchmark file does not import TensorFlow, whose profiler it needs")
+    profiler = tf.profiler.experimental
+    # Ops and the larger phases of the runtime. To record every Python call would change the times.
+    profiler.start(folder, profiler.ProfilerOptions(host_tracer_level=2, device_tracer_level=1, python_tracer_level=0))
+    try:
+        yield profiler.Trace
+    finally:
+        profiler.stop()
+
+
 class ProfilingLaunch(Bench[protocol.ProfileCase]):
     """Warms the step up, so that the profile shows its steady state, and profiles some of its calls.
 
@@ -239,7 +257,7 @@ class ProfilingLaunch(Bench[protocol.ProfileCase]):
             fewest, most = self.request.steps
             steps = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))
         self._repeat(block, 0.0 if once else self.request.energy, iteration)
-        with profiler.profiled(self.request.folder) as trace:
+        with profiled(self.request.folder) as trace:
             for number in range(steps):
                 # Readers of a profile leave out its first step, which is empty if there is only one call.
                 empty = once and not number
