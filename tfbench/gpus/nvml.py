@@ -210,7 +210,11 @@ class Nvml:
     """
 
     def __init__(self, library: Any = None) -> None:
-        self._nvml = library if library is not None else _library()
+        try:
+            self._nvml = library or importlib.import_module("pynvml")
+        except ImportError:
+            text = "nvidia-ml-py is not installed, and monitoring GPUs needs it: pip install nvidia-ml-py"
+            raise GpuError(text) from None
         # A library newer than its driver raises NVMLLibraryMismatchError, which is not an NVMLError.
         error = self._nvml.NVMLError
         self._errors = (error, getattr(self._nvml, "NVMLLibraryMismatchError", error))
@@ -341,14 +345,6 @@ class Nvml:
             return getattr(self._nvml, f"nvml{function}")(*arguments)
         except self._errors:
             return None
-
-
-def _library() -> Any:
-    try:
-        return importlib.import_module("pynvml")
-    except ImportError:
-        text = "nvidia-ml-py is not installed, and monitoring GPUs needs it: pip install nvidia-ml-py"
-        raise GpuError(text) from None
 
 
 def _text(value: Any) -> str:
