@@ -196,10 +196,6 @@ class Drift:
     margin: float
     """Half-width of its interval, at the level of the history's test."""
 
-    def exceeds(self, least: float) -> bool:
-        """Whether it is at least this large, and proven not to be zero."""
-        return abs(self.effect) >= least and abs(self.effect) > self.margin
-
 
 def drift(values: Floats, reference: slice) -> Drift:
     """Compare the newest runs of a series with some earlier ones, at least one, by the scatter of successive runs."""
@@ -289,7 +285,7 @@ def judge(series: Series, accepted: Sequence[AcceptedChange]) -> Trend:
     around = slice(max(first, since - _AROUND), max(since + 1, min(last, since + _AROUND + 1)))
     moved = drift(values, around)
     steepest = max((point.effect for point in kept if point.index > since), default=0.0)
-    drifted = moved.effect > 0 and moved.exceeds(HISTORY_DRIFT)
+    drifted = moved.effect >= HISTORY_DRIFT and moved.effect > moved.margin
     if drifted and (steepest < _STEP * moved.effect or kept[-1].effect < 0):
         state = TrendState.DRIFT
     elif kept:
