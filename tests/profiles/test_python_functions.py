@@ -1,6 +1,7 @@
 """Sampled Python profiles of two sides."""
 
-from tfbench.profiles.attribution import HALF, PythonProfile, describe, grown, memory_lines, must_show
+from tfbench.profiles.attribution import HALF, describe, grown, memory_lines, must_show
+from tfbench.protocol import Sampled
 
 MIB = 1 << 20
 
@@ -9,7 +10,7 @@ def profile(seconds, functions, samples=1000, memory=None):
     counts = {
         name: (round(share * samples), round(share * samples) * depth) for name, (share, depth) in functions.items()
     }
-    return PythonProfile(10, 10 * seconds, samples, counts, memory or {})
+    return Sampled(10, 10 * seconds, samples, counts, memory or {})
 
 
 def test_the_deepest_function_with_half_of_the_slowdown_is_the_cause():

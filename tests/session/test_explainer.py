@@ -9,7 +9,8 @@ from tfbench.errors import SideError
 from tfbench.metrics.exact import MetricChange
 from tfbench.model import Case, Ratio
 from tfbench.policy import preset
-from tfbench.profiles.attribution import Attribution, Cause, PythonProfile, TimeCategory
+from tfbench.profiles.attribution import Attribution, Cause, TimeCategory
+from tfbench.protocol import Sampled
 from tfbench.race.launch import Entrant
 from tfbench.report.profile import NO_CAUSE, op_lines
 from tfbench.session import profiling
@@ -48,7 +49,7 @@ def ratio(center):
 
 
 def python(seconds, functions):
-    return PythonProfile(
+    return Sampled(
         10, 10 * seconds, 1000, {name: (count, depth * count) for name, (count, depth) in functions.items()}, {}
     )
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from tfbench.model import JSON, Word
+from tfbench.model import Word
 from tfbench.model.words import duration, signed
 from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length
+from tfbench.protocol import Sampled
 
 # Compare sampled profiles of Python functions, and memory by keeper, of two sides
 
@@ -35,34 +36,6 @@ KEEPERS = {
 }
 
 
-@dataclass(frozen=True)
-class PythonProfile:
-    """The samples of one launch."""
-
-    calls: int
-    seconds: float
-    """Of all calls."""
-    samples: int
-    functions: Mapping[str, Sequence[int]]
-    """Function -> samples with it on the stack, and the sum of its depths."""
-    memory: JSON
-    """Growth in bytes by keeper, and ``types`` -> Python objects gained; empty if functions were sampled."""
-
-    @property
-    def call_seconds(self) -> float:
-        """Seconds of one call."""
-        return self.seconds / max(1, self.calls)
-
-    def inside(self, function: str) -> float:
-        """Return the seconds per call inside a function, with all that it calls."""
-        return self.call_seconds * self.functions.get(function, (0, 0))[0] / max(1, self.samples)
-
-    def depth(self, function: str) -> float:
-        """Return the mean number of functions below this one on the stack."""
-        count, depths = self.functions.get(function, (0, 0))
-        return depths / count if count else 0.0
-
-
 class Grown(NamedTuple):
     """A function in which a call spends more time than before."""
 
@@ -76,29 +49,33 @@ class Grown(NamedTuple):
     """Seconds of a sampled call, before and now. Sampling slows a call down, so that a raced call may be shorter."""
 
 
-def _renamed(profile: PythonProfile) -> PythonProfile:
-    """Return the profile with the modules of Keras named as before 2.13, which moved all of them into ``keras.src``."""
-    named = {name.replace("keras.src.", "keras."): count for name, count in profile.functions.items()}
-    return replace(profile, functions=named)
+def _inside(profile: Sampled) -> tuple[float, dict[str, tuple[float, float]]]:
+    """Return the seconds of a call, and function -> its mean depth on the stack, and the seconds per call inside it.
+
+    Modules of Keras are named as before 2.13, which moved all of them into ``keras.src``.
+    """
+    call = profile.seconds / max(1, profile.calls)
+    return call, {
+        name.replace("keras.src.", "keras."): (depths / max(1, count), call * count / max(1, profile.samples))
+        for name, (count, depths) in profile.functions.items()
+    }
 
 
-def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Grown | None:
+def grown(before: Sampled, now: Sampled, enough: float = 0.0) -> Grown | None:
     """Return the deepest function that holds half of the slowdown, ``None`` without a slowdown or enough samples.
 
     The samples must show a slowdown of ``enough``, a fraction. Otherwise they do not show the raced one.
     """
-    before, now = _renamed(before), _renamed(now)
-    slowdown = now.call_seconds - before.call_seconds
-    if slowdown <= 0 or slowdown < enough * before.call_seconds or min(before.samples, now.samples) < FEWEST:
+    (was, old), (became, new) = _inside(before), _inside(now)
+    slowdown = became - was
+    if slowdown <= 0 or slowdown < enough * was or min(before.samples, now.samples) < FEWEST:
         return None
     causes = []
-    for function in now.functions:
-        grew = now.inside(function) - before.inside(function)
-        own = now.depth(function) < _STEP
-        if grew >= HALF * slowdown and not own and not any(part in function for part in _GENERATED):
-            inside = before.inside(function), now.inside(function)
-            calls = before.call_seconds, now.call_seconds
-            causes.append((now.depth(function), Grown(function, *inside, grew / slowdown, calls)))
+    for function, (depth, inside) in new.items():
+        _, then = old.get(function, (0.0, 0.0))
+        share = (inside - then) / slowdown
+        if share >= HALF and depth >= _STEP and not any(part in function for part in _GENERATED):
+            causes.append((depth, Grown(function, then, inside, share, (was, became))))
     return max(causes)[1] if causes else None
 
 
@@ -124,7 +101,7 @@ def of_slowdown(share: float, seen: float, raced: float | None) -> str:
     return f"{min(1.0, share):.0%} of its slowdown{both}"
 
 
-def _allocated(before: PythonProfile, now: PythonProfile) -> list[str]:
+def _allocated(before: Sampled, now: Sampled) -> list[str]:
     """Describe the lines of Python whose memory grew: ``allocated at a/b.py:12: 6.1 MiB more than before``."""
     old = before.memory.get("lines", {})
     lines = now.memory.get("lines", {}).items()
@@ -132,7 +109,7 @@ def _allocated(before: PythonProfile, now: PythonProfile) -> list[str]:
     return [f"allocated at {line}: {more:.1f} MiB more than before" for more, line in most if more >= 1]
 
 
-def memory_lines(before: PythonProfile, now: PythonProfile) -> list[str]:
+def memory_lines(before: Sampled, now: Sampled) -> list[str]:
     """Describe which keepers of memory grew, the one that grew most first, and the lines of Python that hold it."""
     sizes = {name: now.memory.get(name, 0.0) - before.memory.get(name, 0.0) for name in KEEPERS}
     lines = []

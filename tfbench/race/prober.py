@@ -22,7 +22,6 @@ from tfbench.metrics.graphs import of_module
 from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import JSON, LEAKS
 from tfbench.policy import Policy
-from tfbench.profiles.attribution import PythonProfile
 from tfbench.profiles.folders import RUNS
 from tfbench.protocol import XLA_FOLDER, Done
 from tfbench.race.launch import Entrant, Failure
@@ -57,8 +56,8 @@ SECONDS = 1.0
 
 def sample(
     launcher: ProcessLauncher, policy: Policy, entrant: Entrant, first: bool = False, memory: bool = False
-) -> PythonProfile:
-    """Return the profile of one launch.
+) -> protocol.Sampled:
+    """Return the samples of one launch.
 
     Raises `SideError` if a zygote does not start, `BenchmarkError` if the case breaks, and `BenchmarkSkipped` if it
     cannot run here.
@@ -72,7 +71,7 @@ def sample(
     with launcher.start(entrant, 0, request) as process:
         answer = process.answer(protocol.Sampled, "while it was sampled", seconds)
         process.answer(Done, "after it was sampled", seconds)
-    return PythonProfile(answer.calls, answer.seconds, answer.samples, answer.functions, answer.memory)
+    return answer
 
 
 # Profile cases in launches of their own, one after the other and without timing
