@@ -343,7 +343,7 @@ class GpuCheck:
             place, _ = profiler.profile(entrant, Path(folder), 0)
             spaces = [xplane.load(file) for file in place.iterdir()]
         prefix = xplane.DEVICE if self._kind == "GPU" else "/host:CPU"
-        events = sum(len(line.events) for space in spaces for plane in space.of(prefix) for line in plane.lines)
+        events = sum(len(plane.events) for space in spaces for plane in space.of(prefix))
         errors = "; ".join(error for space in spaces for error in space.errors)
         if not events:
             what = f"the profile has no GPU kernel{f' ({errors})' if errors else ''}"

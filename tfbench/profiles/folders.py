@@ -27,7 +27,7 @@ def step_breakdown(files: Sequence[Path]) -> StepBreakdown:
     for file in files:
         space = load(file)
         try:
-            if (devices := space.of(DEVICE)) and not any(line.events for plane in devices for line in plane.lines):
+            if (devices := space.of(DEVICE)) and not any(plane.events for plane in devices):
                 raise ProfileError(f"the device's part of the profile is empty: {NO_KERNELS}")
             launches.append(step_slices(space, steps_of(space)))
         except ProfileError as error:

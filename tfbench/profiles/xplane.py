@@ -60,25 +60,12 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A thread of the host or a stream of a device. Events are sorted by start, containing ones first."""
-
-    name: str
-    events: Sequence[Event]
-
-
-@dataclass(frozen=True)
 class Plane:
     """A host or a device."""
 
     name: str
-    lines: Sequence[Line]
-    stats: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def events(self) -> Iterator[Event]:
-        """The events of all lines."""
-        return (event for line in self.lines for event in line.events)
+    events: Sequence[Event]
+    """Those of each thread or stream, one after the other, sorted by start, containing ones first."""
 
 
 @dataclass(frozen=True)
@@ -171,16 +158,16 @@ def _plane(plane: Any) -> Plane:
         number: (metadata.name, metadata.display_name, stats(metadata))
         for number, metadata in plane.event_metadata.items()
     }
-    lines = []
+    events = list[Event]()
     for line in plane.lines:
-        events = []
+        own = []
         for event in line.events:
             name, short, always = kinds.get(event.metadata_id, ("", "", {}))
             if not name.startswith(_NOISE):
                 start = line.timestamp_ns * 1000 + event.offset_ps
-                events.append(Event(name, short, start, start + event.duration_ps, {**always, **stats(event)}))
-        lines.append(Line(line.display_name or line.name, nested(events)))
-    return Plane(plane.name, lines, stats(plane))
+                own.append(Event(name, short, start, start + event.duration_ps, {**always, **stats(event)}))
+        events += nested(own)
+    return Plane(plane.name, events)
 
 
 def nested(events: list[Event]) -> list[Event]:
