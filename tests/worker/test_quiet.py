@@ -33,7 +33,7 @@ def test_the_time_without_neighbours_has_bounds(wall, used, threads, low, high):
 
 
 def test_waits_are_those_of_the_median_stretch_at_most():
-    stretches = [Stretch(10, 10, least, most) for least, most in [(10, 10), (10, 15), (10, 30)]]
+    stretches = [Stretch(10, least, most) for least, most in [(10, 10), (10, 15), (10, 30)]]
     assert waiting(stretches) == 0.5
     assert waiting([]) == 0.0
     assert not certain(stretches)

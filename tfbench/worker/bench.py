@@ -127,7 +127,7 @@ def call_once(block: blocks.Block, clock: blocks.Clock) -> tuple[object, float, 
         block.wait()
         most = least = max(clock() - began, 1)
         if meter is not None:
-            _, _, least, most = meter.end(most)
+            _, least, most = meter.end(most)
     return result, most * 1e-9, least * 1e-9
 
 

@@ -34,11 +34,10 @@ _FIELDS = 64
 
 
 class Stretch(NamedTuple):
-    """Nanoseconds of a stretch of work: on processors, by all threads and children and by the calling thread, and the bounds
-    of its time without neighbours."""
+    """Nanoseconds of a stretch of work: on processors, by all threads and children, and the bounds of its time without
+    neighbours."""
 
     used: int
-    ran: int
     least: int
     most: int
 
@@ -110,10 +109,10 @@ class Meter:
         beside = used - ran
         limit = _CERTAIN[0] + _CERTAIN[1] * wall
         if wall - used <= limit:
-            stretch = Stretch(used, ran, wall, wall)
+            stretch = Stretch(used, wall, wall)
             self._watch = False
         elif self._own is None:
-            stretch = Stretch(used, ran, used if queued else wall, wall)  # it was preempted or not
+            stretch = Stretch(used, used if queued else wall, wall)  # it was preempted or not
         else:
             if beside > limit and self._before is not None:
                 for thread, (ran_then, queued_then) in self._others().items():
@@ -121,7 +120,7 @@ class Meter:
                     threads.append((ran_then - before[0], queued_then - before[1]))
             seen = sum(thread for thread, _ in threads)
             hidden = used - seen > _HIDDEN * used + _CERTAIN[0]
-            stretch = Stretch(used, ran, *bounds(wall, used, threads, hidden))
+            stretch = Stretch(used, *bounds(wall, used, threads, hidden))
             self._watch = self._watch or beside > limit
         self.stretches.append(stretch)
         return stretch
