@@ -36,5 +36,5 @@ def test_the_latest_profile_of_a_case_explains_it():
 
 
 def test_a_rate_without_trials_is_zero():
-    assert Rate(1, 4, (0.1, 0.5)).value == 0.25
-    assert Rate(0, 0, (0.0, 1.0)).value == 0.0
+    assert Rate(1, 4, 0.1, 0.5).value == 0.25
+    assert Rate(0, 0, 0.0, 1.0).value == 0.0

@@ -33,7 +33,7 @@ def browser():
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
-    context = PageContext(false_alarms=Rate(0, 3200, (0.0, 0.0009)), versions=versions())
+    context = PageContext(false_alarms=Rate(0, 3200, 0.0, 0.0009), versions=versions())
     pages = {
         "run": render(run_report(60), context),
         "variants": render(variants_report()),

@@ -16,7 +16,7 @@ RUN = run_report(60)
 
 
 def test_the_first_page_has_counts_changes_mean_false_alarms_and_differences():
-    html = render(RUN, PageContext(false_alarms=Rate(1, 3200, (0.0, 0.0017))))
+    html = render(RUN, PageContext(false_alarms=Rate(1, 3200, 0.0, 0.0017)))
     first = html.partition('<section id="ratios"')[0]
     for text in (
         "<b class=\"regressed\">3</b>", "mean ratio of 58 cases", "1.001 (0.994 to 1.007)", "1 of 3200 verdicts on unchanged code, at most 0.17%",

@@ -329,7 +329,7 @@ def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
     hits_told = value * effective  # Clopper and Pearson 1934, Biometrika 26
     low = float(betaincinv(hits_told, effective - hits_told + 1, _TAIL)) if hit else 0.0
     high = float(betaincinv(hits_told + 1, effective - hits_told, 1 - _TAIL)) if hit < total else 1.0
-    return Rate(hit, total, (low, high))
+    return Rate(hit, total, low, high)
 
 
 def tally(name: str, trials: Sequence[CalibrationTrial]) -> RateRow:

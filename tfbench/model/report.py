@@ -445,20 +445,13 @@ class Rate:
 
     hits: Count
     trials: Count
-    interval: tuple[Share, Share]
+    low: Share
+    high: Share
 
     @property
     def value(self) -> float:
         """The observed rate, 0 without trials."""
         return self.hits / self.trials if self.trials else 0.0
-
-    @property
-    def low(self) -> float:
-        return self.interval[0]
-
-    @property
-    def high(self) -> float:
-        return self.interval[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ def trial(outcome="unchanged", slowdown=0.0, workload="w", seconds=2.0, run=0, i
 
 def rate(hits, trials):
     found = binomtest(hits, trials).proportion_ci(0.95, "exact") if trials else None
-    return Rate(hits, trials, (found.low, found.high) if found else (0.0, 1.0))
+    return Rate(hits, trials, *((found.low, found.high) if found else (0.0, 1.0)))
 
 
 @pytest.mark.parametrize("hits", [0, 1, 30, 40])
