@@ -19,7 +19,7 @@ BUDGET = {
     "doctor": 954,  # with rare slow calls (one line, from worker)
     "fleet": 466,
     "gpus": 542,
-    "metrics": 875,  # with the rows of the life of a process
+    "metrics": 806,  # with the rows of the life of a process
     "model": 1089,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1353,
     "profiles": 529,
@@ -30,7 +30,7 @@ BUDGET = {
     "stats": 788,  # with rare slow calls
     "storage": 396,
     "suite": 491,  # with limits in seconds
-    "versions": 1160,  # with contracts and results
+    "versions": 1156,  # with contracts and results
     "worker": 2952,  # with async steps, the rows of the life of a process, lazy results, longer slices, and ops of converted models (8 lines, from profiles)
     "the top level": 1480,  # with the fields of messages for both
 }

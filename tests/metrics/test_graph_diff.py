@@ -1,77 +1,16 @@
-"""Descriptions of the changes between two graphs."""
+"""Descriptions of the changes between two sides."""
 
 from pathlib import Path
 
-from tfbench.metrics.exact import metric_changes
-from tfbench.metrics.graphs import Change, graph_changes, result_changes, xla_changes
+import numpy as np
+
+from tfbench.metrics.exact import explain, metric_changes
+from tfbench.metrics.graphs import Change, result_changes, xla_changes
+from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import MetricValues
 from tfbench.policy import Policy
 
 TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()
-
-
-def node(name, op, *inputs, fused=(), **types):
-    return {"name": name, "op": op, "inputs": list(inputs), "fused": list(fused), "types": types}
-
-
-APART = [
-    node("x", "_Arg"), node("Conv2D", "Conv2D", "x", "w"), node("BiasAdd", "BiasAdd", "Conv2D", "b"),
-    node("Relu", "Relu", "BiasAdd"), node("out", "_Retval", "Relu"),
-]  # fmt: skip
-TOGETHER = [node("x", "_Arg"), node("Relu", "_FusedConv2D", "x", "w", "b", fused=["BiasAdd", "Relu"])]
-
-
-def reported(before, now):
-    return [(change.what, change.text) for change in graph_changes(before, now)]
-
-
-def test_a_lost_fusion_is_reported_with_its_ops():
-    assert reported(TOGETHER, APART) == [
-        ("fused apart", "_FusedConv2D(BiasAdd, Relu) is now Conv2D, BiasAdd, Relu"),
-    ]
-    assert reported(APART, TOGETHER) == [
-        ("fused together", "Conv2D, BiasAdd, Relu are now _FusedConv2D(BiasAdd, Relu)"),
-    ]
-
-
-def test_another_library_is_another_kernel():
-    dnn = [node("Relu", "_MklNativeFusedConv2D", "x", fused=["BiasAdd", "Relu"])]
-    assert reported(TOGETHER, dnn) == [
-        (
-            "other kernel",
-            "_FusedConv2D(BiasAdd, Relu) is now _MklNativeFusedConv2D(BiasAdd, Relu), a kernel of oneDNN's",
-        ),
-    ]
-    assert "a kernel of TensorFlow's own" in reported(dnn, TOGETHER)[0][1]
-
-
-def test_added_and_removed_ops_are_counted():
-    cast = node("Cast", "Cast", "x", SrcT="float32", DstT="float64")
-    again = node("again/Cast", "Cast", "x", SrcT="float32", DstT="float64")
-    assert reported(APART, [*APART, cast, again]) == [("added", "2 Cast float32 to float64")]
-    assert reported([*APART, cast], APART) == [("removed", "Cast float32 to float64")]
-    assert reported(APART, APART) == []
-
-
-def test_an_op_that_vanished_is_no_fusion():
-    cast = node("Cast", "Cast", "x", SrcT="float16", DstT="float32")
-    before, now = [cast, node("Mul", "Mul", "Cast", "y")], [node("Mul", "_MklMul", "x", "y")]
-    assert reported(before, now) == [("replaced", "Cast, Mul are now _MklMul")]
-    assert reported(now, before) == [("replaced", "_MklMul is now Cast, Mul")]
-
-
-def test_equal_changes_are_reported_once():
-    def layer(name, op):
-        return node(f"{name}/MatMul", op, "x")
-
-    layers = ["one", "two", "three"]
-    changes = reported([layer(name, "MatMul") for name in layers], [layer(name, "_MklMatMul") for name in layers])
-    assert changes == [("other kernel", "MatMul is now _MklMatMul, a kernel of oneDNN's (3 times)")]
-
-
-def test_a_folded_constant_is_not_a_fusion():
-    before = [node("Shape", "Shape", "x"), node("Mul", "Mul", "Shape")]
-    assert reported(before, [node("Mul", "Const")]) == [("folded", "Mul into constants"), ("removed", "Shape")]
 
 
 def test_kernels_of_xla_are_reported_with_their_instructions():
@@ -84,6 +23,14 @@ def test_kernels_of_xla_are_reported_with_their_instructions():
     (added,) = xla_changes({}, {"softmax": TEXT})
     assert added.what == "added"
     assert xla_changes({"softmax": TEXT}, {"softmax": TEXT}) == []
+
+
+def test_changes_of_modules_and_results_are_reported_together():
+    before, now = (
+        ProbeOutput({}, {}, modules=modules, results=[Output(np.zeros(1), dtype=dtype)])
+        for modules, dtype in (({"f": TEXT}, "float32"), ({}, "float64"))
+    )
+    assert [change.where for change in explain(before, now)] == ["XLA f", "result"]
 
 
 def test_only_differing_metrics_are_listed():

@@ -10,7 +10,7 @@ from statistics import median, stdev
 from typing import NamedTuple
 
 from tfbench.metrics import catalog, parity
-from tfbench.metrics.graphs import Change, graph_changes, lost_and_gained, result_changes, xla_changes
+from tfbench.metrics.graphs import Change, lost_and_gained, result_changes, xla_changes
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
 from tfbench.model.words import BYTES, SECONDS, amount, exchanged
@@ -170,12 +170,9 @@ def metric_changes(before: MetricValues, now: MetricValues, policy: Policy) -> l
 
 
 def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
-    """List every change of the executed graphs, of XLA's modules, and of the types of the result."""
-    return [
-        *graph_changes(before.executed, now.executed),
-        *xla_changes(before.modules, now.modules),
-        *result_changes([output.dtype for output in before.outputs], [output.dtype for output in now.outputs]),
-    ]
+    """List every change of XLA's modules, and of the types of the result."""
+    types = ([output.dtype for output in side.outputs] for side in (before, now))
+    return [*xla_changes(before.modules, now.modules), *result_changes(*types)]
 
 
 # Compare the metrics that launches sample: the first call, the peak of host memory, and those of a device

@@ -10,10 +10,9 @@ line, ``%name = type opcode(operands), attributes``.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tfbench.model.words import exchanged, named
@@ -58,11 +57,6 @@ def float64_ops(nodes: Nodes) -> Counter[str]:
 def copies(nodes: Nodes) -> Counter[str]:
     """Count copies between devices by their direction, such as ``CPU:0 to GPU:0``."""
     return Counter(node["copy"] for node in nodes if "copy" in node)
-
-
-def fusion(node: Node) -> str:
-    """Name an op with the ops merged into it: ``_FusedConv2D(BiasAdd, Relu)``."""
-    return f"{node['op']}({', '.join(node['fused'])})" if node.get("fused") else str(node["op"])
 
 
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.\-]+ = (?P<type>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$")
@@ -160,7 +154,7 @@ def of_module(file: str) -> str:
     return re.sub(r"^a_inference_|_\d+$", "", name) or file
 
 
-# Describe the changes between the graphs of two sides
+# Describe the changes between the modules of two sides
 
 
 def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -169,11 +163,7 @@ def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> dict[s
     return {word: dict(some) for word, some in (("lost", old - new), ("gained", new - old)) if some}
 
 
-_SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
-"""Ops that only provide values, and so are no part of a fusion."""
-GRAPH, XLA, RESULT = "graph", "XLA", "result"
-_LIBRARIES = {(False, True): ", a kernel of oneDNN's", (True, False): ", a kernel of TensorFlow's own"}
-"""Whether an op was, and is now, one of oneDNN."""
+XLA, RESULT = "XLA", "result"
 _PARTS = frozenset({"parameter", "constant", "broadcast", "bitcast", "tuple", "get-tuple-element", "iota"})
 """Instructions that do not appear in the description of a fusion."""
 
@@ -183,7 +173,7 @@ class Change(NamedTuple):
 
     where: str
     what: str
-    """``other kernel``, ``fused apart``, ``fused together``, ``replaced``, ``folded``, ``removed``, ``added``, ``other type``."""
+    """``other kernel``, ``fused apart``, ``fused together``, ``removed``, ``added`` or ``other type``."""
     text: str
 
 
@@ -196,83 +186,6 @@ def result_changes(before: Sequence[str], now: Sequence[str]) -> list[Change]:
         for number, (was, became) in enumerate(zip(before, now, strict=True), 1)
         if was != became
     ]
-
-
-def graph_changes(before: Nodes, now: Nodes) -> list[Change]:
-    """Match nodes by name and list the changes: grappler gives a fused op the name of the last op merged into it."""
-    old, new = _by_name(before), _by_name(now)
-    gone, came = set(old) - set(new), set(new) - set(old)
-    kinds = ("other kernel", "fused apart", "fused together", "replaced")
-    rewritten: dict[str, Counter[str]] = {what: Counter() for what in kinds}
-    folded: Counter[str] = Counter()
-    for key in sorted(set(old) & set(new)):
-        was, became = old[key], new[key]
-        if fusion(was) == fusion(became):
-            continue
-        if became["op"] == "Const":
-            folded[fusion(was)] += 1
-            continue
-        # The side without the fusion has extra nodes: they lead to the namesake and have none of their own.
-        lost, gained = _leading(key, old, gone), _leading(key, new, came)
-        gone -= set(lost)
-        came -= set(gained)
-        parts = _counted(fusion(new[label]) for label in (*gained, key))
-        whole = _counted(fusion(old[label]) for label in (*lost, key))
-        verb = "are" if lost else "is"
-        if len(gained) > len(lost) and was.get("fused"):
-            what = "fused apart"
-        elif len(lost) > len(gained) and became.get("fused"):
-            what = "fused together"
-        elif len(gained) == len(lost):
-            what = "other kernel"
-            parts += _LIBRARIES.get(("Mkl" in was["op"], "Mkl" in became["op"]), "")
-        else:
-            what = "replaced"
-        rewritten[what][f"{whole} {verb} now {parts}"] += 1
-    changes = [
-        Change(GRAPH, what, text if count == 1 else f"{text} ({count} times)")
-        for what, texts in rewritten.items()
-        for text, count in sorted(texts.items())
-    ]
-    changes += [Change(GRAPH, "folded", f"{named(folded)} into constants")] if folded else []
-    less, more = (Counter(_label(side[key]) for key in keys) for side, keys in ((old, gone), (new, came)))
-    for what, labels in (("removed", less - more), ("added", more - less)):  # an op with another name is neither
-        changes += [Change(GRAPH, what, named(labels))] if labels else []
-    return changes
-
-
-def _counted(ops: Iterable[str]) -> str:
-    """List ops in their order; neighbours that are the same are counted: ``2 Cast, MatMul``."""
-    runs = ((op, len(list(alike))) for op, alike in itertools.groupby(ops))
-    return ", ".join(op if count == 1 else f"{count} {op}" for op, count in runs)
-
-
-Key = tuple[str, int]
-
-
-def _by_name(nodes: Nodes) -> dict[Key, Node]:
-    counts: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
-    return {(node["name"], next(counts[node["name"]])): node for node in working(nodes)}
-
-
-def _leading(key: Key, side: Mapping[Key, Node], free: set[Key]) -> list[Key]:
-    """List the nodes of ``free`` that lead to this node through such nodes only, in execution order."""
-    keys: list[Key] = []
-    waiting = [key]
-    while waiting:
-        for name in side[waiting.pop()].get("inputs", ()):
-            source = (name, 0)
-            if source in free and source not in keys and side[source]["op"] not in _SOURCES:
-                keys.insert(0, source)
-                waiting.append(source)
-    return keys
-
-
-def _label(node: Node) -> str:
-    types = node.get("types", {})
-    if "SrcT" in types and "DstT" in types:
-        return f"{node['op']} {types['SrcT']} to {types['DstT']}"
-    return fusion(node)
 
 
 def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Change]:

@@ -15,7 +15,7 @@ from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics import catalog
 from tfbench.metrics.catalog import read as read_metrics
 from tfbench.metrics.exact import MetricChange, explain, metric_changes, on_device
-from tfbench.metrics.graphs import GRAPH, RESULT, XLA
+from tfbench.metrics.graphs import RESULT, XLA
 from tfbench.metrics.parity import ProbeOutput, compare
 from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict
 from tfbench.policy import Policy
@@ -273,7 +273,7 @@ class Explainer:
         python = [] if lines else self._in_python(sides, metric, slowdown)
         lines, explained = [*lines, *python], bool(lines or python)
         # Flags of XLA change the modules that it makes of the same graph.
-        same = evidence is not None and not any(where == GRAPH for where, *_ in evidence.changes)
+        same = evidence is not None and not any(change.metric in (*_OPS, "fused_ops") for change in evidence.metrics)
         if self.defaults and metric == TIME and ratio and ratio.low > 1 and same and not python:
             try:
                 removed = self.defaults(sides, ratio)
