@@ -80,7 +80,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
             function, variables = setup.collected.functions[case.name], set_by_suite()
             both = first.side, second.side
             write_folder(arguments.repro, function, case, setup.collected.root, both, variables)
-    console.print(changes_of(title, explanation.changes, explanation.metrics, explanation.notes))
+    console.print(changes_of(title, explanation.metrics, (*explanation.results, *explanation.notes)))
     if answer is not None and answer.profiles is not None:
         console.print(attributed(answer.profiles.attribution, answer.lines))
         console.print(Text(f"profiles: {answer.profiles.kept.folder}"))

@@ -10,7 +10,7 @@ from statistics import median, stdev
 from typing import NamedTuple
 
 from tfbench.metrics import catalog, parity
-from tfbench.metrics.graphs import Change, lost_and_gained, result_changes, xla_changes
+from tfbench.metrics.graphs import lost_and_gained
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
 from tfbench.model.words import BYTES, SECONDS, amount, exchanged
@@ -169,10 +169,11 @@ def metric_changes(before: MetricValues, now: MetricValues, policy: Policy) -> l
     return changes
 
 
-def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
-    """List every change of XLA's modules, and of the types of the result."""
-    types = ([output.dtype for output in side.outputs] for side in (before, now))
-    return [*xla_changes(before.modules, now.modules), *result_changes(*types)]
+def result_changes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
+    """List the arrays of a result whose types differ; none if their numbers differ."""
+    old, new = ([output.dtype for output in side.outputs] for side in (before, now))
+    both = enumerate(zip(old, new, strict=True), 1) if len(old) == len(new) else ()
+    return [f"result: array {number} is {became} instead of {was}" for number, (was, became) in both if was != became]
 
 
 # Compare the metrics that launches sample: the first call, the peak of host memory, and those of a device

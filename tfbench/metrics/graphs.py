@@ -15,9 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tfbench.model.words import exchanged, named
-from tfbench.untrusted import plural
-
 Node = Mapping[str, Any]
 Nodes = Collection[Node]
 
@@ -116,12 +113,6 @@ def kernels(module: Sequence[Instruction]) -> list[Instruction]:
     return [line for line in module if line.computation not in inner and line.op not in _NO_KERNEL]
 
 
-def called(kernel: Instruction) -> str:
-    """Name the computation inside a fusion; ``""`` if it names none."""
-    match = _CALLED.search(kernel.rest)
-    return match["name"] if match else ""
-
-
 def kinds(kernels: Iterable[Instruction], op: str) -> Counter[str]:
     """Count the kernels with this opcode by their kind or target."""
     return Counter(kernel.description.removeprefix(f"{op} ") for kernel in kernels if kernel.op == op)
@@ -154,70 +145,7 @@ def of_module(file: str) -> str:
     return re.sub(r"^a_inference_|_\d+$", "", name) or file
 
 
-# Describe the changes between the modules of two sides
-
-
 def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Return the entries of a count that are ``lost`` and ``gained``; a key without entries is left out."""
     old, new = Counter(before), Counter(now)
     return {word: dict(some) for word, some in (("lost", old - new), ("gained", new - old)) if some}
-
-
-XLA, RESULT = "XLA", "result"
-_PARTS = frozenset({"parameter", "constant", "broadcast", "bitcast", "tuple", "get-tuple-element", "iota"})
-"""Instructions that do not appear in the description of a fusion."""
-
-
-class Change(NamedTuple):
-    """One line of an explanation."""
-
-    where: str
-    what: str
-    """``other kernel``, ``fused apart``, ``fused together``, ``removed``, ``added`` or ``other type``."""
-    text: str
-
-
-def result_changes(before: Sequence[str], now: Sequence[str]) -> list[Change]:
-    """List the arrays of a result whose types differ, by the names of their types; none if their numbers differ."""
-    if len(before) != len(now):
-        return []
-    return [
-        Change(RESULT, "other type", f"array {number} is {became} instead of {was}")
-        for number, (was, became) in enumerate(zip(before, now, strict=True), 1)
-        if was != became
-    ]
-
-
-def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Change]:
-    """List the changes of each module's kernels; a fusion is described by its instructions."""
-    changes = []
-    for name in sorted({*before} | {*now}):
-        old, new = _kernels(before.get(name, "")), _kernels(now.get(name, ""))
-        where = f"{XLA} {name}"
-        if not old or not new:
-            side, word = (new, "added") if new else (old, "removed")
-            changes.append(Change(where, word, f"a module of {plural(sum(side.values()), 'kernel')}: {named(side)}"))
-            continue
-        if not (changed := exchanged(**lost_and_gained(old, new))):
-            continue
-        first, second = sum(old.values()), sum(new.values())
-        less, more = old - new, new - old
-        what = "removed" if not more else "added" if not less else "other kernel"
-        if less and more and first != second:
-            what = "fused together" if second < first else "fused apart"
-        changes.append(Change(where, what, f"{plural(first, 'kernel')} before, {second} now: {changed}"))
-    return changes
-
-
-def _kernels(text: str) -> Counter[str]:
-    """Count the kernels of a module by description; a fusion is described by its instructions."""
-    inside: dict[str, Counter[str]] = {}
-    module = instructions(text)
-    for instruction in module:
-        if instruction.op not in _PARTS:
-            inside.setdefault(instruction.computation, Counter())[instruction.op] += 1
-    counts: Counter[str] = Counter()
-    for kernel in kernels(module):
-        parts = inside.get(called(kernel), Counter()) if kernel.op == "fusion" else Counter()
-        counts[f"{kernel.description} of {', '.join(sorted(parts))}" if parts else kernel.description] += 1
-    return counts

@@ -21,24 +21,16 @@ MOST = 5
 NO_CAUSE = "no cause found: the differences of the profiles do not add up to half of the slowdown"
 
 
-def changes_of(
-    title: str, changes: Sequence[tuple[str, ...]], metrics: Sequence[MetricChange], notes: Sequence[str]
-) -> Group:
-    """Render the changes of a case's graphs between two sides, which ``title`` names.
+def changes_of(title: str, metrics: Sequence[MetricChange], notes: Sequence[str]) -> Group:
+    """Render the changes of a case's graphs and exact metrics between two sides, which ``title`` names.
 
-    Args:
-        changes: Place, change and description of each change.
-        notes: Comparisons that were impossible, and other differences between the sides.
+    ``notes`` are comparisons that were impossible, and other differences between the sides.
     """
-    tables = []
-    cells = [change.cells for change in metrics]
-    for rows, left, numbers in ((changes, ("where", "change"), ()), (cells, ("metric",), ("before", "now"))):
-        if rows:
-            tables.append(made := table("", *left, *right(*numbers), *folded("what")))
-            for row in rows:
-                add_row(made, *row)
-    same = "no change: the graphs, XLA's modules and every exact metric are the same"
-    return Group(Text(title, "bold"), *tables, *(Text(line) for line in (*([] if tables else [same]), *notes)))
+    made = table("", "metric", *right("before", "now"), *folded("what"))
+    for change in metrics:
+        add_row(made, *change.cells)
+    changed = made if metrics else Text("no change: every exact metric is the same")
+    return Group(Text(title, "bold"), changed, *map(Text, notes))
 
 
 def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:

@@ -14,8 +14,7 @@ from tfbench.fs import atomic_dir, scratch_dir
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics import catalog
 from tfbench.metrics.catalog import read as read_metrics
-from tfbench.metrics.exact import MetricChange, explain, metric_changes, on_device
-from tfbench.metrics.graphs import RESULT, XLA
+from tfbench.metrics.exact import MetricChange, metric_changes, on_device, result_changes
 from tfbench.metrics.parity import ProbeOutput, compare
 from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict
 from tfbench.policy import Policy
@@ -43,9 +42,9 @@ DEVICE_BOUND = 0.5
 class Explanation:
     """What changed in a case between two sides."""
 
-    changes: Sequence[tuple[str, str, str]]
-    """Where, what, and a description of the change."""
     metrics: Sequence[MetricChange]
+    results: Sequence[str]
+    """Parts of the step's result that have another type, so that what follows works on other numbers."""
     notes: Sequence[str]
     """Other differences of the sides, and why something could not be compared."""
 
@@ -62,7 +61,7 @@ def explained(prober: Prober, before: Entrant, now: Entrant) -> Explanation:
 def explanation(before: ProbeOutput, now: ProbeOutput, policy: Policy) -> Explanation:
     """Return what changed from the first probing launch to the second."""
     metrics = metric_changes(read_metrics(before), read_metrics(now), policy)
-    return Explanation(explain(before, now), metrics, _notes(before, now))
+    return Explanation(metrics, result_changes(before, now), _notes(before, now))
 
 
 def _probed(output: ProbeOutput | Exception) -> ProbeOutput:
@@ -173,7 +172,8 @@ def reread(kept: Kept) -> Explained:
 
 
 RETRACES = {"retraces_per_call": " per call", "retraces": " after the first call"}
-_OPS = {"graph_ops": "graph", "lite_ops": "TFLite"}
+_OPS = {"xla_kernels": ("XLA", "kernel"), "graph_ops": ("graph", "op"), "lite_ops": ("TFLite", "op")}
+_GRAPHS = ("graph_ops", "lite_ops", "fused_ops")
 _LEAKS = frozenset(metric.name for metric in catalog.LEAK_METRICS)
 _EXECUTES = ("tensorflow.python.eager.", "tensorflow.lite.python.interpreter.", "ai_edge_litert.interpreter.")
 """The modules in which Python waits for ops. They say nothing about which ops."""
@@ -194,25 +194,16 @@ def traced_again(evidence: Explanation) -> list[str]:
 
 
 def ops_changed(evidence: Explanation) -> list[str]:
-    """Return a line on the ops that graphs gained and lost."""
+    """Return lines on the ops that graphs gained and lost, and on the kernels that XLA made of them."""
     lines = []
     for change in evidence.metrics:
         if change.metric in _OPS and change.counts:
             loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
             _, _, now, what = change.cells
-            before = plural(round(change.before or 0), "op")
-            lines.append(f"{'while loop' if loops else _OPS[change.metric]}: {before} before, {now} now; {what}")
+            place, noun = _OPS[change.metric]
+            before = plural(round(change.before or 0), noun)
+            lines.append(f"{'while loop' if loops else place}: {before} before, {now} now; {what}")
     return lines
-
-
-def xla_changed(evidence: Explanation) -> list[str]:
-    """Return a line for each module of XLA whose kernels changed."""
-    return [f"{where}: {what}: {text}" for where, what, text in evidence.changes if where.startswith(XLA)]
-
-
-def result_changed(evidence: Explanation) -> list[str]:
-    """Return a line for each part of the step's result that has another type: what follows works on other numbers."""
-    return [f"result: {text}" for where, _, text in evidence.changes if where == RESULT]
 
 
 @dataclass(frozen=True)
@@ -258,8 +249,7 @@ class Explainer:
         Raises `SideError` if a process does not start, and without ``place`` nothing if a profile cannot be taken.
         """
         # What may be behind another change: retraces, types of the result, kernels and ops.
-        finders = traced_again, result_changed, xla_changed, ops_changed
-        changed = [line for find in finders for line in find(evidence)] if evidence else []
+        changed = [*traced_again(evidence), *evidence.results, *ops_changed(evidence)] if evidence else []
         if metric not in (TIME, catalog.FIRST_CALL, catalog.PEAK_HOST_MEMORY, *_LEAKS):
             return Answer(changed)
         self.launcher.start_pairs(sides, [0])
@@ -273,7 +263,7 @@ class Explainer:
         python = [] if lines else self._in_python(sides, metric, slowdown)
         lines, explained = [*lines, *python], bool(lines or python)
         # Flags of XLA change the modules that it makes of the same graph.
-        same = evidence is not None and not any(change.metric in (*_OPS, "fused_ops") for change in evidence.metrics)
+        same = evidence is not None and not any(change.metric in _GRAPHS for change in evidence.metrics)
         if self.defaults and metric == TIME and ratio and ratio.low > 1 and same and not python:
             try:
                 removed = self.defaults(sides, ratio)

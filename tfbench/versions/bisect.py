@@ -360,9 +360,9 @@ class Study:
         for side in (side for side in self._alive if side not in (good, bad)):
             self.launcher.release(side)
         self._alive = good, bad
-        self.changes[result.case.name] = [*explanation.changes, *(change.cells for change in explanation.metrics)]
+        self.changes[result.case.name] = [change.cells for change in explanation.metrics]
         title = f"what changed from {good.name} to {bad.name}"
-        shown = changes_of(title, explanation.changes, explanation.metrics, explanation.notes)
+        shown = changes_of(title, explanation.metrics, (*explanation.results, *explanation.notes))
         if not with_causes:
             return shown
         lines = list(self._explainer.explain(sides, self.metric, result.found.ratio, explanation).lines)

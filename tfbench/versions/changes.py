@@ -29,7 +29,7 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race
 from tfbench.race.workers import worker_environment
-from tfbench.session.profiling import Explainer, Explanation, explanation, ops_changed, result_changed, xla_changed
+from tfbench.session.profiling import Explainer, Explanation, explanation, ops_changed
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
 from tfbench.untrusted import an_object, brief, parse_json, texts
@@ -435,7 +435,7 @@ class ChangeFinder:
 
     def _cause(self, sides: tuple[Entrant, Entrant], change: CaseChange, evidence: Explanation) -> Sequence[str]:
         if change.kind == "graph":
-            return [*xla_changed(evidence), *ops_changed(evidence), *result_changed(evidence)]
+            return [*ops_changed(evidence), *evidence.results]
         if self.explainer is None or change.kind in ("contract", "result"):
             return []
         self.explainer.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")
