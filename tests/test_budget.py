@@ -20,7 +20,7 @@ BUDGET = {
     "fleet": 466,
     "gpus": 542,
     "metrics": 759,  # with the rows of the life of a process
-    "model": 1089,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "model": 1075,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1353,
     "profiles": 529,
     "race": 2206,  # with the rows of the life of a process, rare slow calls, and turns of several blocks

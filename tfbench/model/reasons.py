@@ -61,15 +61,11 @@ def _typical(median: float | None) -> str:
 
 
 def _first_call_parts(**parts: Sequence[float]) -> str:
-    traced = any(parts.get("trace", ()))
+    traced = any(parts["trace"])
     # Without a trace, nothing shows that the rest is compilation.
-    texts = {"compile": "compilation and other work done once" if traced else "work done once"}
-    shown = (
-        (texts.get(part, part), *(f"{1e3 * seconds:.0f} ms" for seconds in both))
-        for part, both in parts.items()
-        if traced or part != "trace"
-    )
-    return ", ".join(f"{part} {before} before, {now} now" for part, before, now in shown)
+    rest = "compilation and other work done once" if traced else "work done once"
+    shown = {**({"trace": parts["trace"]} if traced else {}), rest: parts["compile"], "execute": parts["execute"]}
+    return ", ".join(f"{part} {1e3 * was:.0f} ms before, {1e3 * now:.0f} ms now" for part, (was, now) in shown.items())
 
 
 def _mean(cases: int, ratio: Ratio, again: int) -> str:
@@ -119,23 +115,13 @@ def _outputs(**apart: Any) -> str:
     return f"the outputs differ{_apart(**apart, unit=' of their largest number')}"
 
 
-def _result(
-    whose: str,
-    structure: str,
-    before: float | None = None,
-    allowed: float | None = None,
-    scatter: float | None = None,
-    rounding: bool = False,
-    **apart: Any,
-) -> str:
+def _result(whose: str, structure: str, **facts: Any) -> str:
     """Say how the result of a step differs from ``whose``."""
-    text = f"differs from {whose}{_apart(structure=structure, **apart)}"
-    text += ": rounding at most" if rounding else ""
-    text += (
-        f", by {words.difference(before)} before"
-        if before is not None and not structure and not apart.get("exact")
-        else ""
-    )
+    before, allowed, scatter = (facts.pop(name, None) for name in ("before", "allowed", "scatter"))
+    rounding = ": rounding at most" if facts.pop("rounding", False) else ""
+    text = f"differs from {whose}{_apart(structure=structure, **facts)}{rounding}"
+    if before is not None and not structure and not facts.get("exact"):
+        text += f", by {words.difference(before)} before"
     text += f", {allowed:.2g} allowed" if allowed is not None else ""
     if scatter is None:
         return text
