@@ -22,10 +22,10 @@ BUDGET = {
     "metrics": 759,  # with the rows of the life of a process
     "model": 1075,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1353,
-    "profiles": 529,
+    "profiles": 515,
     "race": 2206,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1961,  # with many files of asv (one line, from worker)
-    "session": 2290,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "session": 2287,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1144,  # with sparse and partial clones
     "stats": 788,  # with rare slow calls
     "storage": 396,

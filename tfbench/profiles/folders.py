@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from tfbench.errors import ProfileError, UsageError
 from tfbench.fs import write_whole
-from tfbench.model import JSON, short_name
-from tfbench.model.formats import Name, Text, Texts, line, read_file
+from tfbench.model import short_name
+from tfbench.model.formats import Name, Text, line, read_file
 from tfbench.profiles.attribution import StepBreakdown, faster_half, step_slices, trimmed
 from tfbench.profiles.xplane import DEVICE, NO_KERNELS, load, steps_of
 from tfbench.untrusted import command, some
@@ -43,31 +43,8 @@ ABOUT = "case.json"
 RUNS = Path("plugins", "profile")
 """Where TensorBoard looks below a log folder: one folder per run, with its file."""
 _UNFIT = re.compile(r"[^\w.,=+-]+", re.ASCII)
-_SHOWN = ("tensorflow", "tf-nightly", "keras", "tf-keras")
-"""Packages that the description of a side lists."""
 _LONGEST = 150
 """Characters of a folder's name. File systems allow 255 bytes."""
-
-
-@dataclass(frozen=True)
-class ProfiledSide:
-    """Where a side was profiled."""
-
-    spec: Text = ""
-    python: Text = ""
-    packages: Texts = field(default_factory=dict)
-    processor: Text = ""
-
-    @classmethod
-    def of(cls, spec: str, environment: JSON) -> ProfiledSide:
-        """Take the facts from the environment of a started side."""
-        known = {name: version for name, version in environment["packages"].items() if name.startswith(_SHOWN)}
-        return cls(spec or "working tree", environment["python"], known, environment["machine"].get("processor", ""))
-
-    def __str__(self) -> str:
-        """Describe it: ``git:main, Python 3.11.7, tensorflow 2.21.0, …``."""
-        packages = (f"{name} {version}" for name, version in self.packages.items())
-        return ", ".join(filter(None, [self.spec, self.python and f"Python {self.python}", *packages, self.processor]))
 
 
 @dataclass(frozen=True)
@@ -75,8 +52,9 @@ class _About:
     """The file that describes the profiles of a case."""
 
     case: Name
-    contender: ProfiledSide
-    baseline: ProfiledSide | None = None
+    contender: Text
+    """Specification of the side."""
+    baseline: Text | None = None
     raced: float | None = None
     schema: Literal["tfbench-profiled-case/1"] = "tfbench-profiled-case/1"
 
@@ -87,8 +65,8 @@ class Kept:
 
     folder: Path
     case: str
-    sides: Mapping[str, ProfiledSide]
-    """By name. The contender is always present, or ``""`` alone: the profiles of another program."""
+    sides: Mapping[str, str]
+    """Specifications by name. The contender is always present, or ``""`` alone: the profiles of another program."""
     raced: float | None = None
     """The raced slowdown, as a fraction."""
 
@@ -129,7 +107,7 @@ def named(folder: Path, name: str) -> list[Kept]:
         how = command("pytest", "--benchmark", "--profile", str(folder))
         raise UsageError(f"{folder} is not a folder: create profiles with `{how}`")
     if any((folder / RUNS).glob("*/*.xplane.pb")):
-        return [Kept(folder, name, {"": ProfiledSide(str(folder))})]
+        return [Kept(folder, name, {"": str(folder)})]
     kept = [_read(about) for about in sorted(folder.glob(f"*/{ABOUT}"))]
     wanted = name.strip("…").replace("...", "")
     exact = [folder for folder in kept if folder.case == name or folder.case.endswith(f"::{name}")]
@@ -142,5 +120,5 @@ def named(folder: Path, name: str) -> list[Kept]:
 
 def _read(path: Path) -> Kept:
     about = read_file(path, _About, SCHEMA, "profile the case again", ProfileError)
-    sides = {"baseline": about.baseline} if about.baseline else {}
+    sides = {"baseline": about.baseline} if about.baseline is not None else {}
     return Kept(path.parent, about.case, {**sides, "contender": about.contender}, about.raced)

@@ -19,7 +19,7 @@ from tfbench.metrics.parity import ProbeOutput, compare
 from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict
 from tfbench.policy import Policy
 from tfbench.profiles import attribution as breakdowns
-from tfbench.profiles.folders import Kept, ProfiledSide, folder_of, step_breakdown, write_about
+from tfbench.profiles.folders import Kept, folder_of, step_breakdown, write_about
 from tfbench.race.confirmed import twice
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import ZYGOTES, Prober, Profiler, sample
@@ -29,7 +29,7 @@ from tfbench.report.profile import MOST, NO_CAUSE, in_words, op_lines, steps_lin
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import NO_BASELINE, with_facts
 from tfbench.session.strategies import Strategy
-from tfbench.sides.spec import Side
+from tfbench.sides.spec import WORKING_TREE, Side
 from tfbench.untrusted import plural
 
 DEVICE_BOUND = 0.5
@@ -144,10 +144,7 @@ def take(
     launches = launches if len(entrants) > 1 else 1
     with atomic_dir(folder, replace=True) as half:
         profiler.launcher.start_pairs(entrants.values(), range(min(launches, ZYGOTES)))
-        sides = {
-            side: ProfiledSide.of(entrant.side.spec, profiler.launcher.environment(entrant.side))
-            for side, entrant in entrants.items()
-        }
+        sides = {side: entrant.side.spec or WORKING_TREE for side, entrant in entrants.items()}
         kept = Kept(half, case.name, sides, raced)
         for launch in range(launches):
             for side, entrant in entrants.items():
