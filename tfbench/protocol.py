@@ -348,7 +348,7 @@ class Sampled(Message):
     functions: dict[str, tuple[int, int]]
     """Function -> samples with it on the stack, and the sum of its depths in them."""
     memory: JSON
-    """Growth in bytes by keeper, and ``types`` of Python objects; empty if functions were sampled."""
+    """Growth in bytes by keeper, and of the ``lines`` of Python that hold most; empty if functions were sampled."""
 
 
 class DevicesListed(Message):

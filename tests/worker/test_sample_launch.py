@@ -47,4 +47,4 @@ def test_growth_is_counted_by_keeper_and_line():
         kept += [Kept() for _ in range(20_000)]
     assert found["python"] >= 20_000 * 16
     assert next(iter(found["lines"])).rpartition(":")[0].endswith("test_sample_launch.py")
-    assert {"python", "resident"} <= found.keys()
+    assert "python" in found

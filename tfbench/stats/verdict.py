@@ -281,10 +281,7 @@ def with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: b
         final: Whether this was the last launch.
         rounds: The reason for `unchanged` says which slow calls it does not cover if the race has fewer rounds.
     """
-    return replace(_with_tail(median, tail, thresholds, final, rounds), tail=tail.comparison.ratio)
-
-
-def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool, rounds: int) -> Decision:
+    median, tail = (replace(one, tail=tail.comparison.ratio) for one in (median, tail))
     if median.outcome is Outcome.REGRESSED or tail.outcome is Outcome.REGRESSED:
         return median if median.outcome is Outcome.REGRESSED else of_tail(tail, median)
     if median.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):

@@ -21,7 +21,7 @@ from tfbench.worker import gc, probes, tf_runtime, time
 from tfbench.worker.bench import Bench, Step
 from tfbench.worker.block import Block, warm_up
 from tfbench.worker.isolation import mallinfo
-from tfbench.worker.probes import Probes, resident
+from tfbench.worker.probes import Probes
 
 # A launch that takes no times: a thread samples which Python functions the step runs in, and memory is counted
 
@@ -116,8 +116,8 @@ def _qualified(code: CodeType, module: str) -> str:
 def growth(grown: JSON) -> Iterator[None]:
     """Fill in what the block leaves behind, in bytes by keeper, and the lines of Python that hold most.
 
-    ``python`` is what Python allocates, ``native`` what others hold from the C library's allocator, ``retained`` what
-    that allocator keeps after it was freed, and ``resident`` all private memory of the process.
+    ``python`` is what Python allocates, ``native`` what others hold from the C library's allocator, and ``retained`` what
+    that allocator keeps after it was freed.
     """
     tracemalloc.start()
     try:
@@ -135,13 +135,12 @@ def growth(grown: JSON) -> Iterator[None]:
 def _sizes() -> dict[str, float]:
     gc.collect()
     python = float(tracemalloc.get_traced_memory()[0])
-    sizes = {"python": python, "resident": float(resident().get("RssAnon", 0))}
-    if (ask := mallinfo()) is not None:
-        info = ask()
-        # Large blocks of Python's come from this allocator too, and small ones from its own arenas.
-        ours = python + tracemalloc.get_tracemalloc_memory()
-        sizes |= {"native": max(0.0, float(info.uordblks + info.hblkhd) - ours), "retained": float(info.fordblks)}
-    return sizes
+    if (ask := mallinfo()) is None:
+        return {"python": python}
+    info = ask()
+    # Large blocks of Python's come from this allocator too, and small ones from its own arenas.
+    native = info.uordblks + info.hblkhd - python - tracemalloc.get_tracemalloc_memory()
+    return {"python": python, "native": max(0.0, native), "retained": float(info.fordblks)}
 
 
 # A launch that takes no times: probes read the other metrics while the step runs a few times
