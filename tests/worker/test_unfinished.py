@@ -16,8 +16,7 @@ import pytest
 
 from tfbench.errors import BenchmarkError
 from tfbench.worker import tf_runtime
-from tfbench.worker.bench import Bench
-from tfbench.worker.unfinished import unfinished
+from tfbench.worker.bench import Bench, unfinished
 
 
 class Launch(Bench):
