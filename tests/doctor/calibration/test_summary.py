@@ -26,13 +26,13 @@ def rate(hits, trials):
 def test_clusters_of_one_trial_have_the_exact_interval(hits):
     found, expected = clustered_rate([1] * hits + [0] * (40 - hits), [1] * 40), rate(hits, 40)
     assert (found.hits, found.trials) == (hits, 40)
-    assert found.interval == pytest.approx(expected.interval)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_without_hits_a_cluster_counts_as_one_trial():
     assert clustered_rate([0] * 10, [5] * 10).high == pytest.approx(rate(0, 10).high)
     assert clustered_rate([5] * 10, [5] * 10).low == pytest.approx(rate(10, 10).low)
-    assert clustered_rate([], []).interval == (0.0, 1.0)
+    assert clustered_rate([], []) == Rate(0, 0, 0.0, 1.0)
 
 
 def test_the_interval_of_clustered_trials_covers_the_rate():
