@@ -22,7 +22,7 @@ BUDGET = {
     "metrics": 759,  # with the rows of the life of a process
     "model": 1075,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1353,
-    "profiles": 515,
+    "profiles": 507,
     "race": 2206,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1961,  # with many files of asv (one line, from worker)
     "session": 2287,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file

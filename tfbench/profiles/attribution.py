@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tfbench.model import Word
 from tfbench.model.words import duration, signed
-from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length
+from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, length
 from tfbench.protocol import Sampled
 
 # Compare sampled profiles of Python functions, and memory by keeper, of two sides
@@ -291,7 +291,7 @@ def step_slices(space: Space, steps: Sequence[Event]) -> list[StepSlice]:
     for key, name, span, calls in _work(space, Input(space)):
         low, high = bisect_right(ends, span[0]), bisect_left(starts, span[1])
         for step, step_slice in zip(steps[low:high], slices[low:high], strict=True):
-            (inside,) = clipped([span], step.span)
+            inside = max(span[0], step.start), min(span[1], step.end)
             step_slice.spans[key].append(inside)
             step_slice.counts[key] += calls if span[0] >= step.start else 0.0
             step_slice.names[key][name] += inside[1] - inside[0]

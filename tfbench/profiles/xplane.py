@@ -7,9 +7,8 @@ milliseconds, because importing TensorFlow takes seconds.
 from __future__ import annotations
 
 import importlib.util
-import math
 import runpy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -187,23 +186,10 @@ Span = tuple[int, int]
 """Start and end, in picoseconds."""
 
 
-def union(spans: Sequence[Span]) -> list[Span]:
-    """Merge overlapping spans, and sort them."""
-    merged: list[Span] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        elif end > start:
-            merged.append((start, end))
-    return merged
-
-
-def length(spans: Sequence[Span]) -> float:
+def length(spans: Iterable[Span]) -> float:
     """Return the seconds covered by at least one span."""
-    return math.fsum(end - start for start, end in union(spans)) * 1e-12
-
-
-def clipped(spans: Sequence[Span], window: Span) -> list[Span]:
-    """Return the parts of spans inside a window."""
-    low, high = window
-    return [(max(start, low), min(end, high)) for start, end in spans if start < high and end > low]
+    covered = last = 0
+    for start, end in sorted(spans):
+        covered += max(0, end - max(start, last))
+        last = max(last, end)
+    return covered * 1e-12
