@@ -7,10 +7,12 @@ import copy
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,7 @@ OWN: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """Key of the options that conftest.py files define: their names in Python and defaults."""
 
 _NAMES = {name: option for option in OPTIONS for name in (f"--{option.name}", PREFIX + option.name)}
+_WITH_VALUE = {name for name, option in _NAMES.items() if option.metavar}
 _LISTING = (
     "collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow", "markers", "help",
 )  # fmt: skip
@@ -72,28 +75,21 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def add_options(parser: pytest.Parser) -> list[str]:
     """Add each option under both names; return the short names that belong to others, who keep them."""
-    group, free = parser.getgroup("tfbench"), _free(parser)
+    group, taken = parser.getgroup("tfbench"), list[str]()
     for option in OPTIONS:
         group.addoption(PREFIX + option.name, help=option.help, **option.attributes())
-        if option.name in free:
-            group.addoption(f"--{option.name}", help=f"the same as {PREFIX}{option.name}", **option.attributes())
-    return [f"--{option.name}" for option in OPTIONS if option.name not in free]
-
-
-def _free(parser: pytest.Parser) -> set[str]:
-    """Return the options whose short names are free, so that pytest does not know their arguments."""
-    names = [f"--{option.name}" for option in OPTIONS]
-    try:
-        unknown = parser.parse_known_and_unknown_args(names)[1]
-    except pytest.UsageError:  # an option of another plugin wants a value
-        unknown = [name for name in names if _is_free(parser, name)]
-    return {name.removeprefix("--") for name in names if name in unknown}
+        if _is_free(parser, short := f"--{option.name}"):
+            group.addoption(short, help=f"the same as {PREFIX}{option.name}", **option.attributes())
+        else:
+            taken.append(short)
+    return taken
 
 
 def _is_free(parser: pytest.Parser, name: str) -> bool:
+    """Tell whether pytest does not know an option."""
     try:
         return name in parser.parse_known_and_unknown_args([name])[1]
-    except pytest.UsageError:
+    except pytest.UsageError:  # it belongs to another plugin, and wants a value
         return False
 
 
@@ -146,7 +142,7 @@ def _start_anew(config: pytest.Config) -> None:
     typed = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *map(str, given.args)]
     for word in typed:
         elsewhere = os.path.exists(word) and not Path(word).resolve().is_relative_to(given.dir.resolve())
-        is_value = elsewhere and words and words[-1] in _NAMES and _NAMES[words[-1]].metavar
+        is_value = elsewhere and words and words[-1] in _WITH_VALUE
         words[-1:] = [f"{words[-1]}={word}"] if is_value else [*words[-1:], word]
     if words != typed:
         os.environ.pop("PYTEST_ADDOPTS", None)
@@ -160,28 +156,17 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         _start_anew(config)
 
 
-class _Reader(argparse.ArgumentParser):
-    """A parser that raises an error where `argparse` would end the process."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
 def _paths(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> list[str]:
     """Return the paths among the arguments. pytest does not know the options yet, so it takes their values for paths.
 
     An option that another plugin has is left to it. A conftest.py that is not imported yet may have one of another form.
     """
-    given: list[str] = early_config.known_args_namespace.file_or_dir
-    reader, free = _Reader(add_help=False, allow_abbrev=False), _free(parser)
-    for option in OPTIONS:
-        short = [f"--{option.name}"] if option.name in free else []
-        reader.add_argument(PREFIX + option.name, *short, **option.attributes())
-    try:
-        _, rest = reader.parse_known_args([word for word in args if word != "--"])
-    except UsageError:
-        return given
-    return [path for path in given if path in rest]
+    values = Counter(
+        word
+        for name, word in pairwise(args)
+        if name in _WITH_VALUE and (name.startswith(PREFIX) or _is_free(parser, name))
+    )
+    return list((Counter(early_config.known_args_namespace.file_or_dir) - values).elements())
 
 
 def present_folders(config: pytest.Config) -> list[str]:
