@@ -38,7 +38,7 @@ def test_shards_merge_into_one_report():
 
 @pytest.mark.parametrize(
     ("change", "text"),
-    [({"spec": "y"}, "sides differ"), ({"slowdown": 1}, "sides differ"), ({"tree": "4" * 40}, "contender is commit")],
+    [({"spec": "y"}, "sides differ"), ({"slowdown": 1}, "sides differ"), ({"tree": "4" * 40}, "sides differ")],
 )
 def test_a_shard_without_cases_was_to_race_the_same_sides(change, text):
     empty = shard(2, names=[], shard=part(Shard(2, 2), NAMES, []), sides={"contender": {**SIDE, **change}})
@@ -194,23 +194,14 @@ def test_the_machines_of_all_shards_may_have_other_speeds():
 # Which code was raced
 
 RACED = {"contender": SIDE, "baseline": {**SIDE, "spec": "git:main"}}
-THERE = "commit 111111111111 (tree 222222222222)"
-UNLIKE = [
-    ("baseline", {"commit": "3" * 40, "tree": "4" * 40}, "commit 333333333333 (tree 444444444444)"),
-    ("contender", {"tree": "4" * 40, "dirty": True}, "commit 111111111111, changed (tree 444444444444)"),
-    ("contender", {"tree": f"sources:{'5' * 64}", "commit": ""}, "sources 555555555555"),
-    ("baseline", {"tree": "session:2026-a", "commit": ""}, "run 2026-a"),
-]
 
 
-@pytest.mark.parametrize(("side", "change", "words"), UNLIKE)
-def test_only_the_same_code_is_merged(side, change, words):
+@pytest.mark.parametrize("side", ["baseline", "contender"])
+@pytest.mark.parametrize("change", [{"commit": "3" * 40}, {"tree": "4" * 40}, {"tree": "session:2026-a", "commit": ""}])
+def test_only_the_same_code_is_merged(side, change):
     moved = {**RACED, side: {**RACED[side], **change}}
-    with pytest.raises(ReportError) as caught:
+    with pytest.raises(ReportError, match=rf"are not of one run: their sides differ: {side}\.(commit|tree) "):
         merge([shard(1, sides=RACED), shard(2, sides=moved)])
-    fix = "race the same code, such as git: with a commit instead of a branch"
-    found = f"the {side} is {THERE} in 1.json and {words} in 2.json; {fix}"
-    assert str(caught.value) == f"1.json and 2.json are not of one run: {found}"
 
 
 @pytest.mark.parametrize("sides", [{}, {"contender": {"spec": "working tree"}}])

@@ -9,25 +9,11 @@ from typing import Any
 
 from tfbench.errors import ReportError
 from tfbench.model import JSON, Case, Note, Outcome, ReasonCode, Report, Skip, Verdict, because
-from tfbench.report.summary import code_of_side
 from tfbench.suite.shards import digest
 from tfbench.untrusted import brief, plural, some
 
 Named = tuple[str, Report]
 """The name of a report in error messages, and the report."""
-
-
-def unlike_code(first: Named, second: Named) -> str:
-    """Return how the code of two reports differs, ``""`` if both raced the same."""
-    for name, report in (first, second):
-        if not report.sides or not all(side.get("tree") for side in report.sides.values()):
-            return f"{name} does not tell which code it raced; measure again with this version of tfbench"
-    for side in sorted({*first[1].sides, *second[1].sides}):
-        mine, theirs = (report.sides.get(side, {}) for _, report in (first, second))
-        if (mine.get("commit"), mine.get("tree")) != (theirs.get("commit"), theirs.get("tree")):
-            texts = f"{code_of_side(mine)} in {first[0]} and {code_of_side(theirs)} in {second[0]}"
-            return f"the {side} is {texts}; race the same code, such as git: with a commit instead of a branch"
-    return ""
 
 
 def _differing(mine: Any, other: Any, path: str = "") -> list[str]:
@@ -107,8 +93,8 @@ class Merger:
             if mine != other:
                 values = some(_differing(mine, other), _FIELDS)
                 raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ: {values}")
-        if why := unlike_code((first_name, reference), (name, report)):
-            raise ReportError(f"{first_name} and {name} are not of one run: {why}")
+        if not report.sides or not all(side.get("tree") for side in report.sides.values()):
+            raise ReportError(f"{name} does not tell which code it raced; measure again with this version of tfbench")
         if _started(report) and not _started(reference):
             self._first = name, shard, report
         self._own(name, shard)
@@ -206,7 +192,7 @@ def _started(report: Report) -> bool:
 
 def _sides(report: Report, *, known: bool = True) -> JSON:
     """Select the facts of the sides that must be equal in all shards: what they are if ``known``, or should be."""
-    kept = ("spec", "slowdown", *(("python", "packages", "settings") if known else ()))
+    kept = ("spec", "slowdown", "commit", "tree", *(("python", "packages", "settings") if known else ()))
     return {
         name: {key: side.get(key) for key in kept}
         | {"machine": {key: side.get("machine", {}).get(key) for key in KIND if known}}
