@@ -60,7 +60,7 @@ def test_a_lost_fusion_is_one_cause():
     (cause,) = found.causes
     assert (cause.instead, cause.grew) == (("_FusedMatMul",), pytest.approx(0.2e-3))
     assert lines[1] == (
-        "  op: lost fusion: MatMul, BiasAdd and Relu instead of _FusedMatMul +200 µs per profiled step, 100% of its slowdown"
+        "  op: lost fusion: MatMul, BiasAdd, Relu instead of _FusedMatMul +200 µs per profiled step, 100% of its slowdown"
     )
 
 
@@ -76,7 +76,7 @@ def test_code_that_is_no_longer_compiled_is_one_cause():
     now = steps(2, op("MatMul", 0, 1), op("AddV2", 1, 1.6))
     found, lines = explained(before, now)
     assert found.causes[0].after == "compiled"
-    assert "no longer compiled by XLA: MatMul and AddV2 +1.00 ms" in lines[1]
+    assert "no longer compiled by XLA: MatMul, AddV2 +1.00 ms" in lines[1]
 
 
 def test_concurrent_work_counts_once():

@@ -10,7 +10,7 @@ from tests.fakes.profiles import Built
 from tfbench import cli
 from tfbench.errors import ProfileError
 from tfbench.profiles.folders import step_breakdown
-from tfbench.report.profile import as_json, one_side
+from tfbench.report.profile import content_of, one_side
 from tfbench.report.screen import Screen
 from tfbench.session.profiling import device_facts
 
@@ -97,8 +97,7 @@ def test_an_empty_part_of_a_device_names_the_privileges(tmp_path):
 
 def test_the_steps_of_one_side_are_a_table_and_json(tmp_path, capsys):
     steps = step_breakdown([training().write(tmp_path)])
-    content = as_json("f.py::test_a", "contender", "p", steps, ["a kernel"])
-    assert (content["schema"], content["why"]) == ("tfbench-profile/1", ["a kernel"])
+    content = content_of(steps)
     assert content["step"] == pytest.approx(900e-6)
     assert next(iter(content["time"])) == "device compute"
     assert content["parts"][0] == {

@@ -19,7 +19,7 @@ from tfbench.session.request import CaseResult, missing
 from tfbench.session.strategies import (
     LiveSideStrategy,
     SavedBaselineStrategy,
-    VariantStrategy,
+    Strategy,
     baseline_side,
     recreate_side,
     source_of,
@@ -91,7 +91,7 @@ def saved_baseline(races, starter=None, recreated=RIVAL, **changes):
 
 def test_variants_of_a_group_race_each_other():
     races, starter = Races(), Starter()
-    strategy = VariantStrategy(request(), CONTENDER, starter, races, None)
+    strategy = Strategy(request(), CONTENDER, starter, races, None)
     assert (strategy.group_of(CODED), strategy.missing()) == (CODED.group, [])
     strategy.race(CODED, [CODED, OTHER])
     assert races.run == [("variants", CODED.name, OTHER.name)]
@@ -389,7 +389,7 @@ def test_a_recreated_side_has_the_packages_and_the_settings_of_its_baseline(monk
     ],
 )
 def test_an_improvement_fails_a_gated_case_if_the_run_asks_for_it(outcome, own, asked, noted):
-    strategy = VariantStrategy(request(fail_on_improvement=asked), CONTENDER, Starter(), Races(), None)
+    strategy = Strategy(request(fail_on_improvement=asked), CONTENDER, Starter(), Races(), None)
     case = replace(CODED, ungated=own)
     result = strategy.gated(CaseResult(case, judged(case, outcome, Reason("code", "why")), sample=sample(1e-3, case)))
     assert [note.code for note in result.verdict.reason.notes] == [Note.UNWANTED] * noted

@@ -12,12 +12,15 @@ from tfbench.model import JSON
 from tfbench.model.words import duration, percent, signed
 from tfbench.profiles.attribution import HALF, Attribution, Cause, StepBreakdown, TimeCategory, must_show, of_slowdown
 from tfbench.report.screen import add_row, folded, right, table
+from tfbench.untrusted import some
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs
 
 
 MOST = 5
 """Lines on profiles in an assertion."""
+_KINDS = 3
+"""Ops that a line names."""
 NO_CAUSE = "no cause found: the differences of the profiles do not add up to half of the slowdown"
 
 
@@ -41,16 +44,13 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
     categories = table("Time per step", "category", *right("before", "now", "change"))
     spent = [(str(category), before, now) for category, before, now in attribution.spent if max(before, now) > 0]
     for name, before, now in (*spent, ("a step", attribution.before, attribution.now)):
-        add_row(categories, name, duration(before), duration(now), _signed(now - before))
+        change = f"{'-' if now < before else '+'}{duration(abs(now - before))}"
+        add_row(categories, name, duration(before), duration(now), change)
     if not attribution.causes:
         return Group(*lines, categories)
     share = Text(f"Causes: {min(1.0, attribution.explained):.0%} of the slowdown", "bold")
     causes = [Text(f"  {describe_cause(cause, attribution)}") for cause in attribution.causes]
     return Group(*lines, categories, share, *causes)
-
-
-def _signed(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
 
 
 def in_words(attribution: Attribution, raced: float | None) -> list[str]:
@@ -90,9 +90,9 @@ def describe_cause(cause: Cause, attribution: Attribution, raced: float | None =
     """
     share = of_slowdown(cause.share, attribution.now / attribution.before - 1, raced)
     size = f"+{duration(cause.grew)} per profiled step, {share}"
-    kinds = _listed(cause.kinds)
+    kinds = some(cause.kinds, _KINDS)
     if cause.after == "fused":
-        return f"lost fusion: {kinds} instead of {_listed(cause.instead)} {size}"
+        return f"lost fusion: {kinds} instead of {some(cause.instead, _KINDS)} {size}"
     if cause.after == "compiled":
         return f"no longer compiled by XLA: {kinds} {size}"
     text = kinds if cause.category is TimeCategory.HOST else f"{cause.category}: {kinds}"
@@ -100,14 +100,8 @@ def describe_cause(cause: Cause, attribution: Attribution, raced: float | None =
     why = ""
     if now > before + 0.5:
         why = f": {now:g} calls instead of {before:g}" if before else ": new"
-        why += f" ({_listed(cause.new[:2])})" if cause.new and (before or cause.new[0] != cause.kinds[0]) else ""
+        why += f" ({some(cause.new[:2], _KINDS)})" if cause.new and (before or cause.new[0] != cause.kinds[0]) else ""
     return f"{text} {size}{why}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    """Join as ``a, b and c``. Of more than three, name the first three and count the rest."""
-    some = [*words[:3], *([f"{len(words) - 3} more"] if len(words) > 3 else [])]
-    return " and ".join(filter(None, [", ".join(some[:-1]), *some[-1:]]))
 
 
 # The steps of one side: a table for a terminal, and JSON for a report
@@ -119,7 +113,7 @@ LONGEST = 20
 
 def one_side(title: str, breakdown: StepBreakdown) -> Group:
     """Render the steps of a profile: the time of each category, the share of the input, and the longest kinds of work."""
-    content = _content(breakdown)
+    content = content_of(breakdown)
     kinds = table("Time per step", "category", *right("time", "share"))
     for name, seconds in (*content["time"].items(), ("a step", content["step"])):
         add_row(kinds, name, duration(seconds), percent(seconds / content["step"]))
@@ -131,7 +125,8 @@ def one_side(title: str, breakdown: StepBreakdown) -> Group:
     return Group(Text(title, "bold"), Text(f"{waiting:.1%} of a step waits for input"), kinds, works)
 
 
-def _content(breakdown: StepBreakdown) -> JSON:
+def content_of(breakdown: StepBreakdown) -> JSON:
+    """Return the steps of one side for JSON. Times are seconds per step."""
     longest = sorted(breakdown.parts.items(), key=lambda part: -part[1].seconds)[:LONGEST]
     spent = sorted(((breakdown.spent(category), str(category)) for category in TimeCategory), reverse=True)
     return {
@@ -142,9 +137,3 @@ def _content(breakdown: StepBreakdown) -> JSON:
             for key, part in longest
         ],
     }
-
-
-def as_json(case: str, side: str, folder: str, breakdown: StepBreakdown, why: Sequence[str] = ()) -> JSON:
-    """Build the JSON of the steps of one side of a case, with the causes of its slowdown. Times are seconds per step."""
-    about = {"schema": "tfbench-profile/1", "case": case, "side": side, "folder": folder, "why": list(why)}
-    return {**about, **_content(breakdown)}

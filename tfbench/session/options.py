@@ -18,9 +18,9 @@ from tfbench.suite.shards import Shard, parse_shard
 
 PREFIX = "--tfbench-"
 """Every option has a name with this prefix, which no other plugin takes."""
-GATE, RESULT, CASE, ASKS = "gate", "result", "case", "asks"
-"""Roles of an option: it decides what passes; results differ with it; a single case needs it to run in the same way; it asks
-for a result, so that a run without ``--benchmark`` would pass without what it was to do."""
+GATE, RESULT, ASKS = "gate", "result", "asks"
+"""Roles of an option: it decides what passes; results differ with it; it asks for a result, so that a run without ``--benchmark``
+would pass without what it was to do."""
 ALL, NEVER = CHOICES = ("all", "never")
 """Cases of a saved baseline to race again live."""
 
@@ -114,16 +114,16 @@ class RunOptions:
 
     # fmt: off
     policy: Policy = _option("preset of thresholds and budgets (default: %(default)s)", "|".join(PRESETS), GATE, default="standard", read=preset)  # noqa: RUF009
-    statistic: str = _option("what a verdict on time is about: median and tail (the default), mean or p90", "NAME", GATE, CASE, read=partial(_choice, "statistic", tuple(STATISTICS)))
+    statistic: str = _option("what a verdict on time is about: median and tail (the default), mean or p90", "NAME", GATE, read=partial(_choice, "statistic", tuple(STATISTICS)))
     against: str = _option("race a live side: self, PACKAGE==VERSION, tf-nightly, env:NAME=VALUE, python:PATH, git:REV, joined by +", "SPEC", ASKS)
     save_baseline: str = _option("save the measurements under this name, unless the run fails", "NAME", ASKS)
     baseline: str = _option("gate against a saved baseline", "NAME", ASKS)
     replay: str = _option("cases of a saved baseline to race again live (default: %(default)s)", "all|never", RESULT, default=ALL, read=partial(_choice, "replay", CHOICES))
     inject_slowdown: float = _option("make the contender run the fraction F of extra iterations", "F", RESULT, default="0", read=_SLOWDOWN)
-    device: str = _option("devices to measure on (default: %(default)s); GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", RESULT, CASE, default="all")
-    scale: str = _option(f"shapes of the benchmarks (default: {VARIABLE} or {SMALL})", "|".join(SCALES), GATE, CASE)
-    require_gpu: bool = _option("fail without a GPU, instead of skipping its cases", "", GATE, CASE)
-    cpus: str = _option("processors for the workers, such as 0,2-3 (default: the last one)", "LIST", CASE)
+    device: str = _option("devices to measure on (default: %(default)s); GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", RESULT, default="all")
+    scale: str = _option(f"shapes of the benchmarks (default: {VARIABLE} or {SMALL})", "|".join(SCALES), GATE)
+    require_gpu: bool = _option("fail without a GPU, instead of skipping its cases", "", GATE)
+    cpus: str = _option("processors for the workers, such as 0,2-3 (default: the last one)", "LIST")
     lanes: str = _option("cases that race at the same time, each on two processors of its own (default: %(default)s)", "N", default="1")
     strict_gate: bool = _option("also fail on inconclusive, incomparable and missing results", "", GATE)
     fail_on_improvement: bool = _option("also fail on improved times: does the benchmark still do its work?", "", GATE)

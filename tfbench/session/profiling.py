@@ -24,8 +24,7 @@ from tfbench.race.confirmed import twice
 from tfbench.race.launch import Entrant
 from tfbench.race.prober import ZYGOTES, Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.report import profile as profile_report
-from tfbench.report.profile import MOST, NO_CAUSE, in_words, op_lines, steps_line
+from tfbench.report.profile import MOST, NO_CAUSE, content_of, in_words, op_lines, steps_line
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import NO_BASELINE, with_facts
 from tfbench.session.strategies import Strategy
@@ -110,9 +109,11 @@ class Explained:
 
     def as_json(self) -> list[JSON]:
         """Return one entry per side, in the format of a report."""
-        why = {CONTENDER: self.why}
+        about = {"schema": "tfbench-profile/1", "case": self.kept.case}
+        why = {CONTENDER: [*self.why]}
         return [
-            profile_report.as_json(self.kept.case, side, str(self.kept.folder / side), steps, why.get(side, ()))
+            about
+            | {"side": side, "folder": str(self.kept.folder / side), "why": why.get(side, []), **content_of(steps)}
             for side, steps in self.profiles.items()
         ]
 

@@ -116,7 +116,6 @@ class RunRecorder:
         self.store = BaselineStore(request.root, request.folder)
         self.notes: list[str] = []
         """What became of the run's part in a history."""
-        self._history = History(Path(request.history)) if request.history else None
 
     def save(self, measurements: RunMeasurements) -> Path:
         """Save the contender's samples as the baseline that the user named.
@@ -152,16 +151,16 @@ class RunRecorder:
             if self._request.history:
                 self.notes.append(f"history: this run was not added, because {why}")
             return None
-        if not self._history and not baseline:
+        if not self._request.history and not baseline:
             return None
         measured = self._measured(measurements, CANDIDATES + baseline if baseline else "")
-        if self._history:
-            self._record(self._history, measured, measurements)
+        if self._request.history:
+            self._record(measured, measurements)
         if not baseline:
             return None
         return self._save(self.store.candidates, baseline, replace(measured, against=measurements.saved), CANDIDATES)
 
-    def _record(self, history: History, measured: Baseline, measurements: RunMeasurements) -> None:
+    def _record(self, measured: Baseline, measurements: RunMeasurements) -> None:
         anchor, samples, commit = measurements.anchor, measured.samples, measured.environment.commit
         ratios = {
             result.case.name: ratio
@@ -169,15 +168,10 @@ class RunRecorder:
             if anchor and result.baseline and result.verdict and (ratio := result.verdict.ratio)
             if result.case.name in samples and 0 < ratio.center < math.inf
         }
-        path = history.record(
-            SessionRecord(
-                measured.context,
-                floors={name: sample.floors for name, sample in samples.items()},
-                ratios=ratios,
-                anchor=anchor,
-                releases=tags_of(self._request.root, commit) if commit else (),
-            )
-        )
+        floors = {name: sample.floors for name, sample in samples.items()}
+        releases = tags_of(self._request.root, commit) if commit else ()
+        record = SessionRecord(measured.context, floors, ratios, anchor, releases)
+        path = History(Path(self._request.history)).record(record)
         content = f"{plural(len(ratios), 'ratio')} to {anchor.label}" if anchor else "floors alone"
         self.notes.append(f"history: {path} added, {content}")
 

@@ -49,10 +49,9 @@ def of_variant(race: Race, index: int) -> CaseResult:
     case = race.entrants[index].case
     if (failure := race.failures.get(index)) is not None:
         return failed(case, failure)
-    if race.abort_reason:
-        return disturbed(case, race)
     result = new(case, race, index, NO_BASELINE)
-    assert result.sample is not None
+    if result.sample is None:  # the race was disturbed
+        return result
     decision = race.decisions.get(index)
     variant_result = VariantResult.about(
         case, reference=race.entrants[index if race.reference is None else race.reference].case.name,
@@ -132,15 +131,8 @@ def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
     if race.abort_reason:
         return disturbed(case, race)
     sample = Sample(case, tuple(race.runs(index)))
-    verdict = Verdict.of(
-        case,
-        Outcome.NEW,
-        reason.noted(cache_note(sample)),
-        launches=len(sample.runs),
-        rounds=race.rounds(index),
-        wall_seconds=race.wall_seconds,
-    )
-    return CaseResult(case, verdict, sample=sample)
+    size: JSON = {"launches": len(sample.runs), "rounds": race.rounds(index), "wall_seconds": race.wall_seconds}
+    return replace(untimed(case, Outcome.NEW, reason.noted(cache_note(sample)), **size), sample=sample)
 
 
 def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -> CaseResult:

@@ -160,8 +160,6 @@ class CaseRuns:
         self._report = report
         self._clock = clock
         self._journal = journal
-        self.interrupted = False
-        """Whether the user pressed Ctrl-C."""
         self.seconds: dict[str, float] = defaultdict(float)
         """Name of a measured case -> what it has cost in this run. Cases of a group share what they need together."""
         groups: dict[str, list[_CaseRun]] = {}
@@ -218,24 +216,13 @@ class CaseRuns:
         Raises `KeyboardInterrupt` after Ctrl-C; partial results are kept.
         """
         run = self._runs[case.name]
-        with self.noting_interrupts():
-            if run.result is None:
-                with self._paid_by(run.group):
+        if not run.finished:
+            with self._paid_by(run.group):  # the first of them probes all
+                if run.result is None:
                     self._race(run)
-            if not run.finished:
-                with self._paid_by(run.group):  # the first of them probes all
-                    self._finish(run)
+                self._finish(run)
         assert run.result is not None
         return run.result
-
-    @contextmanager
-    def noting_interrupts(self) -> Iterator[None]:
-        """Note that the user pressed Ctrl-C in this block, and pass it on."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.interrupted = True
-            raise
 
     @contextmanager
     def _paid_by(self, runs: Sequence[_CaseRun]) -> Iterator[None]:
@@ -306,6 +293,8 @@ class Session:
         self._report = report = RunProgress(progress, len(cases))
         stopwatch = Stopwatch()
         self.recorder = RunRecorder(request)
+        self.interrupted = False
+        """Whether the user pressed Ctrl-C."""
         self.edited: list[str] = []
         """Files of code that were edited during the run, once it has come to its end."""
         if request.save_baseline:
@@ -355,7 +344,7 @@ class Session:
                 rule = spared if request.changed_only else None
                 self.strategy = strategies.LiveSideStrategy(request, contender, starter, races, baseline, rule)
             else:
-                self.strategy = strategies.VariantStrategy(request, contender, starter, races, None)
+                self.strategy = strategies.Strategy(request, contender, starter, races, None)
 
             # Probes, contracts and profiles complete the result of a raced case.
             self.profiles = Profiles(request, launcher, monitor, self.strategy, contender, report)
@@ -387,12 +376,18 @@ class Session:
 
         Raises `KeyboardInterrupt` after Ctrl-C. The races of all lanes have ended, and partial results are kept.
         """
-        try:
-            with self.runs.noting_interrupts():
-                if len(self.request.lane_processors) > 1 and (group := self._groups.get(case.name)):
-                    self._opened().wait_for(group)
+        with self._interruptible():
+            if len(self.request.lane_processors) > 1 and (group := self._groups.get(case.name)):
+                self._opened().wait_for(group)
             return self.runs.result(case)
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Note that the user pressed Ctrl-C in this block, stop the lanes, and pass it on."""
+        try:
+            yield
         except KeyboardInterrupt:
+            self.interrupted = True
             self._finish_lanes(stop=True)
             raise
 
@@ -482,7 +477,7 @@ class Session:
         self._finish_lanes()
         if not self.request.gate_suite:
             return None
-        with self.runs.noting_interrupts():
+        with self._interruptible():
             return self.suite_gate.judge(self.runs.final)
 
     def conclude(self) -> None:
@@ -493,7 +488,7 @@ class Session:
         self._finish_lanes()
         if self.contender.code is not None:
             self.edited[:] = edited_files(self.request.root, self._files)
-        if not self.runs.interrupted:
+        if not self.interrupted:
             self.strategy.conclude()
             if self.journal.earlier and not self.launcher.environment(self.contender):
                 # An interrupted run has measured all cases. The report has to say what its sides are all the same.
@@ -512,7 +507,7 @@ class Session:
             skips=tuple(Skip.about(result.case, reason=result.skip) for result in results if result.verdict is None),
             wall_seconds=self.launcher.stopwatch.wall_seconds,
             seconds_by_phase={phase.value: seconds for phase, seconds in phases.items()},
-            seconds_by_case=dict(self.runs.seconds), seed=self.request.seed, interrupted=self.runs.interrupted,
+            seconds_by_case=dict(self.runs.seconds), seed=self.request.seed, interrupted=self.interrupted,
             due=(*(result.case.name for result in results), *(row.case.name for row in missing)), complete=complete,
             suite=self.suite_gate.verdict, shard=self._part(), yardstick=self.strategy.yardstick_changes,
             profiles=tuple(profile for result in results for profile in result.profiles),
@@ -546,7 +541,7 @@ class Session:
 
     def remember(self) -> Path | None:
         """Record the run, unless it was interrupted or its code was edited. Raises as `RunRecorder.remember`."""
-        if self.runs.interrupted or self.edited:
+        if self.interrupted or self.edited:
             return None
         return self.recorder.remember(self.measurements())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -290,8 +289,8 @@ _UNGATED = (Outcome.REGRESSED, Outcome.INCOMPARABLE, Outcome.INCONCLUSIVE)
 
 
 @dataclass
-class Strategy(ABC):
-    """What the cases of a run race against, chosen once at its start."""
+class Strategy:
+    """What the cases of a run race against, chosen once at its start: the other variants of their workload, or a side."""
 
     request: RunRequest
     contender: Side
@@ -346,12 +345,13 @@ class Strategy(ABC):
         """Name the group of cases that one race measures."""
         return case.name if self.baseline else case.group
 
-    @abstractmethod
     def race(self, case: Case, group: Sequence[Case]) -> Iterable[CaseResult]:
         """Race this case, with its whole group where variants race each other.
 
         Raises `SideError` if a side does not start.
         """
+        self.starter.start(group, self.contender)
+        return self.races.variants(group)
 
     def baseline_entrant(self, case: Case) -> Entrant | None:
         """Return the case's counterpart on the baseline side, if there is a baseline."""
@@ -395,7 +395,7 @@ class Strategy(ABC):
         request = self.request
         return benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds)
 
-    def conclude(self) -> None:  # noqa: B027 - variants have no other side
+    def conclude(self) -> None:
         """Find out what `missing` needs, also in a run that raced nothing.
 
         Raises `SideError` if the other side's benchmarks cannot be collected.
@@ -404,14 +404,6 @@ class Strategy(ABC):
     def missing(self) -> list[Verdict]:
         """Return a verdict for each case that the other side would run and this run lacks, as far as it is known."""
         return []
-
-
-class VariantStrategy(Strategy):
-    """Race the variants of each workload against each other."""
-
-    def race(self, case: Case, group: Sequence[Case]) -> Iterable[CaseResult]:
-        self.starter.start(group, self.contender)
-        return self.races.variants(group)
 
 
 @dataclass
