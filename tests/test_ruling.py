@@ -12,7 +12,6 @@ from tfbench.model import TIME, Case, Note, Outcome, Reason, ReasonCode, Run, Sa
 from tfbench.plugin.runner import end_test
 from tfbench.report import markdown, terminal
 from tfbench.report.markdown import headline_annotation
-from tfbench.report.report_page import PageContext
 from tfbench.report.report_page import render as render_page
 from tfbench.report.summary import summarize
 from tfbench.ruling import GateDecision, Result, rule
@@ -222,12 +221,12 @@ MEASURED = [one for one in Outcome if one is not Outcome.MISSING]
 @pytest.fixture(scope="module")
 def compiled_templates():
     """The first page of a process imports Bokeh and compiles templates, which takes longer than an example may."""
-    render_page(report("unchanged", sides=SIDES), PageContext())
+    render_page(report("unchanged", sides=SIDES))
 
 
 def headlines(found, strict):
     """Return what each reader calls the run, which is a single word."""
-    page = render_page(found, PageContext(strict=strict))
+    page = render_page(found, strict=strict)
     words = {
         terminal.render(found, width=200, colour=False, strict=strict).splitlines()[-1].partition(": ")[0],
         markdown.render(found, strict=strict).partition("**tfbench: ")[2].partition(": ")[0],

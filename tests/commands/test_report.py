@@ -104,9 +104,9 @@ def test_results_of_asv_that_are_left_out_are_named(tmp_path, capsys):
 
 
 def test_several_files_with_times_are_put_side_by_side(tmp_path, capsys):
-    report, context = read_inputs([PLAIN, PLAIN])
-    assert {ratio for ratios in context.versions.ratios.values() for ratio in ratios} == {1.0}
-    assert "did not race each other" in context.versions.caption
+    report, table, _ = read_inputs([PLAIN, PLAIN])
+    assert {ratio for ratios in table.ratios.values() for ratio in ratios} == {1.0}
+    assert "did not race each other" in table.caption
     assert report.rounds or report.variant_results
     text = tmp_path / "r.md"
     assert cli.main(["report", str(ASV), str(ASV), "--markdown", str(text)]) == 0
@@ -121,7 +121,7 @@ def test_shards_are_merged(tmp_path):
     for index, name in enumerate(names, 1):
         shard = complete([row(name)], sides=SIDES, shard=part(Shard(index, 2), names, [name]))
         (tmp_path / f"{index}.json").write_text(json_format.render(shard))
-    report, _ = read_inputs([tmp_path / "1.json", tmp_path / "2.json"])
+    report, *_ = read_inputs([tmp_path / "1.json", tmp_path / "2.json"])
     assert list(report.due) == names
 
 

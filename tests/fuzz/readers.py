@@ -37,7 +37,6 @@ from tfbench.model.formats import line
 from tfbench.profiles import folders
 from tfbench.report import json_format, markdown, merge, terminal
 from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
-from tfbench.report.report_page import PageContext
 from tfbench.report.report_page import render as render_page
 from tfbench.report.saved import read, read_inputs
 from tfbench.report.trends import Trends, render_case, render_overview
@@ -98,13 +97,13 @@ def use_report(path: Path) -> object:
     markdown.render_comment(report, decision)
     terminal.render(report, width=100, colour=True)
     markdown.render(report)
-    use_page(report, PageContext())
+    use_page(report)
     json_format.render(report)
     return report
 
 
-def use_page(report: Report, context: PageContext) -> object:
-    page = render_page(report, context)
+def use_page(report: Report, *more: object) -> object:
+    page = render_page(report, *more)
     assert page.count("<script") == page.count('<script type="application/gzip" id="') + 2
     return page
 
@@ -154,8 +153,7 @@ def use_baseline(path: Path) -> object:
 
 
 def use_inputs(path: Path) -> object:
-    report, context = read_inputs([path])
-    return use_page(report, context)
+    return use_page(*read_inputs([path]))
 
 
 def use_history(path: Path) -> object:

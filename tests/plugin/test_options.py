@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfbench.errors import UsageError
-from tfbench.plugin.options import available_cpus, check_options, kept_options, parse_cpus
+from tfbench.plugin.options import available_cpus, check_options, parse_cpus
 from tfbench.policy import preset
 from tfbench.session.options import OPTIONS, RunOptions
 from tfbench.suite.shards import Shard
@@ -138,19 +138,6 @@ def test_a_limit_of_too_few_open_files_is_one_line_with_the_fix(folder, limit):
     code, text = run_pytest(folder, "--benchmark", "--against", "self")
     assert code == pytest.ExitCode.USAGE_ERROR, text
     assert f"ERROR: the limit of {limit} open files is too low; raise it with ulimit -n 1024" in text
-
-
-def test_the_command_for_a_case_keeps_what_takes_back_addopts_for_tests():
-    given = (
-        "--benchmark -n0 -n 0 --no-cov -p no:randomly -pno:sugar --timeout=0 --timeout 0 -o addopts= -x -k a --report-json=r "
-        "--numprocesses=0 --device cpu --tfbench-device=cpu --against git:main benchmarks -c x.ini"
-    )
-    kept = (
-        "-n0 -n 0 --no-cov -p no:randomly -pno:sugar --timeout=0 --timeout 0 -o addopts= --numprocesses=0 --device cpu "
-        "--tfbench-device=cpu -c x.ini"
-    )
-    assert list(kept_options(given.split())) == kept.split()
-    assert list(kept_options(["-n"])) == ["-n"]
 
 
 def owner(folder, *options, file="other.py"):

@@ -8,7 +8,7 @@ import pytest
 from tests.report.test_json_reader import CASE, REPORT
 from tests.report.test_render import case, rounds, verdict
 from tfbench.model import Note, Outcome, Ratio, ReasonCode, Report, because
-from tfbench.report.summary import Group, command_words, minimum_effect, summarize
+from tfbench.report.summary import Group, code_of_side, command_words, minimum_effect, summarize
 
 REGRESSED = REPORT.verdicts[0]
 SELF, AGAINST_SELF = {"spec": "self"}, ["--against", "self"]
@@ -16,6 +16,21 @@ SELF, AGAINST_SELF = {"spec": "self"}, ["--against", "self"]
 
 def made(*verdicts, **changes):
     return Report({"name": "standard"}, {}, verdicts, **changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "commit 111111111111 (tree 222222222222)"),
+        ({"dirty": True}, "commit 111111111111, changed (tree 222222222222)"),
+        ({"commit": ""}, "tree 222222222222"),
+        ({"tree": f"sources:{'5' * 64}", "commit": ""}, "sources 555555555555"),
+        ({"tree": "session:2026-a", "commit": ""}, "run 2026-a"),
+        ({"tree": "", "commit": ""}, "absent"),
+    ],
+)
+def test_the_code_of_a_side_has_a_name(change, words):
+    assert code_of_side({"commit": "1" * 40, "tree": "2" * 40, **change}) == words
 
 
 def test_the_mean_is_geometric_and_over_compared_cases():
@@ -97,32 +112,30 @@ def test_the_command_races_the_same_sides_again(sides, policy, words):
     assert list(command_words(report, REGRESSED)) == ["pytest", "--benchmark", *words, CASE.name]
 
 
-def test_a_case_without_a_counterpart_or_whose_name_is_an_option_has_no_command():
+def test_no_command_has_a_path_or_a_variable():
+    for spec in ("python:/tmp/x", "env:LD_PRELOAD=x", "git:main; id"):
+        report = replace(REPORT, sides={"baseline": {"spec": spec}})
+        assert command_words(report, REGRESSED) == ()
     assert command_words(REPORT, REGRESSED.changed(outcome=Outcome.MISSING)) == ()
     assert command_words(REPORT, REGRESSED.changed(name="--x")) == ()
 
 
 def test_a_case_of_two_versions_is_raced_again_on_both():
-    def again(*specs, shared=False):
+    def again(*specs):
         sides = {name: {"spec": spec} for name, spec in zip(("baseline", "contender"), specs, strict=True)}
-        return command_words(replace(REPORT, sides=sides), REGRESSED, shared=shared)
+        return command_words(replace(REPORT, sides=sides), REGRESSED)
 
-    assert list(again("tensorflow==2.19.1", "tf-nightly", shared=True)) == [
+    assert list(again("tensorflow==2.19.1", "tf-nightly")) == [
         "tfbench", "versions", "tensorflow==2.19.1", "tf-nightly", CASE.name,
     ]  # fmt: skip
-    assert list(again("env:A=1", "env:A=1"))[2:4] == ["env:A=1", "self"]
-    assert again("env:A=1", "tf-nightly", shared=True) == again("self", "python:/x", shared=True) == ()
+    assert list(again("tf-nightly", "tf-nightly"))[2:4] == ["tf-nightly", "self"]
+    assert again("env:A=1", "tf-nightly") == again("self", "python:/x") == ()
 
 
-def test_the_command_has_the_options_of_the_project():
-    settings = {"PYTEST_OPTION_calls": "3", "PYTEST_OPTION_run_slow": "True", "TF_X": "1"}
-    sides = {"baseline": {"spec": "git:main"}, "contender": {"settings": settings}}
-    report = replace(REPORT, sides=sides)
-    assert list(command_words(report, REGRESSED))[4:-1] == ["--calls=3", "--run-slow"]
-    assert command_words(report, REGRESSED, shared=True) == ()
-    for value in ("['1', '2']", "False", "None"):
-        sides["contender"] = {"settings": {"PYTEST_OPTION_sizes": value}}
-        assert command_words(replace(REPORT, sides=sides), REGRESSED) == ()
+def test_a_case_with_options_of_the_project_has_no_command():
+    for settings, known in (({"TF_X": "1"}, True), ({"TF_X": "1", "PYTEST_OPTION_calls": "3"}, False)):
+        sides = {"baseline": {"spec": "git:main"}, "contender": {"settings": settings}}
+        assert bool(command_words(replace(REPORT, sides=sides), REGRESSED)) == known
 
 
 def test_the_headline_counts_cases_that_fail_by_another_metric_only():

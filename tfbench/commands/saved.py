@@ -6,7 +6,6 @@ import argparse
 import importlib
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from tfbench.commands import asked_reason
@@ -54,26 +53,26 @@ def run_report(arguments: argparse.Namespace) -> int:
     if arguments.html:
         check_library()
     export = _tensorboard() if arguments.tensorboard else None
-    report, context = read_inputs(arguments.files)
-    if limit and not context.versions:
+    report, versions, notes = read_inputs(arguments.files)
+    if limit and not versions:
         raise UsageError("--fail-on-regression compares the times of two files; give both")
     screen = Screen()
-    if context.versions:
-        screen.print(terminal.side_by_side(context.versions))
+    if versions:
+        screen.print(terminal.side_by_side(versions))
     else:
-        terminal.show(screen, report, shared=True)
-    for note in context.notes:
+        terminal.show(screen, report)
+    for note in notes:
         screen.print(note, soft_wrap=True)
     if arguments.html:
-        write_whole(arguments.html, report_page.render(report, replace(context, shared=True)))
+        write_whole(arguments.html, report_page.render(report, versions, notes))
     if arguments.markdown:
-        text = markdown.side_by_side(context.versions) if context.versions else markdown.render(report)
+        text = markdown.side_by_side(versions) if versions else markdown.render(report)
         write_whole(arguments.markdown, text)
     for path in filter(None, (arguments.html, arguments.markdown)):
         say(f"report written: {path}")
     if export:
         say(export(report, arguments.tensorboard))
-    slower = context.versions.slower(limit) if limit and context.versions else []
+    slower = versions.slower(limit) if limit and versions else []
     if slower:
         say(f"slower by more than {given}: {some(slower, 5)}", error=True)
     return int(bool(slower))

@@ -31,7 +31,6 @@ from tfbench.stats.alpha_spending import completed
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
 from tfbench.suite.functions import TF_TEST_ERROR, digest, dump, function_of, listed
-from tfbench.suite.shards import Shard
 from tfbench.suite.tensorflow_stub import StubError
 from tfbench.untrusted import an_object, brief, described, printable
 
@@ -91,7 +90,7 @@ def _listing(config: pytest.Config) -> JSON:
 
 CASE: pytest.StashKey[Case] = pytest.StashKey()
 """The case of an item that another process has collected."""
-_STUBBED = (StubError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+STUBBED = (StubError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 """Errors of modules that take a stub for a value."""
 ELSEWHERE: JSON = {}
 """What this process was asked to collect, if it collects another source tree."""
@@ -120,11 +119,6 @@ class RealModule(pytest.File):
             if content["skip"] is not None:
                 item.add_marker(pytest.mark.skip(reason=content["skip"]))
             yield item
-
-
-def may_need_tensorflow(collector: pytest.Collector, error: BaseException | None) -> TypeGuard[pytest.Module]:
-    """Tell whether an error may come from the stub of TensorFlow."""
-    return isinstance(collector, pytest.Module) and isinstance(error, _STUBBED)
 
 
 def with_real_tensorflow(module: pytest.Module, policy: Policy) -> list[pytest.Function]:
@@ -166,25 +160,23 @@ _UNFIT = re.compile(r"::|[\[<>`\\\t\n]")
 class MisnamedFile(pytest.File):
     """Stands for a file whose name no report, baseline or option can state."""
 
-    fault: str
+    unfit: Sequence[str]
 
     def collect(self) -> NoReturn:
         """Refuse the file, as pytest refuses a file that it cannot import."""
-        raise self.CollectError(f"its name {self.fault}; rename the file or its folder")
+        fault = f"its name has {self.unfit[0]!a}, which the name of a case cannot have"
+        raise self.CollectError(f"{fault}; rename the file or its folder")
 
 
 def misnamed(path: Path, parent: pytest.Collector) -> MisnamedFile | None:
     """Return a collector that refuses the file, ``None`` if the name of a case can have its name below pytest's root."""
     name = os.path.relpath(path, parent.config.rootpath)
-    shown, fault = name.encode(errors="replace").decode(), "is not UTF-8"
-    unfit = [*_UNFIT.findall(shown), *(char for char in shown if printable(char) != char)]
-    if shown == name:
-        if not unfit:
-            return None
-        fault = f"has {unfit[0]!a}, which the name of a case cannot have"
-    shown = "".join("?" if char in unfit and char != "[" else char for char in shown)
+    unfit = [*_UNFIT.findall(name), *(char for char in name if printable(char) != char)]
+    if not unfit:
+        return None
+    shown = "".join("?" if char in unfit else char for char in name)
     refused: MisnamedFile = MisnamedFile.from_parent(parent, path=path, nodeid=shown)
-    refused.fault = fault
+    refused.unfit = unfit
     return refused
 
 
@@ -200,11 +192,6 @@ def is_plain(item: pytest.Item) -> bool:
     """Tell whether the item is a plain pytest-benchmark test."""
     names = getattr(item, "fixturenames", ())
     return isinstance(item, pytest.Function) and "benchmark" in names and not takes_bench(item)
-
-
-def in_shard(item: pytest.Item, shard: Shard | None) -> bool:
-    """Tell whether a plain pytest-benchmark test that is no case belongs to this shard."""
-    return shard is None or shard.has(Case(item.nodeid, "", item.nodeid.partition("[")[0]))
 
 
 def places(items: Sequence[pytest.Item]) -> dict[str, tuple[int, int]]:
@@ -373,8 +360,3 @@ def _file_digest(file: str) -> str:
         return hashlib.sha256(dump(ast.parse(Path(file).read_bytes())).encode()).hexdigest()[:16]
     except (OSError, SyntaxError, ValueError, RecursionError):
         return ""
-
-
-def wanted_by_device(case: Case, device: str) -> bool:
-    """Tell whether ``--device`` selects this case; it always selects a case without the axis ``device``."""
-    return device == "all" or case.levels.get("device", device) == device

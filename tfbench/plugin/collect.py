@@ -70,23 +70,13 @@ class Collected:
         Raises `UsageError` if no case or several cases match.
         """
         exact = [case for case in self.cases.values() if case.name == name or case.name.endswith(f"::{name}")]
-        matching = exact or [case for case in self.cases.values() if name in case.name] or self._with_levels(name)
+        matching = exact or [case for case in self.cases.values() if name in case.name]
         if len(matching) == 1:
             return matching[0]
         if not matching:
             raise UsageError(f"no benchmark matches {name!r}; `pytest --benchmark --collect-only -q` lists them")
         names = some([case.name for case in matching], 3)
         raise UsageError(f"{name!r} matches {len(matching)} benchmarks: {names}; give a full name")
-
-    def _with_levels(self, name: str) -> list[Case]:
-        """Return the cases ``workload[axis=level,…]`` that have these levels, and the reference level of other axes."""
-        workload, _, text = name.removesuffix("]").partition("[")
-        given = dict(part.partition("=")[::2] for part in text.split(","))
-        alike = [
-            case for case in self.cases.values() if case.workload == workload and given.items() <= case.levels.items()
-        ]
-        references = {case.group: case.levels for case in self.cases.values() if case.reference}
-        return [case for case in alike if references.get(case.group, {}) | given == case.levels] or alike
 
 
 def collect(

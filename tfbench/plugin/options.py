@@ -10,8 +10,7 @@ import random
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,42 +20,17 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import interpreter_options, library_variables, unusable_option
 from tfbench.fs import require_linux
 from tfbench.gpus.selection import parse_device
-from tfbench.plugin import DEFAULTS, OWN, STARTED_WITH, only_lists, present_folders, whole_suite
+from tfbench.plugin import DEFAULTS, OWN, STARTED_WITH, only_lists, whole_suite
 from tfbench.race.lanes import Processors, processors
-from tfbench.race.workers import Suite
-from tfbench.session.options import CASE, GATE, OPTIONS, PREFIX, RunOptions
+from tfbench.session.options import GATE, OPTIONS, PREFIX, RunOptions
 from tfbench.sides.counterparts import Selection
-from tfbench.sides.source_tree import ignored_modules, top_level
-from tfbench.sides.yardstick import Yardstick
-from tfbench.storage.baselines import HISTORY, HISTORY_VARIABLE, JOURNAL, Layout
+from tfbench.storage.baselines import HISTORY, HISTORY_VARIABLE, JOURNAL
 
 
 def gate_options(options: argparse.Namespace) -> tuple[str, ...]:
     """Return the words of those options that decide what passes."""
     values = {PREFIX + one.name: getattr(options, f"tfbench_{one.setting}") for one in OPTIONS if GATE in one.roles}
     return tuple(name if value is True else f"{name}={value}" for name, value in values.items() if value)
-
-
-_OF_TFBENCH = [(start + one.name, one.metavar) for one in OPTIONS if CASE in one.roles for start in ("--", PREFIX)]
-_WITH_VALUE = {
-    "-c", "-n", "-o", "-p", "--config-file", "--override-ini", "--rootdir", "--import-mode", "--numprocesses", "--dist",
-    "--timeout", *(name for name, metavar in _OF_TFBENCH if metavar),
-}  # fmt: skip
-_FLAGS = {"--no-cov", *(name for name, metavar in _OF_TFBENCH if not metavar)}
-
-
-def kept_options(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words of pytest's command line that a case needs to run in the same way.
-
-    They include options that disable a plugin's setting in ``addopts``, such as ``-n0``.
-    """
-    rest = iter(words)
-    for word in rest:
-        name = word.partition("=")[0] if word.startswith("--") else word[:2]
-        if name in _WITH_VALUE or word in _FLAGS:
-            yield word
-            if word == name and name in _WITH_VALUE:
-                yield from islice(rest, 1)
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
@@ -78,34 +52,6 @@ def parse_cpus(text: str) -> tuple[int, ...]:
     return tuple(sorted(chosen))
 
 
-def suite_of(
-    config: pytest.Config,
-    names: Iterable[str],
-    every: Iterable[str],
-    variables: Mapping[str, str],
-    imports_tensorflow: bool,
-    other_tree: bool = False,
-) -> Suite:
-    """Return the benchmark files of the named cases, and how workers import them.
-
-    Args:
-        every: The cases of all shards.
-        variables: The environment of the workers, without what their sides add.
-        imports_tensorflow: Whether one of them does.
-        other_tree: Whether a side has a source tree of its own.
-    """
-    root, inifile = config.rootpath, config.inipath
-    top = top_level(root)
-    configured = Path(os.path.relpath(inifile, root)).as_posix() if inifile else ""
-    return Suite(
-        files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)), inifile=configured,
-        yardstick=Yardstick((*present_folders(config), *dict.fromkeys(name.partition("::")[0] for name in every)), configured ),
-        import_mode=config.getoption("importmode"), made=str(Layout.of(root).shared_set_ups), cpus=available_cpus(),
-        variables=variables, tree=str(top or ""), imports_tensorflow=imports_tensorflow, options=own_options(config)[0],
-        ignored=ignored_modules(top) if top and other_tree else (),
-    )  # fmt: skip
-
-
 def own_options(config: pytest.Config) -> tuple[dict[str, Any], list[str]]:
     """Return the values that the run gives to options of the project's conftest.py files.
 
@@ -124,19 +70,15 @@ _REFUSED = {
     "benchmark_cprofile": "a profiler would slow the measured calls down; give --profile",
 }
 """Option of pytest-benchmark without which the user would read a result otherwise -> what replaces it in a race."""
-_WITHOUT_EFFECT = (
+WITHOUT_EFFECT = (
     "benchmark_calibration_precision", "benchmark_confidence", "benchmark_disable_gc", "benchmark_max_time", "benchmark_min_rounds",
     "benchmark_min_time", "benchmark_precision", "benchmark_warmup", "benchmark_warmup_iterations",
 )  # fmt: skip
 """Other options of pytest-benchmark that change no result of a race."""
 
 
-def without_effect(config: pytest.Config) -> str:
-    """Return the given options of pytest-benchmark that change no result of a race, ``""`` without one."""
-    return ", ".join(written(name) for name in _WITHOUT_EFFECT if _is_given(config, name))
-
-
-def _is_given(config: pytest.Config, name: str) -> bool:
+def is_given(config: pytest.Config, name: str) -> bool:
+    """Tell whether an option of another plugin has another value than its default."""
     defaults = config.stash.get(DEFAULTS, {})
     return name in defaults and str(getattr(config.option, name, defaults[name])) != str(defaults[name])
 
@@ -221,7 +163,7 @@ def check_options(config: pytest.Config, options: RunOptions) -> None:
     if config.getoption("forked", False):
         raise UsageError("each case is measured in processes of its own already; run it without --forked")
     for name, why in _REFUSED.items():
-        if _is_given(config, name):
+        if is_given(config, name):
             raise UsageError(f"{written(name)}: {why}")
 
 

@@ -31,15 +31,15 @@ from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.report import json_format, markdown, terminal
 from tfbench.report.page import check_library
-from tfbench.report.report_page import PageContext
 from tfbench.report.report_page import render as render_html
 from tfbench.report.screen import QUIET, Screen
 from tfbench.ruling import grave, rule
 from tfbench.session.options import ALL, PREFIX, RunOptions
-from tfbench.session.record import BaselineStore
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
+from tfbench.sides.source_tree import ignored_modules, top_level
+from tfbench.sides.yardstick import Yardstick
 from tfbench.storage.baselines import PROFILES, Layout
 from tfbench.suite.axes import add_scale
 from tfbench.suite.claims import STATS
@@ -89,16 +89,8 @@ def failure(report: pytest.TestReport) -> str:
     return lines[0] if lines else "no reason given"
 
 
-def may_be_skipped(item: pytest.Item) -> bool:
-    """Whether a mark may keep pytest from running the item."""
-    return any(item.get_closest_marker(name) is not None for name in ("skip", "skipif", "xfail"))
-
-
-def benchmark_fixture(item: pytest.Function) -> Any:
-    """Return pytest-benchmark's fixture of this item, ``None`` without one."""
-    return item.funcargs.get("benchmark")
-
-
+_SKIPPING = ("skip", "skipif", "xfail")
+"""Marks that may keep pytest from running an item."""
 _TABLE_OPTIONS = ("columns", "sort", "group-by", "name", "histogram", "compare", "verbose", "cprofile")
 """Options of pytest-benchmark that are about its tables."""
 
@@ -115,12 +107,12 @@ def table_groups(config: pytest.Config, groups: Sequence[Any]) -> list[Any]:
     return [(name, rows) for name, rows in kept if rows]
 
 
-def store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:
-    """Hand the sample to pytest-benchmark, so that its table, storage and options work on the sample.
+def store_sample(fixture: Any, case: Case, result: CaseResult) -> None:
+    """Hand the sample to the fixture of pytest-benchmark, so that its table, storage and options work on the sample.
 
     This uses private parts of pytest-benchmark 5.3, so requirements.txt bounds its version.
     """
-    sample, fixture = result.sample, benchmark_fixture(item)
+    sample = result.sample
     if fixture is None or fixture.disabled or sample is None or not sample.runs:
         return
     noted = sample.runs[-1].facts.get(PLAIN, {})
@@ -145,7 +137,7 @@ _BAR = 12
 
 
 class Display:
-    """Draws the latest `RunProgress` on a terminal. A log has a line for each case that takes long, and one a minute.
+    """Draws the latest `RunProgress` on a terminal. A log has a line a minute.
 
     ``reporter`` is pytest's terminal reporter, ``None`` under ``-p no:terminal``.
     """
@@ -154,7 +146,6 @@ class Display:
         self._reporter = reporter
         self._file = _duplicate(reporter._tw._file) if reporter else None
         self._is_terminal = bool(reporter and reporter.isatty)
-        self._logged = set[str]()
         self._told = time.monotonic()
         self._live: Live | None = None
         self._began: tuple[float, int] | None = None
@@ -163,8 +154,14 @@ class Display:
     def __call__(self, progress: RunProgress) -> None:
         if self._file is None:
             return
+        now = time.monotonic()
+        began, before = self._began = self._began or (now, progress.done)
         if not self._is_terminal:
-            self._log(self._file, progress)
+            if now - self._told >= QUIET:
+                self._told = now
+                self._file.write(f"\n{harmless(_progress_words(progress, now - began, progress.done - before))}\n")
+                self._file.flush()
+                self._reporter.currentfspath = None
             return
         if self._live is None:
             # pytest would capture a newline of the reporter. Without a current file it prints the file name again.
@@ -173,22 +170,10 @@ class Display:
             console = Screen(file=self._file, force_terminal=True)
             self._live = Live(console=console, auto_refresh=False, transient=True)
             self._live.start()
-        self._live.update(self._line(progress), refresh=True)
-
-    def _log(self, file: IO[str], progress: RunProgress) -> None:
-        race, now, text = progress.race, time.monotonic(), ""
-        if race is not None and race.is_long and progress.text not in self._logged:
-            self._logged.add(progress.text)
-            each = race.wall_seconds / len(race.all_launches)
-            text = f"{short_name(progress.text)}: a launch takes {each:.0f} s, so this race may take {race.limit:.0f} s"
-        elif now - self._told >= QUIET:
-            text = f"{progress.done}/{progress.total}{self._left(progress)}  {short_name(progress.text)}"
-        if not text:
-            return
-        self._told = now
-        file.write(f"\n{harmless(text)}\n")
-        file.flush()
-        self._reporter.currentfspath = None
+        filled = round(_BAR * progress.done / progress.total) if progress.total else 0
+        bar = ("━" * filled, "green"), ("━" * (_BAR - filled), "dim")
+        words = _progress_words(progress, now - began, progress.done - before)
+        self._live.update(Text.assemble(*bar, f" {words}", no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def clear(self) -> None:
         """Remove the bar until the next progress, so that pytest can print."""
@@ -202,24 +187,12 @@ class Display:
         if self._file is not None:
             self._file.close()
 
-    def _line(self, progress: RunProgress) -> Text:
-        filled = round(_BAR * progress.done / progress.total) if progress.total else 0
-        line = Text(no_wrap=True, overflow="ellipsis")
-        line.append("━" * filled, "green").append("━" * (_BAR - filled), "dim")
-        line.append(f" {progress.done}/{progress.total}{self._left(progress)}  ").append(
-            short_name(progress.text), "bold"
-        )
-        if progress.race is not None:
-            line.append(f"  {race_summary(progress.race)}")
-        return line
 
-    def _left(self, progress: RunProgress) -> str:
-        now = time.monotonic()
-        began, before = self._began = self._began or (now, progress.done)
-        if progress.done == before:
-            return ""
-        seconds = (now - began) / (progress.done - before) * (progress.total - progress.done)
-        return f", {span(seconds)} left"
+def _progress_words(progress: RunProgress, seconds: float, done: int) -> str:
+    """Say how many cases are done, how long the others take if ``done`` ones took these seconds, and what the run does."""
+    left = f", {span(seconds / done * (progress.total - progress.done))} left" if done else ""
+    race = f"  {race_summary(progress.race)}" if progress.race else ""
+    return f"{progress.done}/{progress.total}{left}  {short_name(progress.text)}{race}"
 
 
 def _duplicate(file: Any) -> IO[str] | None:
@@ -245,7 +218,7 @@ def race_summary(race: Race) -> str:
 # Record a run for later runs, and tell how its changes become the baseline
 
 
-def remember(session: Session, root: Path) -> list[str]:
+def remember(session: Session) -> list[str]:
     """Record the run in its history and as a candidate for its baseline; return notes for the user.
 
     Raises `TfbenchError` or `OSError` if the run cannot be recorded.
@@ -256,18 +229,13 @@ def remember(session: Session, root: Path) -> list[str]:
     changed = (Outcome.REGRESSED, Outcome.IMPROVED)
     if candidate is None or not any(verdict.outcome in changed for verdict in session.report().verdicts):
         return []
-    return [f"if the change is intended, {_how_to_accept(session, root, candidate.stem)}"]
-
-
-def _how_to_accept(session: Session, root: Path, baseline: str) -> str:
-    """Return the command that accepts this run, or what to run first."""
-    left_out = BaselineStore(root).left_out(baseline)
+    left_out = session.recorder.store.left_out(candidate.stem)
     gone = {verdict.case.name for verdict in session.strategy.missing()}
+    how = f"update the baseline: tfbench baseline accept {candidate.stem} --reason '…'{' --drop-missing' if left_out else ''}"
     if unmeasured := [name for name in left_out if name not in gone]:
         why = f"this run did not measure {len(unmeasured)} of its cases"
-        return f"run without -k to be able to update the baseline {baseline!r}: {why}"
-    drop = " --drop-missing" if left_out else ""
-    return f"update the baseline: tfbench baseline accept {baseline} --reason '…'{drop}"
+        how = f"run without -k to be able to update the baseline {candidate.stem!r}: {why}"
+    return [f"if the change is intended, {how}"]
 
 
 # Write the report files that the options of pytest name: JSON, HTML and Markdown
@@ -277,46 +245,16 @@ REPORTS = ("report_json", "report_html", "report_markdown")
 """Options with the file of a report, by their names in Python."""
 
 
-class ReportFiles:
-    """The report files of a run, checked before it starts.
+def report_files(config: pytest.Config) -> dict[str, str]:
+    """Return the file of each report by its option, checked before the run; empty if pytest runs no test.
 
     Raises `UsageError` if a path is given twice or has another file, or HTML's chart library is not installed.
     """
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        given = {option: config.getoption(f"tfbench_{option}") for option in REPORTS}
-        self._paths: Mapping[str, str] = {option: path for option, path in given.items() if path}
-        check_outputs({opts.written(option): path for option, path in self._paths.items()})
-        if "report_html" in self._paths:
-            check_library()
-        if only_lists(config):
-            self._paths = {}
-
-    def write(self, report: Report, strict: bool = False) -> list[str]:
-        """Write every file, each as a whole, and return a note on each.
-
-        Raises `UsageError` if a file cannot be written.
-        """
-        writers: Mapping[str, Callable[[Report], str]] = {
-            "report_json": json_format.render, "report_html": partial(self._html, strict=strict),
-            "report_markdown": lambda report: in_use(self._config, markdown.render(report, strict=strict)),
-        }  # fmt: skip
-        for option, path in self._paths.items():
-            try:
-                write_whole(Path(path), writers[option](report))
-            except OSError as error:
-                raise UsageError(f"{opts.written(option)} {path}: {error.strerror or error}") from None
-        return [f"report written: {path}" for path in self._paths.values()]
-
-    def _html(self, report: Report, strict: bool) -> str:
-        from tfbench.doctor.calibration import measured_false_alarms  # only a page has the rate of this machine
-
-        way = "sides" if any(row.side == "baseline" for row in report.rounds) else "variants"
-        rate = measured_false_alarms(
-            Layout.of(self._config.rootpath).calibration, str(report.policy.get("name", "")), way
-        )
-        return render_html(report, PageContext(false_alarms=rate, strict=strict))
+    paths = {option: path for option in REPORTS if (path := config.getoption(f"tfbench_{option}"))}
+    check_outputs({opts.written(option): path for option, path in paths.items()})
+    if "report_html" in paths:
+        check_library()
+    return {} if only_lists(config) else paths
 
 
 # Run the benchmarks that pytest collected; loaded only under ``--benchmark``
@@ -344,14 +282,12 @@ class Runner:
         self._uncollected: dict[str, CaseResult] = {}
         self._unlisted: list[str] = []  # files with classes of tf.test.Benchmark, and these
         self._imported: list[str] = []  # TensorFlow and packages on top of it
-        self._files = ReportFiles(config)
+        self._files = report_files(config)
+        self._strict = bool(config.getoption("tfbench_strict_gate"))
         self._write_report()  # the report of an earlier run must not stay where this one fails
         self._options = options = RunOptions.of(config.option)
         self._listing = only_lists(config)
         opts.check_options(config, options)
-        if options.inject_slowdown >= 1:
-            times = f"the contender does {1 + options.inject_slowdown:g} times the work"
-            self._notes.append(f"--inject-slowdown {options.inject_slowdown:g}: {times}; for 10% more, write 0.10")
         self._device, _ = parse_device(options.device)
         self._job = opts.job_of(options)
         self._adopting = self._listing or bool(options.against or options.baseline or options.save_baseline)
@@ -362,18 +298,17 @@ class Runner:
             self._notes.append(
                 f"the measuring processes do not see the values of {some(lost, 3)}: no text, numbers or lists"
             )
-        self._hears_signals = threading.current_thread() is threading.main_thread()
         self._before: Any = None
-        if self._hears_signals:
+        if threading.current_thread() is threading.main_thread():
             hear_of_children()
             # A cancelled job gets SIGTERM: like Ctrl-C it ends the run, with a report of the cases measured so far.
-            self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+            self._before = signal.signal(signal.SIGTERM, signal.default_int_handler) or signal.SIG_DFL
 
     def pytest_report_header(self) -> list[str]:
         taken = self._config.stash.get(TAKEN, [])
         notes = [f"{name} belongs to another plugin here; use {PREFIX}{name[2:]}" for name in taken]
-        if unused := opts.without_effect(self._config):
-            notes.append(f"without effect in a race, which --policy plans: {unused}")
+        if unused := [opts.written(name) for name in opts.WITHOUT_EFFECT if opts.is_given(self._config, name)]:
+            notes.append(f"without effect in a race, which --policy plans: {', '.join(unused)}")
         return [f"tfbench: {note}" for note in (*notes, foreign_distribution()) if note]
 
     # Collection
@@ -449,7 +384,7 @@ class Runner:
                 case = self.case(item)
                 if case.name in self.cases:
                     raise DeclarationError(f"{case.name} was collected twice; give each benchmark a unique name")
-                if not cases.wanted_by_device(case, self._device):
+                if self._device not in ("all", case.levels.get("device", self._device)):
                     continue
                 self._suite.append(case)
                 if options.shard is None or options.shard.has(case):
@@ -457,8 +392,9 @@ class Runner:
                         cases.take_over(item, self.run)
                     self.cases[case.name] = case
                     kept.append(item)
-            elif cases.is_plain(item) and cases.in_shard(item, options.shard):
-                kept.append(item)
+            elif cases.is_plain(item):
+                if options.shard is None or options.shard.has(Case.named(item.nodeid)):
+                    kept.append(item)
             elif unknown := cases.unknown_fixture(item):
                 self._uncollected[item.nodeid] = not_collected(item.nodeid, f"fixture {unknown!r} not found")
                 kept.append(item)  # pytest reports it, with the fixtures that there are
@@ -516,7 +452,7 @@ class Runner:
         """Collect a module with the real TensorFlow if the stub may have broken it; return the report that counts."""
         call = getattr(report, "call", None)
         error = call.excinfo.value if call is not None and call.excinfo is not None else None
-        if not (self._imported and cases.may_need_tensorflow(collector, error)):
+        if not (self._imported and isinstance(collector, pytest.Module) and isinstance(error, cases.STUBBED)):
             return report
         try:
             collected = cases.with_real_tensorflow(collector, self.policy)
@@ -530,11 +466,22 @@ class Runner:
     @property
     def suite(self) -> Suite:
         """The files of the selected cases, and how pytest imports them."""
-        other_tree = self._listing or bool(self._options.baseline) or "git:" in self._options.against
+        config, root = self._config, self._config.rootpath
         # Commands, which list, may race commits.
-        variables = opts.worker_variables(STARTED_WITH, os.environ, other_tree)
-        every = [case.name for case in self._suite] or self.cases
-        return opts.suite_of(self._config, self.cases, every, variables, bool(self._imported), other_tree)
+        other_tree = self._listing or bool(self._options.baseline) or "git:" in self._options.against
+        files, every = (
+            dict.fromkeys(name.partition("::")[0] for name in names)
+            for names in (self.cases, [case.name for case in self._suite] or self.cases)
+        )
+        configured = Path(os.path.relpath(config.inipath, root)).as_posix() if config.inipath else ""
+        top = top_level(root)
+        return Suite(
+            files=tuple(files), inifile=configured, yardstick=Yardstick((*present_folders(config), *every), configured),
+            import_mode=config.getoption("importmode"), made=str(Layout.of(root).shared_set_ups), cpus=opts.available_cpus(),
+            variables=opts.worker_variables(STARTED_WITH, os.environ, other_tree), tree=str(top or ""),
+            imports_tensorflow=bool(self._imported), options=opts.own_options(config)[0],
+            ignored=ignored_modules(top) if top and other_tree else (),
+        )  # fmt: skip
 
     def _request(self) -> RunRequest:
         config, options, asked = self._config, self._options, opts.given(self._config)
@@ -546,7 +493,7 @@ class Runner:
             **{**vars(options), **own, **self._job}, root=config.rootpath, suite=self.suite,
             processors=self._processors, lane_processors=self._lanes,
             lanes_ahead=2 * len(self._lanes) if config.getoption("maxfail") else None,
-            uncertain=frozenset(name for name, item in self.collected.items() if may_be_skipped(item)),
+            uncertain=frozenset(name for name, item in self.collected.items() if any(map(item.get_closest_marker, _SKIPPING))),
             executable=sys.executable, folder=Layout.of(config.rootpath).folder, collect_command=opts.COMMAND,
             gate=opts.gate_options(config.option), selection=opts.selection_of(config, asked, self.policy.name),
             suite_cases=tuple(self._suite), collected=frozenset(self.collected),
@@ -568,7 +515,8 @@ class Runner:
         """End the item's test according to the result of its case, which is measured now if necessary."""
         assert self._session is not None
         assert self._display is not None
-        case, fixture = self.cases[item.nodeid], benchmark_fixture(item)
+        case = self.cases[item.nodeid]
+        fixture: Any = item.funcargs.get("benchmark")
         if fixture is not None:
             fixture._mode = "tfbench"  # otherwise pytest-benchmark warns that no test used it
         try:
@@ -577,7 +525,7 @@ class Runner:
         finally:
             self._display.clear()
         if result.sample is not None:
-            store_sample(item, case, result)
+            store_sample(fixture, case, result)
             if any(run.facts.get(PLAIN, {}).get("reads_stats") for run in result.sample.runs):
                 self._notes.append(f"{case.short_name}: {STATS}")
         elif fixture is not None:
@@ -607,17 +555,13 @@ class Runner:
         groups = yield
         return table_groups(self._config, groups)
 
-    @property
-    def _strict(self) -> bool:
-        return bool(self._config.getoption("tfbench_strict_gate"))
-
     # Ending
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int | pytest.ExitCode
     ) -> Generator[None, None, None]:
-        if self._hears_signals:
+        if self._before is not None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut the report short
         session.exitstatus = ours = self.finish(exitstatus)
         yield
@@ -648,7 +592,7 @@ class Runner:
                 except SideError as error:  # git cannot keep the source tree
                     self._errors.append(f"the baseline {name!r} was not saved: {error}")
         try:
-            self._notes += remember(self._session, self._config.rootpath)
+            self._notes += remember(self._session)
         except (TfbenchError, OSError) as error:
             lost = self._errors if self._options.history else self._notes
             lost.append(f"the measurements of this run could not be recorded: {error}")
@@ -682,8 +626,18 @@ class Runner:
         """
         if report is None and self._session is not None:
             report = self._session.report()
-        empty = Report({"name": self._config.getoption("tfbench_policy")}, {}, complete=False)
-        return self._files.write(report or empty, self._strict)
+        report = report or Report({"name": self._config.getoption("tfbench_policy")}, {}, complete=False)
+        strict = self._strict
+        writers: Mapping[str, Callable[[Report], str]] = {
+            "report_json": json_format.render, "report_html": partial(render_html, strict=strict),
+            "report_markdown": lambda report: in_use(self._config, markdown.render(report, strict=strict)),
+        }  # fmt: skip
+        for option, path in self._files.items():
+            try:
+                write_whole(Path(path), writers[option](report))
+            except OSError as error:
+                raise UsageError(f"{opts.written(option)} {path}: {error.strerror or error}") from None
+        return [f"report written: {path}" for path in self._files.values()]
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -695,7 +649,7 @@ class Runner:
         report = self._session.report(complete=True)
         if self.cases:
             width, colour = reporter._tw.fullwidth, reporter._tw.hasmarkup
-            text = terminal.render(report, width=width, colour=colour, strict=self._strict, here=self._here)
+            text = terminal.render(report, width=width, colour=colour, strict=self._strict)
             reporter.write(in_use(self._config, text))
         if report.profiles:
             place = os.path.relpath(Path(report.profiles[0]["folder"]).parents[1], self._config.invocation_params.dir)
@@ -710,14 +664,6 @@ class Runner:
         for error in self._errors:
             reporter.line(in_use(self._config, error), red=True)
 
-    def _here(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the words of a command as they work in the folder that pytest was started in, with the options of this run."""
-        if not words:
-            return ()
-        file, colons, name = words[-1].partition("::")
-        place = os.path.relpath(self._config.rootpath / file, self._config.invocation_params.dir)
-        return (*words[:-1], *opts.kept_options(self._config.invocation_params.args), f"{place}{colons}{name}")
-
     def pytest_unconfigure(self) -> None:
         """End every process, and remove the progress bar."""
         try:
@@ -725,5 +671,5 @@ class Runner:
                 if part is not None:
                     part.close()
         finally:
-            if self._hears_signals:
-                signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+            if self._before is not None:
+                signal.signal(signal.SIGTERM, self._before)

@@ -74,15 +74,13 @@ def _at(word: str, side: JSON) -> str:
 
 _OPEN = (summaries.Group.REGRESSIONS, summaries.Group.ERRORS)
 """Parts that are shown at once; the others are folded."""
-_SKIPS = 20
-"""Maximum different reasons of skipped cases."""
 _RESERVE = 400
 """Characters kept for the lines that say what was left out."""
 
 
 def render(report: Report, *, strict: bool = False) -> str:
     """Render the report. Of more than `LONGEST` characters, the least severe rows are left out and counted."""
-    summary = summaries.summarize(report, shared=True, strict=strict)
+    summary = summaries.summarize(report, strict=strict)
     head = [f"**tfbench: {plain(summary.headline)}**", context_line(report)]
     head += [f"{plain(summary.reason)}."] if summary.reason else []
     return _whole([*head, *_fitted(_findings(report, summary), head)])
@@ -126,18 +124,16 @@ def _findings(report: Report, summary: summaries.Summary) -> Iterator[Part]:
             yield f"{group.heading.capitalize()} ({count})" if open_ else f"{count} {group.heading}", rows, open_
     if lines := summaries.differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
-    if lines := summaries.skip_lines(report, _SKIPS):
+    if lines := summaries.skip_lines(report):
         yield plural(len(report.skips), "skipped case"), [f"- {plain(line)}" for line in lines], False
 
 
 def _row(finding: summaries.CaseFinding, *, again: bool) -> str:
     timed = [finding.sides("→"), times(finding.ratio)] if finding.ratio else []
     ratio = "".join(f", {plain(words)}" for words in timed if words)
-    tail = summaries.calls_that_differ(finding.timed)
-    details = [*([tail] if tail else []), *finding.why]
     lines = [
         f"- {code(finding.case.name)}: {plain(finding.what)}{ratio}",
-        *(f"  - {plain(detail)}" for detail in details),
+        *(f"  - {plain(detail)}" for detail in finding.why),
     ]
     if again and finding.command:
         lines.append(f"  - race it again: {verbatim(finding.command)}")
@@ -185,7 +181,7 @@ def render_comment(report: Report, decision: GateDecision, link: str = "", run: 
     head = [MARK, *_head(ruling, run), context_line(report)]
     if any(verdict.outcome is Outcome.REGRESSED for verdict in ruling.verdicts):
         head.append("Add an intended regression to the file of accepted regressions, with a reason and an end.")
-    parts = list(_findings(rest, summaries.summarize(rest, shared=True)))
+    parts = list(_findings(rest, summaries.summarize(rest)))
     if problems := [f"- {plain(problem)}" for problem in decision.accepted.problems]:
         parts.insert(0, ("Accepted regressions to remove", problems, True))
     if rows := [

@@ -155,7 +155,7 @@ class DataGrid:
 
     ``columns`` are ``(heading, kind)``. Kinds: ``text``, ``case`` (a name that links to the case), ``outcome`` and
     ``choice`` (words that a reader can select), ``number``, ``seconds``, ``ratio``, ``heat`` (a ratio whose cell is
-    coloured by its size), ``interval`` (a list of low, centre and high, drawn as a bar) and ``share`` (a bar).
+    coloured by its size) and ``interval`` (a list of low, centre and high, drawn as a bar).
     """
 
     caption: str

@@ -23,7 +23,6 @@ from tfbench.model import JSON, Case, Outcome, Report, Run, Sample, StoredRounds
 from tfbench.model.reasons import Note, ReasonCode, because
 from tfbench.report import json_format
 from tfbench.report.merge import merge
-from tfbench.report.report_page import PageContext
 from tfbench.report.summary import CaseTable
 from tfbench.storage import baselines
 from tfbench.untrusted import a_list, a_number, a_text, an_object, brief, described, plural, some, times
@@ -224,7 +223,11 @@ _NOT_RACED = (
 )
 
 
-def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
+Inputs = tuple[Report, CaseTable | None, list[str]]
+"""The last file as a report, the times of several files side by side, and remarks on the files."""
+
+
+def read_inputs(paths: Sequence[Path]) -> Inputs:
     """Read the files of a report: one file, the shards of one run, or files whose times stand side by side.
 
     Of several files, one that is no result file is left out with a note. Raises `ReportError` if a single file or a report
@@ -255,7 +258,7 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     if all(file.kind == "asv" for file in files):
         files.sort(key=lambda file: file.saved)
     if len(files) == len(shards) > 1:
-        return merge([(file.path, file.report) for file in shards if file.report]), PageContext()
+        return merge([(file.path, file.report) for file in shards if file.report]), None, []
     last, versions = files[-1], side_by_side(files) if len(files) > 1 else None
     notes += [
         f"{brief(file.path)}: {file.kind}{', ' + file.saved if file.saved else ''}"
@@ -264,14 +267,14 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     ]
     notes += [f"{brief(file.path)}: {why}" for file in files for why in file.left_out]
     notes += [note for file in files[1:] if (note := _unlike(files[0], file))]
-    return last.report or _of_times(last), PageContext(versions=versions, notes=notes)
+    return last.report or _of_times(last), versions, notes
 
 
 _Series = dict[tuple[str, str], tuple["array[int]", "array[float]"]]
 """Machine with Python, and name of a case -> the numbers of the files that have it, and its median in each."""
 
 
-def _of_many(files: Sequence[ResultFile], series: _Series, errors: Sequence[str]) -> tuple[Report, PageContext]:
+def _of_many(files: Sequence[ResultFile], series: _Series, errors: Sequence[str]) -> Inputs:
     """Return the newest file, and a row per case, machine and Python: the first and the newest times, and the largest step."""
     order = sorted(range(len(files)), key=lambda number: files[number].saved)
     ranks, places = np.argsort(order), Counter(file.place for file in files)
@@ -293,7 +296,7 @@ def _of_many(files: Sequence[ResultFile], series: _Series, errors: Sequence[str]
     more = len(left_out) - _NAMED
     notes += [f"left out besides, for {plural(more, 'other reason')}"] if more > 0 else []
     table = replace(table, labels=labels, rows=rows, most=_SHOWN)
-    return _of_times(read(Path(files[order[-1]].path))), PageContext(versions=table, notes=notes)
+    return _of_times(read(Path(files[order[-1]].path))), table, notes
 
 
 def _step(logs: NDArray[np.float64]) -> tuple[int, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.sides.spec import WORKING_TREE
 from tfbench.stats.verdict import mean_ratio
-from tfbench.untrusted import command, is_case, is_shared_spec, plural, printable, some
+from tfbench.untrusted import command, is_case, is_shared_spec, plural, some
 
 # Words about a verdict, and drawings of its interval
 
@@ -134,45 +133,29 @@ def code_of_side(side: JSON) -> str:
 _DEFAULT_POLICY = "standard"
 
 
-def command_words(report: Report, verdict: Verdict, *, shared: bool = False) -> tuple[str, ...]:
+def command_words(report: Report, verdict: Verdict) -> tuple[str, ...]:
     """Return the words of the command that races the case of a verdict again. The last one is the name of the case.
 
-    There are none if the case no longer exists, or a name, side or option is not one that a shell can safely be given.
-    If strangers read the command (``shared``), the other side must be of a form that can do no harm.
+    Strangers may have made a report. There are no words if the case no longer exists, a side has another form than one
+    that can do no harm, or the project's conftest.py had options.
     """
-    name = verdict.case.name
+    name, contender, side = verdict.case.name, report.sides.get("contender", {}), report.sides.get("baseline", {})
     if verdict.outcome is Outcome.MISSING or not is_case(name):
         return ()
-    side = report.sides.get("baseline", {})
-    spec, baseline = side.get("spec", ""), side.get("saved", "")
-    if spec and not baseline and (not is_shared_spec(spec) if shared else printable(spec) != spec):
+    baseline, spec, other = side.get("saved", ""), side.get("spec", ""), contender.get("spec") or WORKING_TREE
+    specs = [one for one in (spec, other) if one != WORKING_TREE] if spec and not baseline else []
+    if not all(map(is_shared_spec, specs)) or any(one.startswith(OPTION) for one in contender.get("settings", {})):
         return ()
-    other = report.sides.get("contender", {}).get("spec") or WORKING_TREE
-    if spec and other != WORKING_TREE:
-        plain = all(is_shared_spec(word) if shared else printable(word) == word for word in (spec, other))
-        return ("tfbench", "versions", spec, "self" if other == spec else other, name) if plain else ()
+    if len(specs) > 1:
+        return "tfbench", "versions", spec, "self" if other == spec else other, name
     words = ["--baseline", baseline] if baseline else ["--against", spec] if spec else []
     policy = str(report.policy.get("name") or _DEFAULT_POLICY)
     if policy != _DEFAULT_POLICY and policy.isalnum() and policy.isascii():
         words += ["--policy", policy]
-    slowdown = report.sides.get("contender", {}).get("slowdown")
+    slowdown = contender.get("slowdown")
     if spec and isinstance(slowdown, (int, float)) and slowdown > 0:
         words += ["--inject-slowdown", f"{slowdown:g}"]
-    options = _own_options(report)
-    if options and (shared or not all(map(_PLAIN_OPTION.fullmatch, options))):
-        return ()
-    return "pytest", "--benchmark", *words, *options, name
-
-
-_PLAIN_OPTION = re.compile(r"--[a-z][a-z0-9-]*(=(?!(False|None)$)[\w.,:/+-]*)?", re.ASCII)
-"""An option that follows from its recorded value. The options for lists and ``False`` do not."""
-
-
-def _own_options(report: Report) -> list[str]:
-    """Return the options of the project's conftest.py files with which the cases were measured."""
-    settings = report.sides.get("contender", {}).get("settings", {})
-    own = {name.removeprefix(OPTION): value for name, value in sorted(settings.items()) if name.startswith(OPTION)}
-    return [f"--{name.replace('_', '-')}{'' if value == 'True' else f'={value}'}" for name, value in own.items()]
+    return "pytest", "--benchmark", *words, name
 
 
 # Sort the verdicts of a report into what a reader must know, in the order in which terminal, HTML and Markdown show it
@@ -236,10 +219,6 @@ class CaseFinding:
     """Words of the command that races the case again, see `command_words`."""
 
     @property
-    def group(self) -> Group:
-        return _GROUPS[self.verdict.outcome]
-
-    @property
     def what(self) -> str:
         """The outcome, with the metric if it is not the time: ``regressed``, ``regressed graph_ops``."""
         return f"{self.verdict.outcome}{'' if self.verdict.metric == TIME else f' {self.verdict.metric}'}"
@@ -266,10 +245,11 @@ class CaseFinding:
 
     @property
     def why(self) -> list[str]:
-        """What explains the verdict, a line each: its reason if it is no change, the causes, and other verdicts."""
+        """What explains the verdict, a line each: calls that differ, its reason if it is no change, causes, other verdicts."""
+        tail = filter(None, [calls_that_differ(self.timed)])
         reason = [] if self.verdict.outcome in _CHANGED else [_first_line(self.verdict.reason)]
         rest = [f"{row.outcome} {row.metric}" for row in self.unexplained[:_OTHERS]]
-        return [*[*reason, *self.causes][:_CAUSES], *rest]
+        return [*tail, *[*reason, *self.causes][:_CAUSES], *rest]
 
     @property
     def command(self) -> str:
@@ -303,22 +283,17 @@ class Summary:
         return "" if self.ruling.result is Result.NOT_GATED else self.ruling.reason
 
 
-def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> Summary:
-    """Sort and count the verdicts of a report.
-
-    Args:
-        shared: Whether the report may be a stranger's, see `command_words`.
-        strict: Whether the run was gated strictly, see `rule`.
-    """
+def summarize(report: Report, *, strict: bool = False) -> Summary:
+    """Sort and count the verdicts of a report, of a run that was gated strictly if ``strict``, see `rule`."""
     ruling = rule(report, strict=strict, part=True)
     minimum = minimum_effect(report.policy)
     timed = report_times(report.verdicts)
     ratios = [verdict.ratio for verdict in timed if verdict.ratio is not None and 0 < verdict.ratio.center < math.inf]
     counts = count(timed) | ({"skipped": len(report.skips)} if report.skips else {})
-    findings = _findings(report, ruling, minimum, shared)
+    findings = _findings(report, ruling, minimum)
     return Summary(
         ruling=ruling, headline=_headline(report, ruling, counts),
-        findings={group: [finding for finding in findings if finding.group is group] for group in Group}, counts=counts,
+        findings={group: [one for one in findings if _GROUPS[one.verdict.outcome] is group] for group in Group}, counts=counts,
         other_counts=count(verdict for verdict in report.verdicts if verdict.metric != TIME),
         limits=(1 / (1 + minimum), 1 + minimum), mean=mean_ratio(ratios), compared=len(ratios),
     )  # fmt: skip
@@ -354,7 +329,7 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
     return {word.format("" if known[word] == 1 else "s"): known[word] for word in known}
 
 
-def _findings(report: Report, ruling: Ruling, minimum: float, shared: bool) -> list[CaseFinding]:
+def _findings(report: Report, ruling: Ruling, minimum: float) -> list[CaseFinding]:
     grave = {(verdict.case.name, verdict.metric) for verdict in ruling.verdicts}
     rows: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in report.verdicts:
@@ -378,18 +353,22 @@ def _findings(report: Report, ruling: Ruling, minimum: float, shared: bool) -> l
         ratio = next((verdict.ratio for verdict in report_times(own)), None)
         new = time_now(old, ratio, new if new is not None else medians.get(name))
         first, *others = own
-        why, again = _causes(report, own), command_words(report, first, shared=shared)
+        why, again = _causes(report, own), command_words(report, first)
         findings.append(CaseFinding(first.case, first, tuple(others), old, new, *why, again))
     return sorted(findings, key=lambda finding: gravity(finding.verdict))
 
 
-def skip_lines(report: Report, most: int) -> list[str]:
-    """Describe the skipped cases in a line for each reason, ``most`` reasons at most."""
+_SKIPS = 10
+"""Maximum different reasons of skipped cases."""
+
+
+def skip_lines(report: Report) -> list[str]:
+    """Describe the skipped cases in a line for each reason."""
     reasons: dict[str, list[str]] = {}
     for skip in report.skips:
         reasons.setdefault(skip.reason, []).append(skip.case.short_name)
-    lines = [f"{some(names, 1)}: {reason}" for reason, names in list(reasons.items())[:most]]
-    more = len(reasons) - most
+    lines = [f"{some(names, 1)}: {reason}" for reason, names in list(reasons.items())[:_SKIPS]]
+    more = len(reasons) - _SKIPS
     return lines + ([f"for {plural(more, 'other reason')}: see --report-json"] if more > 0 else [])
 
 

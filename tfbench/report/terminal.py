@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Group as Parts
 from rich.console import RenderableType
@@ -57,13 +56,8 @@ def _levels(case: Case) -> str:
 def _variant_results(title: str, results: list[VariantResult], columns: Iterable[Column]) -> RenderableType:
     extra = [column for column in columns if any(column[0] in result.facts for result in results)]
     work = next((kind for kind in _WORK if any(kind[0] in result.facts for result in results)), None)
-    numbers = (
-        "time",
-        "ratio to reference",
-        "launches",
-        *(heading for _, heading, _ in extra),
-        *(["rate"] if work else []),
-    )
+    numbers = ["time", "ratio to reference", "launches", *(heading for _, heading, _ in extra)]
+    numbers += ["rate"] if work else []
     made = table(title, *folded(", ".join(results[0].case.levels) or "variant"), *right(*numbers))
     references = {result.case.name: result.median_seconds for result in results}
     for result in sorted(results, key=lambda result: result.case.name != result.reference):
@@ -84,44 +78,27 @@ def _variant_results(title: str, results: list[VariantResult], columns: Iterable
 # Render a report for the terminal, at the end of a run: what a reader must know first, in at most 80 columns
 
 
-_MOST: Mapping[summaries.Group, int] = {
-    **dict.fromkeys(summaries.Group, 10),
-    summaries.Group.ERRORS: 30,
-    summaries.Group.REGRESSIONS: 30,
-}
+_MOST = 20
 """Maximum cases of each part."""
 _UNMEASURED = 3
 """More cases than these that a run did not measure, for one reason, have one entry."""
-_SKIPS = 5
-"""Maximum different reasons of skipped cases."""
 _INDENT = "    "
 
 
-def render(
-    report: Report,
-    *,
-    width: int,
-    colour: bool,
-    shared: bool = False,
-    strict: bool = False,
-    here: Callable[[tuple[str, ...]], tuple[str, ...]] = tuple,
-) -> str:
+def render(report: Report, *, width: int, colour: bool, strict: bool = False) -> str:
     """Render the variants of each workload, then errors, regressions, inconclusive cases and improvements, and counts.
 
     Args:
         width: Characters per line. Only a single longer word, such as the name of a case, is longer.
-        shared: Whether the report may be a stranger's, see `tfbench.report.summary.command_words`.
-        here: Returns the words of a command as they work where the reader is.
     """
-    summary = summaries.summarize(report, shared=shared, strict=strict)
+    summary = summaries.summarize(report, strict=strict)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in summaries.differences(report.sides)]
     if lines := summaries.yardstick_lines(report):
         parts += [Text(f"{summaries.YARDSTICK}:"), *(_hanging(line, width) for line in lines)]
     parts += variant_tables(report.variant_results, width)
     for group, findings in summary.findings.items():
-        findings = [replace(finding, again=here(finding.again)) for finding in findings]
         parts += _group(group, findings, summary, width)
-    parts += [Text(f"skipped {line}", "yellow") for line in summaries.skip_lines(report, _SKIPS)]
+    parts += [Text(f"skipped {line}", "yellow") for line in summaries.skip_lines(report)]
     if summary.other_counts:
         parts.append(Text(f"other metrics: {counted(summary.other_counts)}"))
     parts += [Text(f"time: {spent}")] if report.seconds_by_case and (spent := summaries.time_spent(report)) else []
@@ -137,10 +114,10 @@ def render(
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
-def show(screen: Screen, report: Report, *, shared: bool = False) -> None:
+def show(screen: Screen, report: Report) -> None:
     """Print a report, see `render`."""
     colour = screen.is_terminal and not screen.no_color
-    text = render(report, width=screen.width, colour=colour, shared=shared)
+    text = render(report, width=screen.width, colour=colour)
     screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
 
 
@@ -171,12 +148,12 @@ def _group(
         if finding.verdict.reason.code == ReasonCode.NOT_MEASURED:
             unmeasured[finding.verdict.reason.message].append(finding.case.short_name)
     shown = [finding for finding in findings if len(unmeasured.get(finding.verdict.reason.message, ())) <= _UNMEASURED]
-    for finding in shown[: _MOST[group]]:
+    for finding in shown[:_MOST]:
         made += _finding(finding, width)
     for why, names in unmeasured.items():
         if len(names) > _UNMEASURED:
             made += [Text(f"  {some(names, _UNMEASURED)}"), _hanging(f"{plural(len(names), 'case')}: {why}", width)]
-    if (more := len(shown) - _MOST[group]) > 0:
+    if (more := len(shown) - _MOST) > 0:
         made.append(Text(f"  and {more} more: --report-html and --report-json have all"))
     return [*made, Text()]
 
@@ -195,8 +172,6 @@ def _finding(finding: summaries.CaseFinding, width: int) -> list[RenderableType]
     lines += [
         Text(f"{_INDENT}{rates(both.baseline, both.contender, unit)}") for unit, both in list(timed.rates.items())[:1]
     ]
-    if tail := summaries.calls_that_differ(timed):
-        lines.append(_hanging(tail, width))
     lines += [_hanging(line, width) for line in finding.why]
     if finding.again:
         lines.append(_command(finding.again, width))

@@ -67,7 +67,6 @@ const tfbench = (() => {
     const cell = make("td", { class: NUMERIC.has(kind) ? "n" : kind });
     if (kind === "case" && value) cell.append(linkToCase(value));
     else if (kind === "outcome" && value) cell.append(make("span", { class: `outcome ${value}` }, value));
-    else if (kind === "share") cell.append(make("div", { class: `bar ${outcome}`, style: `width:${100 * value}%` }));
     else cell.append(shown(value, kind));
     if (kind === "interval" && value) {
       cell.append(interval(value));
@@ -198,8 +197,7 @@ const tfbench = (() => {
   const filling = new IntersectionObserver((entries) => {
     for (const { target } of entries.filter((one) => one.isIntersecting)) {
       filling.unobserve(target);
-      if (target.dataset.chart) data(target.dataset.chart).then((found) => chart(target, found));
-      else if (target.dataset.grid) data(target.dataset.grid).then((found) => table(target, found));
+      if (target.dataset.grid) data(target.dataset.grid).then((found) => table(target, found));
       else target.dispatchEvent(new Event("seen"));
     }
   }, { rootMargin: "400px" });
@@ -261,6 +259,6 @@ const tfbench = (() => {
   const barOf = drawing(drawn.map((cell) => endsOf(cell.dataset.interval)), endsOf(drawn[0]?.closest("[data-limits]").dataset.limits ?? "1,1"));
   for (const cell of drawn) cell.append(barOf(endsOf(cell.dataset.interval)));
 
-  for (const place of document.querySelectorAll("[data-chart], [data-grid]")) filling.observe(place);
+  for (const place of document.querySelectorAll("[data-grid]")) filling.observe(place);
   return { data, make, table, oneCase };
 })();

@@ -49,11 +49,10 @@
   }
 
   const gridOf = (grid) => table(make("div", { class: "grid" }), grid);
-  const MADE = { text: (text) => make("p", {}, text), title: (title) => make("h4", {}, title), grid: gridOf };
-  const profileOf = ({ title, parts }) => make("details", {}, make("summary", {}, title), parts.map(([kind, content]) => MADE[kind](content)));
+  const profileOf = ({ title, lines }) => make("details", {}, make("summary", {}, title), lines.map((line) => make("p", {}, line)));
   oneCase(({ facts, rounds, grids, profiles }) => {
     const sides = Object.entries(rounds).map(([side, stored]) => ({ side, stored, launches: secondsOf(stored) }));
-    const list = make("dl", {}, facts.map(([name, text, style]) => [make("dt", {}, name), make("dd", {}, style ? make(style === "command" ? "code" : "span", { class: style }, text) : text)]).flat());
+    const list = make("dl", {}, facts.map(([name, text, style]) => [make("dt", {}, name), make("dd", {}, style ? make("span", { class: style }, text) : text)]).flat());
     const none = sides.length ? [] : [make("p", { class: "dim" }, "The report has no rounds of this case.")];
     return { parts: [list, ...none, ...grids.map(gridOf), ...profiles.map(profileOf)], charts: sides.length ? [roundsChart(sides), distributionChart(sides)] : [] };
   });
