@@ -15,17 +15,17 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
 
 BUDGET = {
-    "commands": 1171,  # with the bisection of a regression, and defaults in versions (one line, from worker)
+    "commands": 1170,  # with the bisection of a regression, and defaults in versions (one line, from worker)
     "doctor": 954,  # with rare slow calls (one line, from worker)
     "fleet": 466,
     "gpus": 542,
     "metrics": 759,  # with the rows of the life of a process
     "model": 1075,  # with the calls that a time covers, rare slow calls, and turns of several blocks
-    "plugin": 1353,
+    "plugin": 1254,
     "profiles": 507,
     "race": 2206,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
-    "report": 1961,  # with many files of asv (one line, from worker)
-    "session": 2287,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "report": 1823,  # with many files of asv (one line, from worker)
+    "session": 2265,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1144,  # with sparse and partial clones
     "stats": 787,  # with rare slow calls
     "storage": 396,
