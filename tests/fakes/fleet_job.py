@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.fakes.report import CODE, complete, row
-from tfbench.fleet.jobs import Job, cut, jobs_of, write_plan
+from tfbench.fleet.jobs import Job, cut, write_plan
 from tfbench.fs import write_whole
 from tfbench.model import Case, Report
 from tfbench.policy import preset
@@ -22,9 +22,8 @@ def plan(place: Path, jobs: int, cases: int = 1, **changes):
     sides = {"baseline": SIDE, "contender": {**SIDE, "spec": "working tree"}}
     fields = {"policy": json.loads(json.dumps(preset("quick").as_json())), "device": "all", "scale": "small"}
     parts = cut(suite, dict.fromkeys((one.name for one in suite), 1.0), cases)
-    return write_plan(
-        place, jobs_of(parts, partial(Job, **{**fields, "sides": sides, **changes}), "2026-11-22T18:40:06+00:00"), place
-    )
+    make = partial(Job, **{**fields, "sides": sides, **changes})
+    return write_plan(place, parts, make, "2026-11-22T18:40:06+00:00", place)
 
 
 def report_of(job: Job, **more) -> Report:

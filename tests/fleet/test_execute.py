@@ -12,8 +12,8 @@ import pytest
 from tests.fakes import fleet_job
 from tests.fakes.fleet_job import plan, report_of
 from tfbench.errors import JobError
-from tfbench.fleet import node
 from tfbench.fleet.jobs import FleetFolder
+from tfbench.fleet.run import do, measured
 from tfbench.fs import write_whole
 from tfbench.report import json_format
 
@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 
 def run(folder, index=1, measure=fleet_job.measure):
-    return node.run(folder, index, Path("/"), measure, lambda *_: None)
+    return do(folder, index, Path("/"), measure, lambda *_: None)
 
 
 def test_a_job_is_done_once(folder):
@@ -36,10 +36,10 @@ def test_a_job_is_done_once(folder):
 
 
 def test_two_attempts_at_once_measure_once(folder):
-    measured = []
+    done = []
 
     def measure(job, root, work):
-        measured.append(1)
+        done.append(1)
         time.sleep(0.2)
         fleet_job.measure(job, root, work)
 
@@ -48,7 +48,7 @@ def test_two_attempts_at_once_measure_once(folder):
         one.start()
     for one in attempts:
         one.join()
-    assert len(measured) == 1
+    assert len(done) == 1
 
 
 def test_an_incomplete_report_is_not_kept(folder):
@@ -63,7 +63,7 @@ def test_an_incomplete_report_is_not_kept(folder):
 def test_the_report_of_an_earlier_attempt_is_not_taken_for_a_new_one(folder, tmp_path):
     def measure(job, root, work):
         fleet_job.measure(job, root, work)
-        node.measured([sys.executable, "-c", "raise SystemExit(1)"], "0", job, tmp_path, work)
+        measured([sys.executable, "-c", "raise SystemExit(1)"], "0", job, tmp_path, work)
 
     with pytest.raises(JobError, match=r"job 1 has no report: pytest wrote no .*report.json"):
         run(folder, measure=measure)
@@ -71,7 +71,7 @@ def test_the_report_of_an_earlier_attempt_is_not_taken_for_a_new_one(folder, tmp
 
 def test_a_killed_pytest_is_named(folder, tmp_path):
     def measure(job, root, work):
-        node.measured([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], "", job, tmp_path, work)
+        measured([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], "", job, tmp_path, work)
 
     with pytest.raises(JobError, match="job 1: pytest was killed by signal 9; its output says why"):
         run(folder, measure=measure)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.fakes.fleet_job import plan
 from tfbench.errors import NodeError, SideError, UsageError
-from tfbench.fleet import node
 from tfbench.fleet.jobs import FleetFolder, pinned, sides_of
+from tfbench.fleet.run import check
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def contender(job, **changes):
 
 
 def test_the_planning_machine_is_fit(job, tmp_path):
-    node.check(job, tmp_path)
+    check(job, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -37,21 +37,23 @@ def test_the_planning_machine_is_fit(job, tmp_path):
 )
 def test_other_versions_and_other_code(job, tmp_path, changes, text):
     with pytest.raises(NodeError, match=text):
-        node.check(contender(job, **changes), tmp_path)
+        check(contender(job, **changes), tmp_path)
 
 
 def test_other_thresholds(job, tmp_path):
     with pytest.raises(NodeError, match=r"other thresholds than the job \(alpha\); install the tfbench that planned"):
-        node.check(replace(job, policy={**job.policy, "alpha": 0.5}), tmp_path)
+        check(replace(job, policy={**job.policy, "alpha": 0.5}), tmp_path)
+    with pytest.raises(NodeError, match="no policy named 'None'"):
+        check(replace(job, policy={}), tmp_path)
 
 
 def test_what_options_of_the_project_change_is_no_other_threshold(job, tmp_path):
-    node.check(replace(job, policy={**job.policy, "statistic": "mean", "device_gated": True}), tmp_path)
+    check(replace(job, policy={**job.policy, "statistic": "mean", "device_gated": True}), tmp_path)
 
 
 def test_a_root_that_is_not_shared(job, tmp_path):
     with pytest.raises(NodeError, match=r"does not exist on .*: share it with this machine, or give --root"):
-        node.check(job, tmp_path / "nothing")
+        check(job, tmp_path / "nothing")
 
 
 def test_specifications_mean_the_same_everywhere(tmp_path):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfbench.errors import EngineError
-from tfbench.fleet.engines import RESOURCE, Submission, on_ray, run_job
+from tfbench.fleet.run import RESOURCE, on_ray, run_job
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def ray(monkeypatch):
 
 
 def test_jobs_end_as_their_tasks_do_and_the_rest_is_cancelled(ray, tmp_path):
-    jobs = [Submission(index, ("do", str(index)), tmp_path / "log") for index in (1, 2, 3)]
+    jobs = {index: (("do", str(index)), str(tmp_path / "log")) for index in (1, 2, 3)}
     assert list(on_ray(jobs)) == [3, 2, 1]
     engine = on_ray(jobs)
     assert [next(engine), next(engine)] == [3, 2]
@@ -47,4 +47,4 @@ def test_without_a_cluster_the_command_that_starts_one_is_named(ray):
     ):
         ray.cluster_resources = resources
         with pytest.raises(EngineError, match=rf"{said}.* ray start --address=HEAD:6379"):
-            list(on_ray([]))
+            list(on_ray({}))

@@ -268,8 +268,8 @@ def run_gate(arguments: argparse.Namespace) -> int:
 def _whole(paths: Sequence[Path]) -> Report:
     """Read a report, or merge those of all shards of a run or of all jobs of a fleet."""
     if len(paths) == 1:
-        from tfbench.fleet.controller import merge as merge_fleet
         from tfbench.fleet.jobs import PLAN, FleetFolder
+        from tfbench.fleet.run import merge as merge_fleet
 
         if (paths[0] / PLAN).is_file():
             return merge_fleet(FleetFolder(paths[0]), {})

@@ -15,11 +15,8 @@ from tfbench.commands import PYTEST
 from tfbench.commands.setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import jobs
-from tfbench.fleet.controller import merge, run
-from tfbench.fleet.engines import ENGINES
 from tfbench.fleet.jobs import FleetFolder, Plan, pinned, sides_of
-from tfbench.fleet.node import measured
-from tfbench.fleet.node import run as execute
+from tfbench.fleet.run import ENGINES, do, measured, merge, run
 from tfbench.fs import require_linux, try_lock, write_whole
 from tfbench.model.formats import plain
 from tfbench.model.words import span
@@ -124,7 +121,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if place.exists():
         raise UsageError(f"{place} exists: name another folder, or run its jobs with tfbench fleet run")
     missing = _missing(collected, spec, policy, layout)
-    say(_described(jobs.write_plan(place, jobs.jobs_of(parts, make, now()), collected.root, missing)))
+    say(_described(jobs.write_plan(place, parts, make, now(), collected.root, missing)))
     say(f"{place}: tfbench fleet run {place} runs them")
     return 0
 
@@ -165,6 +162,6 @@ def _job(arguments: argparse.Namespace) -> int:
     label = f"job {job.index} of {job.of}, {plural(len(job.cases), 'case')}"
     say(f"{label}: started on {platform.node()}")
     with terminable():
-        did = execute(folder, job.index, root.absolute(), partial(measured, PYTEST, arguments.cpus))
+        did = do(folder, job.index, root.absolute(), partial(measured, PYTEST, arguments.cpus))
     say(f"{label}: {folder.report(job.index)}" if did else f"{label}: done already")
     return 0

@@ -9,9 +9,9 @@ import pytest
 from tests.fakes.fleet_job import plan, report_of
 from tests.fakes.report import CODE
 from tfbench.errors import EngineError, JobError, ReportError
-from tfbench.fleet import controller
-from tfbench.fleet.controller import merge
+from tfbench.fleet import run as fleet
 from tfbench.fleet.jobs import FleetFolder
+from tfbench.fleet.run import merge
 from tfbench.fs import write_whole
 from tfbench.report import json_format
 from tfbench.report.merge import merge as merge_reports
@@ -24,7 +24,7 @@ class Engine:
         self._does, self.attempts, self.cancelled = does, {}, []
 
     def __call__(self, jobs):
-        waiting = [job.index for job in jobs]
+        waiting = list(jobs)
         try:
             while waiting:
                 index = waiting[0]
@@ -42,7 +42,7 @@ def folder(tmp_path):
 
 
 def run(folder, engine, tell=lambda text: None, **more):
-    return controller.run(folder, engine, tell, **more)
+    return fleet.run(folder, engine, tell, **more)
 
 
 def finish(folder, index):
