@@ -14,7 +14,7 @@ READING = GpuReading(sm_clock=1980.0, processes=frozenset(), computing=frozenset
 FINE = Machine(
     cpus=(0, 1), worker=1, online=2, others=0.0, share=0.99, spin=Counters(0.5, 0.0, 0.0, 0), load_average=0.1,
     governor="performance", turbo=False, siblings=(1,), limits=Limits(), counters=Counters(1000.0, 0.0, 0.0, 0),
-    hypervisor="", memory=20 * GIB, clock_step=3e-8, gpus=Gpus(((GPU, READING),)),
+    memory=20 * GIB, gpus=Gpus(((GPU, READING),)),
 )  # fmt: skip
 
 
@@ -58,8 +58,6 @@ FAULTS = [
     ("processor quota", BAD, {"spin": Counters(0.5, 0.0, 0.1)}, "raise the limit"),
     ("memory", WARN, {"memory": 3 * GIB}, "--policy quick"),
     ("memory", BAD, {"limits": Limits(memory_left=GIB // 2)}, "raise the container's limit"),
-    ("clock", WARN, {"clock_step": 1e-6}, "clocksource=tsc"),
-    ("clock", BAD, {"clock_step": 4e-6}, "clocksource=tsc"),
     ("GPU", BAD, gpus({"reasons": 0x40}), "nvidia-smi -lgc"),
     ("GPU", WARN, gpus(persistence=False), "nvidia-smi -pm 1"),
     ("GPU", UNKNOWN, {"gpus": Gpus(error="NVML does not answer")}, ""),
@@ -80,10 +78,6 @@ def test_every_fault_is_graded_and_has_a_fix(name, state, changes, fix):
 
 def test_every_check_has_a_fault_in_this_file():
     assert {finding.name for finding in examine(FINE)} == {name for name, *_ in FAULTS}
-
-
-def test_the_reason_names_the_hypervisor_that_hides_a_reading():
-    assert "the hypervisor hides it" in found("governor", governor=None, hypervisor="KVM").what
 
 
 def test_the_window_of_the_race_replaces_the_spin_window():

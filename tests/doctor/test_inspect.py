@@ -28,7 +28,6 @@ def root(tmp_path):
 def test_this_machine_is_read():
     found = machine.read(sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0)), seconds=0.1)
     assert found.memory > 0
-    assert 0 < found.clock_step < 1e-3
     assert 0 < found.share <= 1
     assert 0 <= found.others <= found.online
     assert found.spin.seconds > 0
@@ -36,7 +35,7 @@ def test_this_machine_is_read():
 
 def test_missing_files_give_none(root):
     found = machine.read((0,), 0, root=root({}), seconds=0)
-    assert (found.governor, found.turbo, found.limits, found.siblings, found.hypervisor) == (None,) * 5
+    assert (found.governor, found.turbo, found.limits, found.siblings) == (None,) * 4
 
 
 def test_constant_properties_are_read_from_their_files(root):
@@ -46,15 +45,12 @@ def test_constant_properties_are_read_from_their_files(root):
         "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count": "2\n",
         "sys/devices/system/cpu/cpu1/thermal_throttle/package_throttle_count": "5\n",
         "sys/devices/system/cpu/intel_pstate/no_turbo": "0\n",
-        "proc/cpuinfo": "processor: 0\nflags\t\t: fpu hypervisor sse\n",
-        "sys/class/dmi/id/sys_vendor": "QEMU\n",
     }
     found = machine.read((1, 3), 1, root=root(files), seconds=0)
     assert found.governor == "powersave"
     assert found.siblings == (1, 3, 4)
     assert found.turbo is True
     assert found.turbo_switch == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
-    assert found.hypervisor == "QEMU"
     assert found.counters.heat == 5
 
 

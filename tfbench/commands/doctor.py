@@ -191,10 +191,7 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     slowdowns = ",".join(map(str, SLOWDOWNS))
     option("--slowdowns", help=f"injected fractions of extra work, in turn, or none (default {slowdowns})")
     option("--tails", action="store_true", help="inject slow calls instead, such as 5%% of the calls x10, in turn")
-    sides = parser.add_mutually_exclusive_group().add_argument
-    sides("--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation")
-    sides("--separate", action="store_true", help="let each side import TensorFlow itself, as two versions do (default: common ancestors)")
-    sides("--against", default="self", metavar="SIDE", help="the side of unchanged code, such as git:HEAD (default %(default)s); what differs there counts as a false positive")
+    option("--against", default="self", metavar="SIDE", help="the side of unchanged code, such as git:HEAD (default %(default)s); what differs there counts as a false positive")
     option("--repeats", type=int, default=3, metavar="N", help="verdicts on unchanged code per verdict on slowed code (default %(default)s)")
     option("--journal", type=Path, help="file of the trials (default: in .tfbench/calibration/)")
     option("--report-json", type=Path, metavar="PATH", help="write the rates as JSON")

@@ -148,8 +148,6 @@ TAILS = {
 above 1 ms have too few calls to show the last two."""
 _CPU = "device=cpu"
 """In the names of cases that a calibration of a GPU leaves out."""
-_SEPARATE = {"TFBENCH_SEPARATE": "1"}
-"""Environment of one side only, which keeps the sides from having common ancestors."""
 
 
 @dataclass(frozen=True)
@@ -166,10 +164,6 @@ class Plan:
     """Whether slow calls are injected."""
     repeats: int
     """Verdicts on unchanged code per verdict on slowed code, in each run."""
-    variants: bool
-    """Whether both entrants come from one zygote without confirmation, as in a comparison of variants."""
-    separate: bool
-    """Whether each side imports TensorFlow itself, as two versions do."""
     against: str
     """Specification of the baseline, ``self`` for the same files. Whatever it is, it counts as unchanged code."""
     device: tuple[str, tuple[str, ...]]
@@ -185,8 +179,6 @@ class Plan:
         against = f"against-{re.sub(r'[^a-zA-Z0-9.=]+', '-', self.against)}"  # sides do not share a journal
         kinds = {
             "tails": ("", self.tails),
-            "variants": ("variants from one zygote", self.variants),
-            "separate": ("separate imports", self.separate),
             against: (f"against {self.against}", self.against != "self"),
             "gpu": ("on a GPU", self.device[0] == "gpu"),
         }
@@ -244,10 +236,7 @@ def calibrate(
 def _sides(plan: Plan, environments: Environments, variables: Mapping[str, str]) -> tuple[Side, Side]:
     """Return the baseline and the contender, both with these environment variables."""
     contender = Side("contender", sys.executable, plan.root, env=variables)
-    if plan.variants:
-        return contender, contender
-    baseline = parse(plan.against, contender, Layout.of(Path.cwd()).trees, environments)
-    return (replace(baseline, env={**baseline.env, **_SEPARATE}) if plan.separate else baseline), contender
+    return parse(plan.against, contender, Layout.of(Path.cwd()).trees, environments), contender
 
 
 def _one_run(
@@ -283,8 +272,8 @@ def _one_run(
             how = f" slowed by {slowdown_text(slowdown)}" if slowdown else f" with slow calls {kind}" if kind else ""
             progress(f"run {number}: {short}{how}")
             slowed = replace(contender, slowdown=slowdown, slow_calls=TAILS.get(kind))
-            entrants, rest = [Entrant(case, baseline), Entrant(case, slowed)], (not plan.variants, (TIME,))
-            race = ConfirmedRace(entrants, launcher, policy, plan.cases, time.perf_counter, rng, *rest)
+            both = [Entrant(case, baseline), Entrant(case, slowed)]
+            race = ConfirmedRace(both, launcher, policy, plan.cases, time.perf_counter, rng, metrics=(TIME,))
             race.run()
             if race.decision is None or race.decision.outcome is None:
                 failure = next(iter(race.failures.values()), "the race ended without a decision")
@@ -379,19 +368,15 @@ def _share(trials: Sequence[CalibrationTrial], is_hit: Callable[[CalibrationTria
 # Read how often the gate was wrong about unchanged code on this machine, if anybody has measured it
 
 
-def measured_false_alarms(folder: Path, policy: str, way: str) -> Rate | None:
-    """Return the rate of changes among verdicts on unchanged code; ``None`` if it was not measured here.
+def measured_false_alarms(folder: Path, policy: str) -> Rate | None:
+    """Return the rate of changes among a policy's verdicts on unchanged code; ``None`` if it was not measured here.
 
-    Args:
-        folder: Folder of the journals of ``tfbench calibrate``.
-        policy: Name of the policy whose verdicts count.
-        way: ``sides`` or ``variants``: the entrants of the races.
+    ``folder`` has the journals of ``tfbench calibrate``.
     """
     if not policy.isalnum():
         return None
     try:
-        name = f"{policy}-variants.jsonl" if way == "variants" else f"{policy}.jsonl"
-        trials = Journal(folder / name).read()
+        trials = Journal(folder / f"{policy}.jsonl").read()
     except (ReportError, OSError):
         return None
     alarms = tally("", trials).false_alarms

@@ -88,22 +88,15 @@ def conclusion(findings: Sequence[Finding], code: int) -> Text:
     )
 
 
-def _check(name: str, missing: str, read: Callable[[Machine], T | None], *, hidden: bool = False) -> Register[T]:
-    """Register a rule that grades a reading. Without a reading, the finding says what is `missing`, and why.
-
-    Hypervisors do not show a reading that is `hidden` to virtual machines.
-    """
+def _check(name: str, missing: str, read: Callable[[Machine], T | None]) -> Register[T]:
+    """Register a rule that grades a reading. Without a reading, the finding says what is `missing`."""
 
     def register(rule: Rule[T]) -> Check:
         def check(machine: Machine) -> Finding:
             if (reading := read(machine)) is not None:
                 state, what, fix = rule(reading, machine)
                 return Finding(name, state, what, "" if state is OK else fix)
-            if hidden and machine.hypervisor:
-                reason = "the hypervisor hides it from this virtual machine"
-            else:
-                reason = "the kernel does not report it here"
-            return Finding(name, State.UNKNOWN, f"{missing}: {reason}")
+            return Finding(name, State.UNKNOWN, f"{missing}: the kernel, or the hypervisor, does not report it here")
 
         CHECKS.append(check)
         return check
@@ -185,7 +178,7 @@ def available(free: int, machine: Machine) -> Grade:
     return _graded_low(least, 4.5 * GIB, GIB), what, fix
 
 
-@_check("heat", "clock reductions caused by heat", lambda machine: machine.counters.heat, hidden=True)
+@_check("heat", "clock reductions caused by heat", lambda machine: machine.counters.heat)
 def heat(events: float, machine: Machine) -> Grade:
     fix = "improve the cooling, or cap the clock: sudo cpupower frequency-set -u RATE"
     if machine.spin and machine.spin.heat:
@@ -195,7 +188,7 @@ def heat(events: float, machine: Machine) -> Grade:
     return OK, "heat has not lowered the processor's clock since boot", ""
 
 
-@_check("governor", "the policy of the processor's clock", lambda machine: machine.governor, hidden=True)
+@_check("governor", "the policy of the processor's clock", lambda machine: machine.governor)
 def governor(policy: str, machine: Machine) -> Grade:
     if policy == "performance":
         return OK, policy, ""
@@ -203,14 +196,14 @@ def governor(policy: str, machine: Machine) -> Grade:
     return WARN, what, "sudo cpupower frequency-set -g performance"
 
 
-@_check("turbo", "whether the clock may exceed its nominal rate", lambda machine: machine.turbo, hidden=True)
+@_check("turbo", "whether the clock may exceed its nominal rate", lambda machine: machine.turbo)
 def turbo(on: bool, machine: Machine) -> Grade:
     if not on:
         return OK, "off: the clock stays at or below its nominal rate", ""
     return WARN, "on: the clock depends on heat and on the load of the other cores", machine.turbo_switch
 
 
-@_check("SMT siblings", "processors on the same core", lambda machine: machine.siblings, hidden=True)
+@_check("SMT siblings", "processors on the same core", lambda machine: machine.siblings)
 def siblings(cpus: tuple[int, ...], machine: Machine) -> Grade:
     others = ", ".join(str(cpu) for cpu in cpus if cpu != machine.worker)
     if not others:
@@ -218,14 +211,6 @@ def siblings(cpus: tuple[int, ...], machine: Machine) -> Grade:
     what = f"processor {machine.worker} shares its core with {others}: processes there slow it down"
     fix = "echo off | sudo tee /sys/devices/system/cpu/smt/control, or keep the sibling out of every other cpuset"
     return WARN, what, fix
-
-
-@_check("clock", "the timer", lambda machine: machine.clock_step)
-def clock(step: float, machine: Machine) -> Grade:
-    # A block of 0.3 ms is timed with two readings: half a microsecond each is a third of a percent, and three
-    # microseconds are two percent, as large as the effects to be decided.
-    fix = "boot with clocksource=tsc tsc=reliable if the processor's TSC is steady (see `dmesg | grep -i tsc`)"
-    return _graded(step, 5e-7, 3e-6), f"steps of {step * 1e9:.0f} ns", fix
 
 
 @_check("GPU", "", lambda machine: machine.gpus or Gpus(error="no NVIDIA driver"))

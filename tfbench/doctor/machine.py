@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import time
@@ -110,12 +109,8 @@ class Machine:
     limits: Limits | None = None
     counters: Counters = Counters()
     """Since boot."""
-    hypervisor: str | None = None
-    """Name of the hypervisor, ``""`` on bare metal."""
     memory: int | None = None
     """Available bytes."""
-    clock_step: float | None = None
-    """Smallest nonzero difference of two readings of the system's timer, in seconds."""
     gpus: Gpus | None = None
     """``None`` without an NVIDIA driver."""
 
@@ -123,7 +118,6 @@ class Machine:
 # Read them. A missing file is no error, and nothing is graded here
 
 
-_TIMER_READINGS = 2000
 _CPUS = "sys/devices/system/cpu"
 _TURBO_SWITCHES = ((f"{_CPUS}/intel_pstate/no_turbo", 1), (f"{_CPUS}/cpufreq/boost", 0))
 """File, and its content that switches turbo off."""
@@ -151,8 +145,8 @@ def read(cpus: Sequence[int], worker: int, *, root: Path = Path("/"), seconds: f
         turbo=None if turbo is None else turbo != off,
         turbo_switch=f"echo {off} | sudo tee /{switch}" if switch else "",
         siblings=_numbers(read_proc(cpu / "topology/thread_siblings_list")) or None, limits=read_limits(root),
-        counters=counters(root, worker), hypervisor=_hypervisor(root), memory=psutil.virtual_memory().available,
-        clock_step=_clock_step(), gpus=read_gpus() if has_driver(root) else None,
+        counters=counters(root, worker), memory=psutil.virtual_memory().available,
+        gpus=read_gpus() if has_driver(root) else None,
     )  # fmt: skip
 
 
@@ -236,22 +230,6 @@ def read_limits(root: Path) -> Limits | None:
         if (limit := _number(level / "memory.max")) is not None
     ]  # without cached files, which the kernel can drop
     return Limits(quota, min(left, default=None)) if levels else None
-
-
-def _clock_step() -> float:
-    """Return the smallest difference of two timer readings in seconds, including the cost of a reading."""
-    times = [time.perf_counter_ns() for _ in range(_TIMER_READINGS)]
-    return min((b - a for a, b in itertools.pairwise(times) if b > a), default=10**9) * 1e-9
-
-
-def _hypervisor(root: Path) -> str | None:
-    """Return the hypervisor's name, from kernel files or from the CPU flag that every x86 hypervisor sets."""
-    if named := read_proc(root / "sys/hypervisor/type"):
-        return named
-    flags = _match(root / "proc/cpuinfo", r"^flags\s*:(.*)")
-    if flags is None:
-        return None
-    return (read_proc(root / "sys/class/dmi/id/sys_vendor") or "a hypervisor") if "hypervisor" in flags.split() else ""
 
 
 def read_gpus() -> Gpus:

@@ -10,12 +10,12 @@ def trial(outcome, slowdown=0.0):
 def test_it_counts_changes_among_races_of_unchanged_code(tmp_path):
     for one in (trial("regressed"), trial("unchanged"), trial("unchanged"), trial("regressed", 0.05)):
         Journal(tmp_path / "quick.jsonl").append(one)
-    found = measured_false_alarms(tmp_path, "quick", "sides")
+    found = measured_false_alarms(tmp_path, "quick")
     assert (found.hits, found.trials) == (1, 3)
-    assert measured_false_alarms(tmp_path, "quick", "variants") is None
-    assert measured_false_alarms(tmp_path, "../quick", "sides") is None
+    assert measured_false_alarms(tmp_path, "standard") is None
+    assert measured_false_alarms(tmp_path, "../quick") is None
 
 
 def test_a_damaged_journal_is_no_rate(tmp_path):
     (tmp_path / "quick.jsonl").write_text("?\n")
-    assert measured_false_alarms(tmp_path, "quick", "sides") is None
+    assert measured_false_alarms(tmp_path, "quick") is None

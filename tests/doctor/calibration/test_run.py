@@ -55,18 +55,13 @@ def test_trials_are_saved_resumed_and_reported(calibrate, tmp_path, capsys):
     assert "+50%" in shown
 
 
-def test_variants_share_zygotes_without_confirmation(calibrate):
-    _, trials = calibrate("--journal", "j.jsonl", "--variants", "--slowdowns", "0.5", "--repeats", "0")
-    assert {(trial.outcome, trial.launches) for trial in trials} == {("regressed", 2)}
-
-
-def test_sides_with_imports_of_their_own_have_no_common_ancestor(calibrate, monkeypatch):
+def test_a_setting_gives_the_sides_imports_of_their_own(calibrate, monkeypatch):
     asked = []
     monkeypatch.setattr(policy.Policy, "with_common_ancestors", lambda self: asked.append(1) or self)
     calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "0")
     assert asked
     asked.clear()
-    _, trials = calibrate("--journal", "j.jsonl", "--separate", "--slowdowns", "0.5", "--repeats", "0")
+    _, trials = calibrate("--journal", "j.jsonl", "--against", "env:OWN=1", "--slowdowns", "0.5", "--repeats", "0")
     assert trials
     assert not asked
 
@@ -90,12 +85,6 @@ def test_a_baseline_that_does_not_exist_is_refused_once_it_is_needed(calibrate, 
     assert "no verdict yet" in capsys.readouterr().out
     assert calibrate("--against", "git:nowhere")[0] != 0
     assert "nowhere" in capsys.readouterr().err
-
-
-def test_variants_have_no_separate_imports(calibrate, capsys):
-    with pytest.raises(SystemExit):
-        calibrate("--variants", "--separate")
-    assert "not allowed with" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_a_journal_is_refused_and_unchanged(tmp_path):
