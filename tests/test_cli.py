@@ -194,7 +194,7 @@ def test_no_file_outside_of_the_root_is_read_for_a_line(tmp_path):
 
 
 def test_a_revision_is_no_option_of_git():
-    with pytest.raises(SideError, match="not a revision"):
+    with pytest.raises(SideError, match="--output=/tmp/evil: no such revision"):
         tree_of(Path(__file__).parent, "--output=/tmp/evil")
 
 

@@ -125,13 +125,10 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
         return None
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))} if keep_as else _scratch_repository(top, Path(scratch))
-        commit, head = _head(top)
-        if commit:
-            _git(top, "read-tree", "HEAD", env=env)
+        commit, head = _head(top, env)
         left_out = f":(exclude,glob)**/{DATA_FOLDER}/**", *_no_environments(top)
         _git(top, "add", "--all", "--", ".", *left_out, env=env)
-        tree = _git(top, *_WRITE_TREE, env=env)
-        edited = tuple(_edited_submodules(top, env))
+        tree, edited = _git(top, *_WRITE_TREE, env=env), tuple(_edited_submodules(top, env))
         if keep_as and edited:
             raise SideError(f"{edited[0]} has edits, and git keeps only its commits; commit them in {edited[0]}")
         if keep_as:
@@ -139,9 +136,11 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
     return Snapshot(tree, commit, tree != head or bool(edited), edited)
 
 
-def _head(top: Path) -> tuple[str, str]:
-    """Return the commit that is checked out and its tree, ``""`` without one."""
-    commit, tree = (_known(top, "rev-parse", "--verify", "--quiet", name) for name in ("HEAD", "HEAD^{tree}"))
+def _head(top: Path, env: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return the commit that is checked out and its tree, ``""`` without one, and read it into the index of ``env``."""
+    commit, tree = (_known(top, *_NAMED, name) for name in ("HEAD", "HEAD^{tree}"))
+    if commit and env:
+        _git(top, "read-tree", "HEAD", env=env)
     return commit, tree
 
 
@@ -207,8 +206,7 @@ def code_digest(root: Path) -> str:
     names = _new(top, *CODE)
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _scratch_repository(top, Path(scratch))
-        if _head(top)[0]:
-            _git(top, "read-tree", "HEAD", env=env)
+        _head(top, env)
         _git(top, "add", "--update", "--", ".", env=env)
         if names:
             _git(top, "add", *_GIVEN, env=env, given="\0".join(names))
@@ -325,8 +323,11 @@ _IDENTITY = {
 }  # fmt: skip
 
 
-def tree_of(root: Path, revision: str) -> str:
-    """Return the tree of a commit, branch or tag.
+_NAMED = "rev-parse", "--verify", "--quiet", "--end-of-options"
+
+
+def code_of(root: Path, revision: str) -> Snapshot:
+    """Return the code of a commit, branch, tag or tree. A tree has no commit.
 
     Raises `SideError` if the revision or the repository does not exist.
     """
@@ -334,12 +335,15 @@ def tree_of(root: Path, revision: str) -> str:
         checkout(root)
     except SideError as error:
         raise SideError(f"git:{revision}: {error}") from None
-    if revision.startswith("-"):
-        raise SideError(f"git:{revision}: not a revision")
-    try:
-        return _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
-    except SideError:
-        raise SideError(f"git:{revision}: no such revision in this repository; {_FETCH}") from None
+    commit = _known(root, *_NAMED, f"{revision}^{{commit}}")
+    if not (tree := _known(root, *_NAMED, f"{commit or revision}^{{tree}}")):  # of one moment, if a branch moves
+        raise SideError(f"git:{revision}: no such revision in this repository; {_FETCH}")
+    return Snapshot(tree, commit, dirty=False)
+
+
+def tree_of(root: Path, revision: str) -> str:
+    """Return the tree of a revision, see `code_of`."""
+    return code_of(root, revision).tree
 
 
 def file_in(folder: Path, tree: str, path: Path) -> str:
@@ -365,13 +369,11 @@ _FETCH = (
 def commit_of(root: Path, revision: str) -> str:
     """Return the hash of a commit, branch or tag, which means the same code on every machine.
 
-    Raises `SideError` if the revision or the repository does not exist.
+    Raises `SideError` if the revision is a tree, or it or the repository does not exist.
     """
-    tree_of(root, revision)  # with the errors that users know
-    try:
-        return _git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
-    except SideError:
-        raise SideError(f"git:{revision} is a tree without history; name a commit, branch or tag") from None
+    if not (commit := code_of(root, revision).commit):
+        raise SideError(f"git:{revision} is a tree without history; name a commit, branch or tag")
+    return commit
 
 
 def base_of_change(root: Path, base: str, branch: str = "", head: str = "") -> str:
@@ -528,8 +530,7 @@ def _remove_unused(cache: Path) -> None:
 
 def _grafted(top: Path, tree: str, grafts: Grafts, env: Mapping[str, str]) -> str:
     """Write the tree with the files of the working tree in it, and return its hash. ``env`` is of a scratch repository."""
-    if _head(top)[0]:
-        _git(top, "read-tree", "HEAD", env=env)
+    _head(top, env)
     listed = _listed(top, "ls-files", "--cached", env=env) + _new(top, ".")
     names = [name for name in dict.fromkeys(listed) if grafts.has(name) or name in grafts.copies.values()]
     left_out = _left_out(top)  # git adds no file outside of a sparse checkout
@@ -677,16 +678,6 @@ def edited_files(root: Path, before: CodeFiles) -> list[str]:
     """
     (old, tracked), (new, still_tracked) = before, code_files(root)
     return sorted(name for name in tracked | still_tracked if old.get(name, "") != new.get(name, ""))
-
-
-def code_of(root: Path, revision: str) -> Snapshot:
-    """Return the code of a commit, branch, tag or tree.
-
-    Raises `SideError` if the revision or the repository does not exist.
-    """
-    tree = tree_of(root, revision)
-    commit = _known(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")  # a tree has none
-    return Snapshot(tree_of(root, commit) if commit else tree, commit, dirty=False)  # of one moment, if a branch moves
 
 
 def _sources_digest(root: Path) -> str:
