@@ -104,17 +104,18 @@ def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: E
     """
     began = time.perf_counter()
     values: _Values = [], []
-    if failures := _read(prober, (before, now), [0], values):
+    rows = list[Verdict]()
+    if not (failures := _read(prober, (before, now), [0], values)):
+        rows, failures = _counts(prober, policy, (before, now), values, metric)
+    if failures:
         return Difference(None, "", failures=failures)
-    verdict = _of_metric(metric, now.case, values, policy)
-    if verdict and verdict.outcome not in (Outcome.NEW, Outcome.MISSING, Outcome.UNCHANGED):
-        if failures := _read(prober, (before, now), _other_pairs(policy), values):
-            return Difference(None, "", failures=failures)
-        verdict = _of_metric(metric, now.case, values, policy)
+    verdict = next(iter(rows), None)
     if verdict is None or verdict.outcome in (Outcome.NEW, Outcome.MISSING):
         return Difference(None, verdict.reason.message if verdict else f"neither side reports {metric}")
+    was, value = verdict.values or (None, None)
     # A change within the tolerance has no ratio.
-    ratio = None if verdict.outcome is Outcome.UNCHANGED else _exact_ratio(*(verdict.values or (None, None)))
+    factor = value / was if was and value and verdict.outcome is not Outcome.UNCHANGED else None
+    ratio = Ratio(factor, factor, factor, 1.0) if factor else None
     return Difference(verdict.outcome, verdict.reason.message, ratio, len(values[0]), time.perf_counter() - began)
 
 
@@ -135,17 +136,20 @@ def _read(prober: Prober, sides: Sequence[Entrant], pairs: Sequence[int], values
     return failures
 
 
-def _of_metric(metric: str, case: Case, values: _Values, policy: Policy) -> Verdict | None:
-    return {row.metric: row for row in _judged(case, *values, policy)}.get(metric)
+def _counts(
+    prober: Prober, policy: Policy, sides: Sequence[Entrant], values: _Values, metric: str = ""
+) -> tuple[list[Verdict], dict[int, Failure]]:
+    """Compare what is counted, or one metric. Where it differs, more launches tell whether it is the same in each.
 
-
-def _other_pairs(policy: Policy) -> list[int]:
-    """Return the pairs of zygotes of the launches that read a difference again: those of the first look of a race."""
-    return [launch % policy.looks[0] for launch in range(1, policy.probe_launches)]
-
-
-def _exact_ratio(before: float | None, now: float | None) -> Ratio | None:
-    return Ratio(now / before, now / before, now / before, 1.0) if before and now else None
+    Their zygotes are those of the first look of a race. Returns also why a launch of a side failed.
+    """
+    case, failures = sides[1].case, dict[int, Failure]()
+    rows = _judged(case, *values, policy)
+    if any(row.outcome is not Outcome.UNCHANGED for row in rows if metric in ("", row.metric)):
+        again = [launch % policy.looks[0] for launch in range(1, policy.probe_launches)]
+        failures = _read(prober, sides, again, values)
+        rows = _judged(case, *values, policy)
+    return [row for row in rows if metric in ("", row.metric)], failures
 
 
 def _judged(case: Case, before: Sequence[MetricValues], now: Sequence[MetricValues], policy: Policy) -> list[Verdict]:
@@ -417,7 +421,8 @@ class ChangeFinder:
             sides = race.entrants[0], race.entrants[index]
             verdicts, evidence = self._timed(race, index), None
             if isinstance(first, ProbeOutput) and isinstance(second, ProbeOutput):
-                verdicts += self._counted(prober, sides, (first, second))
+                values = [catalog.read(first)], [catalog.read(second)]
+                verdicts += _counts(prober, self.policy, sides, values)[0]
                 peaks = [exact.peaks([run.facts for run in race.runs(side)]) for side in (0, index)]
                 verdicts += _broken(sides[1].case, (first, second), peaks)
                 evidence = explanation(first, second, self.policy)
@@ -460,17 +465,6 @@ class ChangeFinder:
             verdicts.append(_of_seconds(case, FIRST_CALL, decision, list(map(median, zip(*called, strict=True)))))
         verdicts.append(exact.memory(case, before, now, self.policy, self.cases, pairs))
         return [verdict for verdict in verdicts if verdict is not None]
-
-    def _counted(
-        self, prober: Prober, sides: tuple[Entrant, Entrant], launches: tuple[ProbeOutput, ProbeOutput]
-    ) -> list[Verdict]:
-        """Compare what is counted. Where it differs, more launches tell whether it is the same in each."""
-        values = [catalog.read(launches[0])], [catalog.read(launches[1])]
-        verdicts = _judged(sides[1].case, *values, self.policy)
-        if all(verdict.outcome is Outcome.UNCHANGED for verdict in verdicts):
-            return verdicts
-        _read(prober, sides, _other_pairs(self.policy), values)
-        return _judged(sides[1].case, *values, self.policy)
 
 
 def _broken(case: Case, launches: Sequence[ProbeOutput], peaks: Sequence[Sequence[float]]) -> list[Verdict]:
