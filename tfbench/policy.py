@@ -3,16 +3,65 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from tfbench.errors import UsageError
 from tfbench.model import JSON
 
+FIRST_CALL_DEVIATION = 0.06
+"""Standard deviation between launches of the same code, as a log-ratio. The median of 50 cases was 0.044, and that of
+104 others 0.031. It is higher so that a case at 0.12, where the noisiest tenth begins, is wrongly called `unchanged` at
+the tolerance in less than 5%, also by `quick` after two launches."""
+FIRST_CALL_ZYGOTE_DEVIATION = 0.02
+"""The same between pairs of zygotes."""
+MEMORY_DEVIATION = 0.002
+"""Standard deviation of a peak of host memory between launches of the same code, as a log-ratio: the median of 35
+cases, which reach from 0.0004 to 0.05."""
+MEMORY_ZYGOTE_DEVIATION = 0.003
+"""The same between pairs of zygotes."""
+DEVICE_DEVIATION = 0.02
+"""Standard deviation of device time and energy between launches of the same code to expect, as a log-ratio: that of the counter's
+steps."""
+ANCESTOR_DEVIATION = 0.0015
+"""`zygote_deviation` if both zygotes of a pair have a common ancestor: measured from 0 to 0.4%."""
+GPU_CASE_FACTOR = 3.0
+"""`case_seconds` of a case on a GPU, as a multiple. Its launches start CUDA and choose kernels, which takes 5 to 10 s
+for a model, so that 40 s would be over before the looks are."""
+GPU_SETUP_SECONDS = 600.0
+"""`setup_seconds` of a launch on a GPU. XLA compiles ResNet-50 and tries its kernels in minutes."""
+WARMUP_TRACING_SECONDS = 3.0
+"""`warmup_limit_seconds` while its calls trace functions again, as those of a step with batches of many shapes do, one after the
+other. A step that always traces takes so long in each launch."""
+WARMUP_STEADY = 0.02
+"""Largest difference between the floors of two successive intervals of a steady step."""
 
-@dataclass(frozen=True, kw_only=True)
-class DecisionThresholds:
-    """Which changes count, and how certain a verdict is. Fractions are of one, times are in seconds."""
+
+class Thresholds(NamedTuple):
+    """What decides about a duration: the effects that matter, and the noise to expect of unchanged code."""
+
+    minimum_effect: float
+    tolerance: float
+    launch_deviation: float
+    zygote_deviation: float
+
+    def confirming(self) -> Thresholds:
+        """Return these for a race that confirms a change: it is `unchanged` only if less than the minimum effect.
+
+        Such a race asks whether the change exceeds the minimum effect. Where it is about as large as the tolerance, an
+        interval within the tolerance is often found first, and would end the race before it can answer.
+        """
+        return self._replace(tolerance=self.minimum_effect)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
+
+    name: str = "standard"
+    _: KW_ONLY
+
+    # Which changes count, and how certain a verdict is
 
     minimum_effect: float = 0.01
     """A case is `regressed` if the whole interval lies above 1 + this. Smaller slowdowns lead to no action."""
@@ -61,10 +110,7 @@ class DecisionThresholds:
     """How often all cases may be raced again to decide their mean, and again to confirm that it is slower. Each pass takes the
     launches of a first look. Where these are two, one pass over 40 cases confirmed 0.5% in six of ten simulated runs."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class NoiseThresholds:
-    """Prior knowledge of the noise, so that few launches suffice: standard deviations of log-ratios."""
+    # Prior knowledge of the noise, so that few launches suffice: standard deviations of log-ratios
 
     launch_deviation: float = 0.006
     """Standard deviation between launches of the same code, as a log-ratio: the median of fourteen workloads on a calm
@@ -82,10 +128,7 @@ class NoiseThresholds:
     """A launch further from the median than this many deviations counts as if it were there. One process in another
     mode (a tenth of eager launches) must not decide alone."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchBudgets:
-    """Zygotes, launches, rounds and blocks of a race. Times are in seconds."""
+    # Zygotes, launches, rounds and blocks of a race
 
     zygotes: int = 12
     """Zygotes per side, started when a race needs them. Easy cases need three or four. Where pairs differ by 1.2%
@@ -124,10 +167,7 @@ class LaunchBudgets:
     warmup_limit_seconds: float = 0.5
     """The race starts after this time even if the step is not steady."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class MetricThresholds:
-    """How the metrics other than time are sampled and judged. Fractions are of one, times are in seconds."""
+    # How the metrics other than time are sampled and judged
 
     once_effects: tuple[float, float] = (0.05, 0.1)
     """Minimum effect and tolerance for a step of `bench.once`, whose noise is that of a first call."""
@@ -163,10 +203,7 @@ class MetricThresholds:
     sides reach twice the largest difference among three launches of either in 1% to 3%, and ten times in at most 0.1%
     (400,000 simulated pairs per distribution: normal, uniform, exponential, lognormal, Pareto)."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class GpuThresholds:
-    """Which launches on a GPU count, and what a process on a GPU is given. Times are in seconds."""
+    # Which launches on a GPU count, and what a process on a GPU is given
 
     device_launches: int = 3
     """Profiled launches of each side, from which device time and energy are compared. Each takes seconds on a GPU."""
@@ -178,10 +215,7 @@ class GpuThresholds:
     disturbed_launches: int = 5
     """Launches of a race that may be discarded because the GPU was disturbed, before the race ends inconclusive."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class TimeLimits:
-    """Where a race or a process is ended. Times are in seconds."""
+    # Where a race or a process is ended
 
     start_seconds: float = 120.0
     """Time limit for the start of a zygote, its collection included. An uncompiled TensorFlow imports in 10 s."""
@@ -197,61 +231,6 @@ class TimeLimits:
     take 1.2 s, and where they differ by 1.4%, 43 of them find 68% of the slowdowns of 2%, and 96 find 95%."""
     case_launches: int = 6
     """The launches of long steps may take more than `case_seconds`, until there are so many: those of the third look."""
-
-
-FIRST_CALL_DEVIATION = 0.06
-"""Standard deviation between launches of the same code, as a log-ratio. The median of 50 cases was 0.044, and that of
-104 others 0.031. It is higher so that a case at 0.12, where the noisiest tenth begins, is wrongly called `unchanged` at
-the tolerance in less than 5%, also by `quick` after two launches."""
-FIRST_CALL_ZYGOTE_DEVIATION = 0.02
-"""The same between pairs of zygotes."""
-MEMORY_DEVIATION = 0.002
-"""Standard deviation of a peak of host memory between launches of the same code, as a log-ratio: the median of 35
-cases, which reach from 0.0004 to 0.05."""
-MEMORY_ZYGOTE_DEVIATION = 0.003
-"""The same between pairs of zygotes."""
-DEVICE_DEVIATION = 0.02
-"""Standard deviation of both between launches of the same code to expect, as a log-ratio: that of the counter's
-steps."""
-ANCESTOR_DEVIATION = 0.0015
-"""The same if both zygotes of a pair have a common ancestor: measured from 0 to 0.4%."""
-GPU_CASE_FACTOR = 3.0
-"""`case_seconds` of a case on a GPU, as a multiple. Its launches start CUDA and choose kernels, which takes 5 to 10 s
-for a model, so that 40 s would be over before the looks are."""
-GPU_SETUP_SECONDS = 600.0
-"""`setup_seconds` of a launch on a GPU. XLA compiles ResNet-50 and tries its kernels in minutes."""
-WARMUP_TRACING_SECONDS = 3.0
-"""The same while its calls trace functions again, as those of a step with batches of many shapes do, one after the
-other. A step that always traces takes so long in each launch."""
-WARMUP_STEADY = 0.02
-"""Largest difference between the floors of two successive intervals of a steady step."""
-
-
-class Thresholds(NamedTuple):
-    """What decides about a duration: the effects that matter, and the noise to expect of unchanged code."""
-
-    minimum_effect: float
-    tolerance: float
-    launch_deviation: float
-    zygote_deviation: float
-
-    def confirming(self) -> Thresholds:
-        """Return these for a race that confirms a change: it is `unchanged` only if less than the minimum effect.
-
-        Such a race asks whether the change exceeds the minimum effect. Where it is about as large as the tolerance, an
-        interval within the tolerance is often found first, and would end the race before it can answer.
-        """
-        return self._replace(tolerance=self.minimum_effect)
-
-
-@dataclass(frozen=True, slots=True)
-class Policy(
-    DecisionThresholds, NoiseThresholds, LaunchBudgets, MetricThresholds,
-    GpuThresholds, TimeLimits,
-):  # fmt: skip
-    """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
-
-    name: str = "standard"
 
     def with_slowdown(self, smallest: float) -> Policy:
         """Return this policy with another smallest slowdown that counts: 0.1 for 10%.

@@ -10,10 +10,10 @@ import datetime
 import enum
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from tfbench.errors import UsageError
 from tfbench.metrics.catalog import DECISIVE
@@ -229,12 +229,11 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
 # Accepted regressions
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """One accepted regression, as files have it."""
 
     case: Name
-    reason: Annotated[Text, Meta(min_length=1)]
+    reason: Annotated[Text, Meta(pattern=r"\S")]
     until: datetime.date
     """The last day on which it is valid."""
     metric: Name = TIME
@@ -250,7 +249,7 @@ class Entry:
         if flag and (self.metric != TIME or self.up_to is not None or (self.gone and self.incomparable)):
             raise ValueError(f"{flag} excludes metric, up_to{' and incomparable' if self.gone else ' and gone'}")
         if not flag and self.metric == TIME and self.up_to is None:
-            raise ValueError("up_to, the largest accepted ratio, is missing; write for example up_to = 1.08")
+            raise ValueError("up_to, the largest accepted ratio, is missing")
 
     @property
     def outcome(self) -> Outcome:
@@ -314,25 +313,13 @@ def acceptances(content: Mapping[str, Any], name: str) -> Acceptances:
 
 
 def _entry(row: Any, where: str) -> Entry:
-    if not isinstance(row, dict):
-        raise UsageError(f"{where} is not a table")
-    valid = [field.name for field in fields(Entry)]
-    if unknown := [key for key in row if key not in valid]:
-        raise UsageError(f"{where} has the unknown key {brief(repr(unknown[0]))}; valid keys: {', '.join(valid)}")
-    if missing := [key for key in _FIXES if not str(row.get(key) or "").strip()]:
-        raise UsageError(f"{where} lacks {missing[0]!r}; {_FIXES[missing[0]]}")
     try:
         return convert(Entry, row)
     except FormError as error:
-        fix = f"; {_FIXES[error.place]}" if error.place in _FIXES else ""
-        raise UsageError(f"{where}: {error if error.place else error.what}{fix}") from None
+        raise UsageError(f"{where}: {error if error.place else error.what}; {_FIX}") from None
 
 
-_FIXES = {
-    "case": "write the full name from the report",
-    "reason": "state why the regression is accepted",
-    "until": "write the last valid day, for example until = 2027-01-31",
-}
+_FIX = "write case, reason, until = 2027-01-31 (the last day), and up_to = 1.08, metric, gone = true or incomparable = true"
 
 
 def accept(report: Report, accepted: Sequence[Entry], today: datetime.date) -> Accepted:

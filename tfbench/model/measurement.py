@@ -123,7 +123,7 @@ class Statistic(Word):
 
 
 STATISTICS = {"median and tail": (Statistic.MEDIAN, Statistic.TAIL), "mean": (Statistic.MEAN,), "p90": (Statistic.P90,)}
-"""Value of `DecisionThresholds.statistic` -> what is judged."""
+"""Value of `Policy.statistic` -> what is judged."""
 
 
 @dataclass(frozen=True, slots=True)
