@@ -27,9 +27,9 @@ except ImportError:
 USAGE, ERROR = 2, 5
 """Exit codes of a wrong command line and of a failure. `tfbench gate` has the others."""
 COMMANDS = {
-    "baseline": "tfbench.commands.kept", "bisect": "tfbench.commands.versions",
+    "baseline": "tfbench.commands.saved", "bisect": "tfbench.commands.versions",
     "calibrate": "tfbench.commands.doctor", "ci": "tfbench.commands.ci", "doctor": "tfbench.commands.doctor",
-    "explain": "tfbench.commands.explain", "fleet": "tfbench.commands.fleet", "gate": "tfbench.commands.ci",
+    "explain": "tfbench.commands.versions", "fleet": "tfbench.commands.fleet", "gate": "tfbench.commands.ci",
     "history": "tfbench.commands.saved", "init": "tfbench.commands.init", "report": "tfbench.commands.saved",
     "versions": "tfbench.commands.versions",
 }  # fmt: skip

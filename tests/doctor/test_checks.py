@@ -12,7 +12,7 @@ GIB = 1 << 30
 GPU = Identity(0, "GPU-1", "H200", "580.1", "13.0", persistence=True, compute_mode="default", clock_limit=1980.0)
 READING = GpuReading(sm_clock=1980.0, processes=frozenset(), computing=frozenset())
 FINE = Machine(
-    cpus=(0, 1), worker=1, online=2, others=0.0, share=0.99, spin=Counters(0.5, 0.0, 0.0, 0), load_average=0.1,
+    cpus=(0, 1), worker=1, online=2, others=0.0, share=0.99, spin=Counters(0.5, 0.0, 0.0, 0),
     governor="performance", turbo=False, siblings=(1,), limits=Limits(), counters=Counters(1000.0, 0.0, 0.0, 0),
     memory=20 * GIB, gpus=Gpus(((GPU, READING),)),
 )  # fmt: skip

@@ -175,7 +175,6 @@ REFUSED = [
     (["self"], "give two or more versions"),
     (["1.2"], "taken for versions, as no file has such a name: 1.2"),
     (["self", "self"], "give two or more versions"),
-    (["self", "env:A=1", "--reference", "2.20.0"], "give one of self, env:A=1"),
     (["self", "nonsense"], "is not understood"),
     (
         ["self", "keras", "env:A=1"],

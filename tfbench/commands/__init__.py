@@ -4,7 +4,6 @@ import argparse
 import sys
 from contextlib import suppress
 
-from tfbench.errors import UsageError
 from tfbench.facts import interpreter_options
 
 PYTEST = (sys.executable, *interpreter_options(), "-m", "pytest", "-p", "tfbench.plugin")
@@ -17,11 +16,3 @@ def amount(text: str) -> float:
         if (number := float(text)) >= 0:
             return number
     raise argparse.ArgumentTypeError(f"{text!r}: write a number of at least 0")
-
-
-def asked_reason(given: str, refusal: str) -> str:
-    """Return the given reason of a change, or ask for it. Raises `UsageError` without a terminal or an answer."""
-    reason = given.strip() or (sys.stdin.isatty() and input("why is this change intended? ").strip())
-    if not reason:
-        raise UsageError(f"{refusal} without a reason: give --reason TEXT")
-    return reason

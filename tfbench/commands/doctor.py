@@ -193,8 +193,7 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     option("--tails", action="store_true", help="inject slow calls instead, such as 5%% of the calls x10, in turn")
     option("--against", default="self", metavar="SIDE", help="the side of unchanged code, such as git:HEAD (default %(default)s); what differs there counts as a false positive")
     option("--repeats", type=int, default=3, metavar="N", help="verdicts on unchanged code per verdict on slowed code (default %(default)s)")
-    option("--journal", type=Path, help="file of the trials (default: in .tfbench/calibration/)")
-    option("--report-json", type=Path, metavar="PATH", help="write the rates as JSON")
+    option("--journal", type=Path, help="file of the trials, a line of JSON each (default: in .tfbench/calibration/)")
     # fmt: on
 
 
@@ -221,9 +220,6 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     trials = journal.read()
     console.print(calibration.summary(plan, trials))
     console.print(f"trials kept in {journal.path}; run the same command again to add more")
-    if arguments.report_json:
-        write_whole(arguments.report_json, render_json(calibration.as_json(plan, trials), 1) + "\n")
-        console.print(f"report written: {arguments.report_json}")
     return 130 if interrupted else 0
 
 

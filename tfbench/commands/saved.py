@@ -1,25 +1,32 @@
-"""Commands about saved results: reports for people, and the history."""
+"""Commands about saved results: baselines, reports for people, and the history."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
-from tfbench.commands import asked_reason
-from tfbench.errors import UsageError
+from rich.console import Console
+from rich.text import Text
+
+from tfbench.errors import BaselineError, UsageError
 from tfbench.fs import project_root, write_whole
 from tfbench.model import Report
+from tfbench.model.words import duration
 from tfbench.report import markdown, report_page, terminal
 from tfbench.report.page import check_library
 from tfbench.report.saved import read_inputs
-from tfbench.report.screen import Screen, say
+from tfbench.report.screen import Screen, add_row, break_name, folded, right, say, table
 from tfbench.report.trends import Trends, render_case, render_history, render_overview
 from tfbench.session.options import read_fraction
+from tfbench.session.record import BaselineStore
+from tfbench.sides.spec import TENSORFLOWS
 from tfbench.storage.baselines import HISTORY, Layout
-from tfbench.untrusted import some
+from tfbench.untrusted import brief, plural, some
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -115,20 +122,16 @@ def run_history(arguments: argparse.Namespace) -> int:
     trends = Trends(arguments.folder, "" if arguments.html else action)
     for problem in trends.problems:
         say(problem, error=True)
-    _show(trends, action)
+    screen, named = Screen(), trends.named(action)
+    if len(named) == 1 and action:
+        screen.print(render_case(trends.of_case(named[0].series.case)))
+    else:
+        screen.print(render_overview(named, trends.runs, screen.width))
     if arguments.html:
         cases = (trends.of_case(trend.series.case) for trend in trends.followed)
         write_whole(arguments.html, render_history(cases, trends.runs, trends.problems))
         say(f"history written: {arguments.html}")
     return trends.exit_code(action)
-
-
-def _show(trends: Trends, case: str) -> None:
-    screen, named = Screen(), trends.named(case)
-    if len(named) == 1 and case:
-        screen.print(render_case(trends.of_case(named[0].series.case)))
-    else:
-        screen.print(render_overview(named, trends.runs, screen.width))
 
 
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
@@ -138,3 +141,106 @@ def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:
     accepted = Trends(arguments.folder, cases[0]).accept(cases[0], reason)
     say(f"{accepted.case}: its history restarts with the run of {accepted.session[:16]}: {reason}")
     return 0
+
+
+_COMMIT, _MINUTES, _REASON, _NUMBERS = 10, len("2026-01-01T00:00"), 8, 52
+"""Characters of a commit and of a date, least width of the reasons, and width of the columns of numbers."""
+
+
+def add_baseline(parser: argparse.ArgumentParser) -> None:
+    # fmt: off
+    parser.add_argument("--root", type=Path, default=project_root(), metavar="PATH", help="pytest's root directory (default: this folder, or the nearest one above with .tfbench)")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions.add_parser("list", help="list all baselines with their environments")
+    show = actions.add_parser("show", help="show a baseline: its environment, its cases, why it was accepted")
+    accept = actions.add_parser("accept", help="replace a baseline by the last run against it")
+    remove = actions.add_parser("remove", help="delete a baseline, and its source tree from git")
+    for action in (show, accept, remove):
+        action.add_argument("name", metavar="NAME")
+    accept.add_argument("--reason", default="", metavar="TEXT", help="why the change is intended (default: ask)")
+    accept.add_argument("--drop-missing", action="store_true", help="remove cases from the baseline that the run did not measure")
+    # fmt: on
+
+
+def run_baseline(arguments: argparse.Namespace) -> int:
+    """List, show, accept and remove saved baselines.
+
+    A run with `pytest --benchmark --baseline NAME` keeps its measurements as a candidate. If its change is intended,
+    `accept NAME --reason ...` makes the candidate the baseline. The file keeps the reasons of all acceptances.
+    """
+    if not arguments.root.is_dir():
+        raise UsageError(f"--root {brief(arguments.root)} is no folder; name pytest's root directory")
+    store = BaselineStore(arguments.root)
+    console = Screen()
+    if arguments.action == "list":
+        _list_baselines(store, console)
+    elif arguments.action == "show":
+        _show_baseline(store, arguments.name, console)
+    elif arguments.action == "accept":
+        store.saved.fetch(arguments.name)  # an unknown baseline needs no reason
+        reason = asked_reason(arguments.reason, "a baseline is not replaced")
+        accepted = store.accept(arguments.name, reason, arguments.drop_missing)
+        console.print(Text(f"{arguments.name}: {plural(len(accepted.samples), 'case')} accepted: {reason}"))
+    else:
+        console.print(Text(f"removed: {store.remove(arguments.name)}"))
+    return 0
+
+
+def _list_baselines(store: BaselineStore, console: Console) -> None:
+    names = store.saved.names()
+    if not names:
+        console.print(f"no baseline in {store.saved.folder}; save one with pytest --benchmark --save-baseline NAME")
+        return
+    commits, reasons = (
+        (name, {"no_wrap": False, "min_width": least})
+        for name, least in (("commit", _COMMIT), ("accepted because", _REASON))
+    )
+    made = table("baselines", *folded("name"), "saved", "cases", "policy", commits, "TensorFlow", reasons)
+    problems = []
+    for name in names:
+        try:
+            baseline = store.saved.fetch(name)
+        except BaselineError as error:
+            add_row(made, Text(name, "red"), "unreadable")
+            problems.append(Text(str(error), "yellow"))
+            continue
+        environment, cases = baseline.environment, str(len(baseline.samples))
+        commit = f"{environment.commit[:_COMMIT] or '-'}{' + changes' if environment.dirty else ''}"
+        tensorflow = next(
+            (environment.packages[package] for package in TENSORFLOWS if package in environment.packages), "-"
+        )
+        reason = baseline.accepted[-1].reason if baseline.accepted else ""
+        saved = baseline.saved[:_MINUTES].replace("T", " ")
+        add_row(made, name, saved, cases, baseline.context.policy or "-", commit, tensorflow, reason)
+    console.print(made, *problems, sep="\n")
+
+
+def _show_baseline(store: BaselineStore, name: str, console: Console) -> None:
+    baseline = store.saved.fetch(name)
+    environment = baseline.environment
+    facts = [
+        ("saved", baseline.saved),
+        ("policy", baseline.context.policy),
+        ("commit", f"{environment.commit}{', with changes' if environment.dirty else ''}"),
+        ("Python", environment.python),
+        ("packages", ", ".join(f"{package} {version}" for package, version in sorted(environment.packages.items()))),
+        ("settings", ", ".join(f"{key}={value}" for key, value in sorted(environment.settings.items()))),
+        ("processors", f"{','.join(map(str, environment.cpus))} ({plural(environment.threads, 'thread')})"),
+        ("machine", ", ".join(f"{key} {value}" for key, value in environment.machine.items() if value)),
+        *(("accepted", f"{acceptance.when}: {acceptance.reason}") for acceptance in baseline.accepted),
+    ]
+    for label, value in facts:
+        console.print(Text.assemble((f"{label:<11}", "dim"), value or "-"))
+    made = table("cases", *folded("case"), *right("median", "floor", "launches"))
+    for case, sample in sorted(baseline.samples.items()):
+        cells = duration(median(sample.seconds)), duration(min(sample.floors)), str(len(sample.runs))
+        add_row(made, break_name(case, max(20, console.width - _NUMBERS)), *cells)
+    console.print(made)
+
+
+def asked_reason(given: str, refusal: str) -> str:
+    """Return the given reason of a change, or ask for it. Raises `UsageError` without a terminal or an answer."""
+    reason = given.strip() or (sys.stdin.isatty() and input("why is this change intended? ").strip())
+    if not reason:
+        raise UsageError(f"{refusal} without a reason: give --reason TEXT")
+    return reason

@@ -24,12 +24,11 @@ from rich.text import Text
 from scipy.special import betaincinv, stdtrit
 
 from tfbench.errors import BenchmarkError, ReportError, UsageError
-from tfbench.facts import machine
 from tfbench.fs import read_text
 from tfbench.gpus.monitor import GpuMonitor, GpuSession
 from tfbench.gpus.selection import has_driver
-from tfbench.model import JSON, TIME, Case, Outcome, Rate, RateRow, Ratio, SlowCalls, short_name
-from tfbench.model.formats import Count, Seconds, convert, line, plain
+from tfbench.model import TIME, Case, Outcome, Rate, RateRow, Ratio, SlowCalls, short_name
+from tfbench.model.formats import Count, Seconds, convert, line
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.lanes import Processors
@@ -41,8 +40,6 @@ from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, parse
 from tfbench.storage.baselines import Layout
 from tfbench.untrusted import brief, described, parse_json, plural
-
-SCHEMA = "tfbench-calibration/1"
 
 # Store the trials of a calibration: verdicts on code with a known slowdown, one line of JSON each
 
@@ -477,15 +474,3 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial]) -> RenderableType:
     lines.append(f"runs: {len({trial.run for trial in trials})}, each with zygotes of its own")
     tables = table(f"tfbench, {what}", by_workload(trials)), table("all workloads", totals)
     return Group(*tables, *map(Text, lines))
-
-
-def as_json(plan: Plan, trials: Sequence[CalibrationTrial]) -> JSON:
-    """Return the rates of all trials of a plan as the content of a report."""
-    return {
-        "schema": SCHEMA,
-        "policy": plan.policy.as_json(),
-        "cases": plan.cases,
-        "machine": machine(),
-        "workloads": list(map(plain, by_workload(trials))),
-        "total": plain(_totals(trials)),
-    }

@@ -127,13 +127,10 @@ def processors(cpus: tuple[int, ...], machine: Machine) -> Grade:
 
 @_check("load", "processors that other processes use", lambda machine: machine.others)
 def load(others: float, machine: Machine) -> Grade:
-    average = "" if machine.load_average is None else f", load average {machine.load_average:.2f}"
     # With a quarter of the processors busy, bursts reach the caches that all processors share. With nearly all of them
     # busy, another process wants the worker's processor too.
     state = _graded(others / max(1, machine.online or len(machine.cpus)), 0.25, 0.9)
-    what = (
-        f"other processes keep {others:.1f} of {plural(machine.online or len(machine.cpus), 'processor')} busy{average}"
-    )
+    what = f"other processes keep {others:.1f} of {plural(machine.online or len(machine.cpus), 'processor')} busy"
     return state, what, "end other programs (`top` lists them), or wait; run one job at a time on a CI runner"
 
 

@@ -99,7 +99,6 @@ class Machine:
     """Share of its processor that a busy loop got."""
     spin: Counters | None = None
     """The growth of the counters during a busy loop or a race."""
-    load_average: float | None = None
     governor: str | None = None
     turbo: bool | None = None
     turbo_switch: str = ""
@@ -141,7 +140,7 @@ def read(cpus: Sequence[int], worker: int, *, root: Path = Path("/"), seconds: f
     others, share, spin = observe(root, worker, seconds) if seconds else (None, None, None)
     return Machine(
         cpus=tuple(cpus), worker=worker, online=os.cpu_count(), others=others, share=share, spin=spin,
-        load_average=os.getloadavg()[0], governor=read_proc(cpu / "cpufreq/scaling_governor") or None,
+        governor=read_proc(cpu / "cpufreq/scaling_governor") or None,
         turbo=None if turbo is None else turbo != off,
         turbo_switch=f"echo {off} | sudo tee /{switch}" if switch else "",
         siblings=_numbers(read_proc(cpu / "topology/thread_siblings_list")) or None, limits=read_limits(root),

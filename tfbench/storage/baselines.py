@@ -25,6 +25,7 @@ from tfbench.model.case import JSON, SET_LATE, Case, own_thresholds
 from tfbench.model.formats import Free, Name, Text, Texts, check_schema, convert, exactly, plain, read_file
 from tfbench.model.measurement import STATISTICS, MetricValues, Run, Sample
 from tfbench.model.report import BASELINE_NAME, EnvironmentInfo, MeasurementContext
+from tfbench.storage.history import ignore_in_git
 from tfbench.untrusted import TIMES, a_number, brief, render_json
 
 # Name every file and folder that tfbench keeps below a project's root
@@ -71,9 +72,7 @@ class Layout:
 
         Raises `OSError` if the folder cannot be created or written.
         """
-        file = self.folder / ".gitignore"
-        if not file.exists():
-            write_whole(file, "".join(f"{name}\n" for name in _UNSHARED))
+        ignore_in_git(self.folder, *_UNSHARED)
 
 
 # Save and read baselines: times, other metrics, and the environment info of the measured side

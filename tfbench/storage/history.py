@@ -170,14 +170,14 @@ class History:
         return content
 
 
-def ignore_in_git(folder: Path) -> None:
-    """Make git ignore a folder of histories. An existing .gitignore stays unchanged.
+def ignore_in_git(folder: Path, *patterns: str) -> None:
+    """Make git ignore these patterns of a folder, or all of it. An existing .gitignore stays unchanged.
 
     Raises `OSError` if the folder cannot be created or written.
     """
     file = folder / ".gitignore"
     if not file.exists():
-        write_whole(file, "*\n")
+        write_whole(file, "".join(f"{pattern}\n" for pattern in patterns or ("*",)))
 
 
 def read_file(path: Path, into: Content, about: str = "") -> None:

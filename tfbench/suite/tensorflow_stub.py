@@ -61,11 +61,6 @@ PACKAGES = (
     "tensorflow", "keras", "tf_keras", "tensorflow_model_optimization", "tensorflow_probability", "tensorflow_addons",
 )  # fmt: skip
 """Top-level packages that take seconds to import and are not needed for collection."""
-_DISTRIBUTIONS = {
-    "tensorflow": ("tensorflow", "tensorflow-cpu", "tf-nightly"),
-    "tf_keras": ("tf-keras",),
-    "tensorflow_model_optimization": ("tensorflow-model-optimization",),
-}
 REAL = False
 """Whether this process collects with the real TensorFlow instead of the stub."""
 _collecting = False
@@ -184,11 +179,8 @@ class _Stub(ModuleType):
 
 
 def _version(package: str) -> str:
-    for distribution in _DISTRIBUTIONS.get(package, (package,)):
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    for distribution in importlib.metadata.packages_distributions().get(package, ()):
+        return importlib.metadata.version(distribution)
     raise AttributeError("__version__")
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tfbench.errors import BenchmarkSkipped, SideError, UsageError
+from tfbench.errors import BenchmarkSkipped, SideError
 from tfbench.model.case import JSON, TIME, Case
 from tfbench.model.formats import plain
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
@@ -21,7 +21,7 @@ from tfbench.race.race import Race, RaceConfig
 from tfbench.report.summary import CaseTable
 from tfbench.ruling import Result
 from tfbench.session.results import of_variant
-from tfbench.sides.spec import Side, of_version, packages_of
+from tfbench.sides.spec import Side, packages_of
 from tfbench.untrusted import plural, some
 from tfbench.versions.changes import CaseChange, ChangeFinder
 
@@ -116,23 +116,6 @@ def result(matrix: Matrix) -> Result:
         return Result.INCOMPARABLE
     decided = {Outcome.UNCHANGED, Outcome.IMPROVED}
     return Result.PASS if decided.issuperset(matrix.outcomes) else Result.INCONCLUSIVE
-
-
-def ordered(labels: Sequence[str], reference: str = "") -> list[str]:
-    """Return the labels of the sides with the reference first.
-
-    Raises `UsageError` if there are fewer than two labels, a duplicate, or no label for the reference.
-    """
-    if len(set(map(of_version, labels))) < max(2, len(labels)):
-        taken = ", ".join(labels) or "none of the arguments"
-        raise UsageError(
-            "give two or more versions, each only once; to race one against itself, give `self` as the second "
-            f"(taken for versions, as no file has such a name: {taken})"
-        )
-    first = next((label for label in labels if of_version(label) == of_version(reference or labels[0])), None)
-    if first is None:
-        raise UsageError(f"--reference {reference}: give one of {', '.join(labels)}")
-    return sorted(labels, key=lambda label: label != first)
 
 
 def sides_of(labels: Sequence[str], make: Callable[[str, str], Side]) -> list[Side]:

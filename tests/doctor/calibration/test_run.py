@@ -1,6 +1,5 @@
 """A calibration from start to end with real processes, on a step without TensorFlow."""
 
-import json
 import sys
 from dataclasses import replace
 from functools import partial
@@ -35,7 +34,7 @@ def calibrate(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_trials_are_saved_resumed_and_reported(calibrate, tmp_path, capsys):
+def test_trials_are_saved_resumed_and_reported(calibrate, capsys):
     code, first = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "0")
     assert code == 0
     assert {(trial.slowdown, trial.outcome) for trial in first} == {(0.5, "regressed")}
@@ -44,12 +43,9 @@ def test_trials_are_saved_resumed_and_reported(calibrate, tmp_path, capsys):
     assert len(first[0].intervals) == 2
     assert all(1 < interval.low < interval.high for interval in first[0].intervals)
 
-    code, both = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "1", "--report-json", "c.json")
+    code, both = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "1")
     assert both[: len(first)] == first
     assert both[-1].run > first[-1].run
-    content = json.loads((tmp_path / "c.json").read_text())
-    assert content["schema"] == "tfbench-calibration/1"
-    assert content["total"]["detected"]["0.5"]["hits"] >= 1
     shown = capsys.readouterr().out
     assert "run the same command again to add more" in shown
     assert "+50%" in shown
