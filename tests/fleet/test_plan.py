@@ -35,10 +35,10 @@ def test_start_up_environments_are_not_mixed_more_than_necessary():
     assert [names for names, _ in jobs] == [tuple(f"t.py::test_{n}" for n in part) for part in ((0, 2, 4), (1, 3, 5))]
 
 
-def test_unknown_costs_are_estimated_from_like_cases():
+def test_unknown_costs_are_estimated_from_other_cases():
     suite = [Case(f"t.py::test_a[n={n}]", "w", "a") for n in range(3)] + [Case("t.py::test_b", "w", "b")]
     known = {"t.py::test_a[n=0]": 2.0, "t.py::test_a[n=1]": 4.0, "gone.py::x": 9.0}
-    assert list(costs(suite, known, "quick").values()) == [2.0, 4.0, 3.0, 4.0]
+    assert list(costs(suite, known, "quick").values()) == [2.0, 4.0, 4.0, 4.0]
     assert set(costs(suite, {}, "quick").values()) == {6.0}
 
 

@@ -128,9 +128,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
         return real(*arguments, given=given)
 
     monkeypatch.setattr(environments, "run", full)
-    with pytest.raises(
-        SideError, match=r"no space left in .*; run tfbench doctor --envs --prune 30, uv cache clean, or free some"
-    ):
+    with pytest.raises(SideError, match="No space left on device"):
         Environments(tmp_path).get(SMALL)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 

@@ -362,24 +362,6 @@ def _share(trials: Sequence[CalibrationTrial], is_hit: Callable[[CalibrationTria
     return clustered_rate([hits[cluster] for cluster in sizes], list(sizes.values()))
 
 
-# Read how often the gate was wrong about unchanged code on this machine, if anybody has measured it
-
-
-def measured_false_alarms(folder: Path, policy: str) -> Rate | None:
-    """Return the rate of changes among a policy's verdicts on unchanged code; ``None`` if it was not measured here.
-
-    ``folder`` has the journals of ``tfbench calibrate``.
-    """
-    if not policy.isalnum():
-        return None
-    try:
-        trials = Journal(folder / f"{policy}.jsonl").read()
-    except (ReportError, OSError):
-        return None
-    alarms = tally("", trials).false_alarms
-    return alarms if alarms.trials else None
-
-
 # Print a calibration as a table
 
 

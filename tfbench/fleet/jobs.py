@@ -281,17 +281,12 @@ MOST = 1_000_000
 
 
 def costs(cases: Sequence[Case], known: Mapping[str, float], policy: str) -> dict[str, float]:
-    """Estimate the seconds of each case: its own, else the median of its function, else of the suite, else a constant.
+    """Estimate the seconds of each case: its own, else the median of all, else a constant.
 
     ``known`` are the seconds of cases in earlier reports.
     """
-    of_group: dict[str, list[float]] = defaultdict(list)
-    for case in cases:
-        if case.name in known:
-            of_group[case.group].append(known[case.name])
-    middle = {group: median(values) for group, values in of_group.items()}
     usual = median(known.values()) if known else CASE_SECONDS.get(policy, max(CASE_SECONDS.values()))
-    return {case.name: known.get(case.name, middle.get(case.group, usual)) for case in cases}
+    return {case.name: known.get(case.name, usual) for case in cases}
 
 
 def cut(

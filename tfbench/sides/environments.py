@@ -124,16 +124,14 @@ def minor(version: str) -> str:
 _OFFLINE = re.compile(r"dns error|failed to fetch|could not connect|error sending request|offline", re.IGNORECASE)
 _SYSTEM_CERTIFICATES = ("UV_SYSTEM_CERTS", "UV_NATIVE_TLS")
 """Variables by which uv trusts the certificates that the system trusts, as pip does; the second is of older versions."""
-_FULL = re.compile(r"no space left on device|os error 28", re.IGNORECASE)
 
 
 class ResolveError(SideError):
-    """uv failed. ``offline`` and ``full`` mark the two causes that lie outside the request."""
+    """uv failed; ``offline`` tells whether it did for lack of a network."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.offline = bool(_OFFLINE.search(text))
-        self.full = bool(_FULL.search(text))
 
 
 def run(*arguments: str, given: str = "") -> str:
@@ -342,7 +340,7 @@ class Environments(ExitStack):
             try:
                 return interpreter, _locked(request, interpreter)
             except ResolveError as refused:
-                if refused.offline or refused.full:
+                if refused.offline:
                     raise
                 first = first or refused
         fitting = [version for version in VERSIONS if _fits(request, allowed[0], version)]
@@ -366,11 +364,6 @@ class Environments(ExitStack):
                 )  # fmt: skip
                 made = {"request": request, "python": version_of(interpreter), "packages": packages}
                 (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
-        except ResolveError as refused:
-            if not refused.full:
-                raise
-            text = f"no space left in {self._root} for {', '.join(request)}; run tfbench doctor --envs --prune 30, uv cache clean, or free some"
-            raise SideError(text) from None
         except OSError as error:
             raise SideError(f"cannot build an environment in {self._root}: {error.strerror or error}") from error
 
@@ -428,7 +421,7 @@ def _locked(request: Sequence[str], interpreter: str) -> list[str]:
     try:
         lock = locked_requirements((*exact, *needed), "--python", interpreter)
     except ResolveError as refused:
-        if refused.offline or refused.full:
+        if refused.offline:
             raise
         lock = locked_requirements((*request, *needed), "--python", interpreter)
     _require_pinned(request, lock)

@@ -1,7 +1,7 @@
 """Save and read the history of a suite: one document per run, with the floors of its cases and their ratios to an anchor.
 
 A document has a line that describes the run, then a line per case. It is a file of a folder. Files may be copied from
-machine to machine and concatenated. A document is written whole and never changed.
+machine to machine. A document is written whole and never changed.
 Accepted changes of level are documents of one line. Reading leaves nothing behind.
 """
 
@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -181,33 +179,19 @@ def ignore_in_git(folder: Path, *patterns: str) -> None:
 
 
 def read_file(path: Path, into: Content, about: str = "") -> None:
-    """Add the content of a file, see `History.content`."""
+    """Add the run or the acceptance of a file, see `History.content`.
+
+    A damaged run does not count: its lines may be those of another one.
+    """
+    name = brief(path)
     try:
-        text = read_text(path)
+        first, _, rest = read_text(path).partition("\n")
+        head = read(_Head, first, SCHEMA)
     except ReportError as error:
         into.problems.append(str(error))
         return
-    read_document(brief(path), text, into, about)
-
-
-def read_document(name: str, text: str, into: Content, about: str = "") -> None:
-    """Add the content of a text with lines of JSON; ``name`` is for its problems."""
-    # Concatenated files are split at each object with a kind; its quotes cannot occur within a text.
-    starts = [match.start() for match in re.finditer(r'\{"kind":"', text)]
-    for start, end in pairwise(sorted({0, *starts, len(text)})):
-        if part := text[start:end].strip():
-            _read_part(f"{name}, line {text.count(chr(10), 0, start) + 1}", part, into, about)
-    if not text.strip():
-        into.problems.append(f"{name} is empty")
-
-
-def _read_part(where: str, part: str, into: Content, about: str) -> None:
-    """Read one run or one acceptance. A damaged run does not count: its lines may be those of another one."""
-    first, _, rest = part.partition("\n")
-    try:
-        head = read(_Head, first, SCHEMA)
     except ValueError as error:
-        into.problems.append(f"{where}: not a run that tfbench can read ({brief(error)})")
+        into.problems.append(f"{name}: not a run that tfbench can read ({brief(error)})")
         return
     if isinstance(head, _AcceptLine):
         into.accepted.append(head.accepted)
@@ -216,12 +200,12 @@ def _read_part(where: str, part: str, into: Content, about: str) -> None:
     try:
         if len(rows) != head.cases:
             raise ValueError(f"it has {len(rows)} of its {head.cases} cases")
-        if about and _is_sound(rest, head.cases):
+        if about and _is_sound(rest.strip(), head.cases):
             rows = [row for row in rows if line(about)[1:-1] in row]
         cases = read(_Lines, f"[{','.join(rows)}]")  # at once, in a fifth of the time of a line at a time
     except ValueError as error:
         text = f"the run of {head.context.session} is damaged and left out ({brief(error)})"
-        into.problems.append(f"{where}: {text}")
+        into.problems.append(f"{name}: {text}")
         return
     floors = {row.case: row.floors for row in cases if row.floors}
     ratios = {row.case: row.ratio for row in cases if row.ratio}
