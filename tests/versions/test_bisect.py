@@ -15,7 +15,7 @@ from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.launch import Entrant
 from tfbench.sides.spec import Side
 from tfbench.versions import bisect
-from tfbench.versions.bisect import Point, Search, Study
+from tfbench.versions.bisect import BisectResult, BisectStep, Point, Study
 from tfbench.versions.changes import raced
 
 CASE, OTHER = Case("w.py::w", "w", "w.py::w"), Case("w.py::v", "v", "w.py::v")
@@ -114,7 +114,7 @@ def test_the_search_skips_versions_that_cannot_be_created_or_run():
     assert SEVEN[result.first_bad].label == "2.19" if result.first_bad else True
     assert {step.reason for step in result.steps if step.outcome is None} <= {"it raised", "no wheel of 2.17"}
     # 2.17 and 2.18 could not be judged, so that one of three is the first slower one.
-    assert [SEVEN[point].label for point in result.search.suspects] == ["2.17", "2.18", "2.19"]
+    assert [SEVEN[point].label for point in result.suspects] == ["2.17", "2.18", "2.19"]
     assert not result.is_answered
     assert "since one of 2.17, 2.18, 2.19" in bisect.answer(result, SEVEN)
 
@@ -169,18 +169,20 @@ def bisected(culprit, slowdown, deviation, seed):
     (result,) = scripted.run(CASE, points=COMMITS)
     if not result.is_slower:
         return "none"
-    if culprit not in result.search.suspects:
+    if culprit not in result.suspects:
         return "wrong"
     return "right" if result.first_bad == culprit else "several"
 
 
 def plainly_bisected(culprit, slowdown, deviation, seed):
     """Bisect by one timing of each commit, against the middle between both ends."""
-    rng, search = random.Random(seed), Search(len(COMMITS))
-    while (point := search.next) is not None:
+    rng, end = random.Random(seed), BisectStep(len(COMMITS) - 1, Outcome.REGRESSED, "")
+    result = BisectResult(CASE, len(COMMITS), [end])
+    while (point := result.next) is not None:
         seconds = (1 + slowdown * (point >= culprit)) * (1 + rng.gauss(0, deviation))
-        search.tell(point, seconds > 1 + slowdown / 2)
-    return "right" if search.bad == culprit else "wrong"
+        outcome = Outcome.REGRESSED if seconds > 1 + slowdown / 2 else Outcome.UNCHANGED
+        result.steps.append(BisectStep(point, outcome, ""))
+    return "right" if result.first_bad == culprit else "wrong"
 
 
 @pytest.mark.chaos

@@ -5,17 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfbench.model import Case, Outcome
-from tfbench.versions.bisect import BisectResult, BisectStep, Search, max_steps
+from tfbench.versions.bisect import BisectResult, BisectStep, max_steps
 
 CASE = Case("w.py::w", "w", "w.py::w")
 
 
+OUTCOMES = {True: Outcome.REGRESSED, False: Outcome.UNCHANGED, None: None}
+
+
 def searched(count, is_bad):
-    search, asked = Search(count), []
-    while (point := search.next) is not None:
+    """Search after the race of the bad end; return the result and the points that it asked for."""
+    result, asked = BisectResult(CASE, count, [BisectStep(count - 1, Outcome.REGRESSED, "")]), []
+    while (point := result.next) is not None:
         asked.append(point)
-        search.tell(point, is_bad(point))
-    return search, asked
+        result.steps.append(BisectStep(point, OUTCOMES[is_bad(point)], ""))
+    return result, asked
 
 
 @given(st.integers(2, 300).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count - 1))))
@@ -48,11 +52,11 @@ def test_only_points_that_cannot_be_judged_stay_suspects(given_):
 
 
 def test_a_result_needs_a_race_of_the_bad_end():
-    result = BisectResult(CASE, Search(2))
+    result = BisectResult(CASE, 2)
     assert (result.is_slower, result.first_bad, result.is_answered) == (None, None, False)
     result.steps.append(BisectStep(1, Outcome.REGRESSED, "slower"))
     assert (result.first_bad, result.is_answered) == (1, True)
-    open_ = BisectResult(CASE, Search(2), [BisectStep(1, Outcome.INCONCLUSIVE, "who knows")])
+    open_ = BisectResult(CASE, 2, [BisectStep(1, Outcome.INCONCLUSIVE, "who knows")])
     assert (open_.is_slower, open_.is_answered) == (None, False)
-    same = BisectResult(CASE, Search(2), [BisectStep(1, Outcome.UNCHANGED, "the same")])
+    same = BisectResult(CASE, 2, [BisectStep(1, Outcome.UNCHANGED, "the same")])
     assert (same.first_bad, same.is_answered) == (None, True)

@@ -228,7 +228,9 @@ def devices(gpus: Gpus, machine: Machine) -> Grade:
 
 def _described(gpu: Identity, reading: GpuReading) -> str:
     clock = f" at {reading.sm_clock:.0f} of {gpu.clock_limit:.0f} MHz" if reading.sm_clock and gpu.clock_limit else ""
-    return f"{gpu.name}{clock}{', MIG' if gpu.mig else ''}"
+    parts = [f"{gpu.place}: {gpu.name}{clock}", f"driver {gpu.driver}", f"CUDA {gpu.cuda}", gpu.pcie or ""]
+    parts += [f"limit {gpu.power_limit:g} W" if gpu.power_limit else "", "MIG" if gpu.mig else ""]
+    return ", ".join(filter(None, parts))
 
 
 @_check("GPU sharing", "", lambda machine: machine.gpus or Gpus(error="no NVIDIA driver"))
@@ -296,14 +298,9 @@ class GpuCheck:
 
     def _devices(self, tell: Tell) -> Finding:
         tell("reading the devices")
-        gpus = self._gpu_session.gpus
-        if not gpus:
+        if not (gpus := tuple((gpu, GpuReading()) for gpu in self._gpu_session.gpus)):
             return Finding("devices", State.UNKNOWN, "no GPU is monitored here")
-        described = "; ".join(map(_identified, gpus))
-        if sleepy := [gpu.place for gpu in gpus if gpu.persistence is False]:
-            fix = "sudo nvidia-smi -pm 1; without it, every start reloads the driver and resets the clocks"
-            return Finding("devices", State.WARN, f"{described}; no persistence mode on {', '.join(sleepy)}", fix)
-        return Finding("devices", State.OK, described)
+        return replace(devices(Machine((), 0, gpus=Gpus(gpus))), name="devices")
 
     def _seen(self, tell: Tell) -> Finding:
         tell("starting the processes that import TensorFlow")
@@ -357,9 +354,3 @@ class GpuCheck:
             return Finding(name, State.OK, what)
         state = State.WARN if outcome is Outcome.INCONCLUSIVE else State.BAD
         return Finding(name, state, what, f"tfbench doctor; {_LOCK}")
-
-
-def _identified(gpu: Identity) -> str:
-    parts = [f"{gpu.place}: {gpu.name}", f"driver {gpu.driver}", f"CUDA {gpu.cuda}", gpu.pcie or ""]
-    parts += [f"limit {gpu.power_limit:g} W" if gpu.power_limit else "", "MIG" if gpu.mig else ""]
-    return ", ".join(filter(None, parts))

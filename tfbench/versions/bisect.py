@@ -45,40 +45,6 @@ class Point(NamedTuple):
     """Whether there are releases between the point before it and this one."""
 
 
-class Search:
-    """A binary search in points 0 to ``count`` - 1, where the first is good and the last is bad.
-
-    It asks for each point at most once, and for at most ceil(log2(n - 1)) of n points if all can be judged.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.good = 0
-        """The last point known to be good."""
-        self.bad = count - 1
-        """The first point known to be bad."""
-        self._unknown: set[int] = set()
-
-    @property
-    def next(self) -> int | None:
-        """The point to race next, or ``None`` at the end of the search."""
-        left = [point for point in range(self.good + 1, self.bad) if point not in self._unknown]
-        return left[len(left) // 2] if left else None
-
-    def tell(self, point: int, bad: bool | None) -> None:
-        """Narrow the search by the result of a point, ``None`` if it could not be judged."""
-        if bad is None:
-            self._unknown.add(point)
-        elif bad:
-            self.bad = min(self.bad, point)
-        else:
-            self.good = max(self.good, point)
-
-    @property
-    def suspects(self) -> range:
-        """The points that can be the first bad one: exactly one if the point before it could be judged."""
-        return range(self.good + 1, self.bad + 1)
-
-
 def max_steps(count: int) -> int:
     """Return the most points that a search of ``count`` points asks for, if all can be judged."""
     return max(0, count - 2).bit_length()
@@ -107,22 +73,19 @@ class BisectStep:
 
 @dataclass
 class BisectResult:
-    """The races of a case in time order, and the state of its search."""
+    """The races of a case in time order: a binary search in points 0 to ``count`` - 1, the first good and the last bad.
+
+    It asks for each point at most once, and for at most ceil(log2(n - 1)) of n points if all can be judged.
+    """
 
     case: Case
-    search: Search
+    count: int
     steps: list[BisectStep] = field(default_factory=list)
     """The first step races the bad end."""
     word: str = "slower"
     """What a bad point is called."""
     failure: str = ""
     """Why the good end cannot run the case, which ends the search."""
-
-    def add(self, step: BisectStep) -> None:
-        """Record a race and narrow the search by it."""
-        if self.steps:
-            self.search.tell(step.point, step.bad)
-        self.steps.append(step)
 
     @property
     def bad_end(self) -> BisectStep | None:
@@ -135,15 +98,27 @@ class BisectResult:
         return self.bad_end.bad if self.bad_end else None
 
     @property
+    def suspects(self) -> range:
+        """The points that can be the first bad one: exactly one if the point before it could be judged."""
+        good = max((step.point for step in self.steps if step.bad is False), default=0)
+        return range(good + 1, min((step.point for step in self.steps if step.bad), default=self.count - 1) + 1)
+
+    @property
+    def good(self) -> int:
+        """The last point known to be good."""
+        return self.suspects.start - 1
+
+    @property
     def next(self) -> int | None:
         """The point to race next, or ``None`` if the search is over or pointless."""
-        return self.search.next if self.is_slower and not self.failure else None
+        raced = {step.point for step in self.steps}
+        left = [point for point in self.suspects[:-1] if point not in raced]
+        return left[len(left) // 2] if left and self.is_slower and not self.failure else None
 
     @property
     def first_bad(self) -> int | None:
         """The first bad point, ``None`` unless exactly one suspect is left."""
-        suspects = self.search.suspects
-        return suspects[0] if self.is_slower and self.search.next is None and len(suspects) == 1 else None
+        return self.suspects[0] if self.is_slower and self.next is None and len(self.suspects) == 1 else None
 
     @property
     def found(self) -> BisectStep | None:
@@ -286,7 +261,7 @@ class Study:
         self._comparisons = len(cases) * self._races
         good = self._side(0)
         word = "slower" if self.metric in (TIME, FIRST_CALL) else "worse"
-        results = [BisectResult(case, Search(len(self.points)), word=word) for case in cases]
+        results = [BisectResult(case, len(self.points), word=word) for case in cases]
         self._wave(results, len(self.points) - 1, good, self._side(-1))
         while wave := sorted({point for result in results if (point := result.next) is not None}):
             for point in wave:
@@ -295,7 +270,7 @@ class Study:
                     side = self._side(point)
                 except SideError as error:
                     for result in wanting:
-                        result.add(BisectStep(point, None, error.headline))
+                        result.steps.append(BisectStep(point, None, error.headline))
                 else:
                     self._wave(wanting, point, good, side)
         self.launcher.release(good)
@@ -312,7 +287,7 @@ class Study:
             if step.outcome is Outcome.INCONCLUSIVE:
                 self.tell(f"{label}: once more, with more launches")
                 step = replace(self._race(result, point, good, side, patient(self._policy(result))), again=True)
-            result.add(step)
+            result.steps.append(step)
         self.launcher.release(side)
 
     def _policy(self, result: BisectResult) -> Policy:
@@ -352,7 +327,7 @@ class Study:
             return None
         self.tell("reading what changed")
         try:
-            good, bad = self._side(result.search.good), self._side(first)
+            good, bad = self._side(result.good), self._side(first)
             sides = Entrant(result.case, good), Entrant(result.case, bad)
             explanation = explained(Prober(self.launcher, self.policy), *sides)
         except TfbenchError as error:
@@ -409,9 +384,9 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
         better = "; swap --good and --bad to find where it became better" if end.outcome is Outcome.IMPROVED else ""
         between = f"; the points between were not raced, and one may be {result.word}" if len(points) > 2 else ""
         return f"{bad} is not {result.word} than {good}: {end.reason}{better}{between}"
-    before = points[result.search.good].label
+    before = points[result.good].label
     if (change := result.found) is None:
-        named = ", ".join(points[point].label for point in result.search.suspects)
+        named = ", ".join(points[point].label for point in result.suspects)
         return f"{result.word} since one of {named}, which the races could not separate; {before} is not {result.word}"
     return f"{result.word} since {points[change.point].label}: {change.reason}; {before} is not {result.word}"
 
@@ -420,7 +395,7 @@ def hints(result: BisectResult, points: Sequence[Point]) -> list[str]:
     """Return the commands that narrow or extend the result."""
     if (change := result.found) is None:
         return []
-    end, before, first, last = result.steps[0], points[result.search.good], points[change.point], points[-1]
+    end, before, first, last = result.steps[0], points[result.good], points[change.point], points[-1]
     lines = []
     if first.skipped:
         narrower = command("tfbench", "bisect", "--good", before.spec, "--bad", first.spec)
@@ -461,15 +436,15 @@ def as_json(results: Sequence[BisectResult], study: Study, asked: JSON) -> str:
     """Return the whole result as JSON, with the settings that were asked for."""
     points, cases = study.points, []
     for result in results:
-        name, slower, search = result.case.name, result.is_slower and not result.failure, result.search
+        name, slower = result.case.name, result.is_slower and not result.failure
         cases.append(
             {
                 "case": name,
                 "answered": result.is_answered,
                 "answer": answer(result, points),
-                "last_good": points[search.good].label if slower else None,
+                "last_good": points[result.good].label if slower else None,
                 "first_bad": points[result.found.point].label if result.found else None,
-                "suspects": [points[point].label for point in search.suspects] if slower else [],
+                "suspects": [points[point].label for point in result.suspects] if slower else [],
                 "steps": [plain(step) | {"point": points[step.point].label} for step in result.steps],
                 "changes": study.changes.get(name, []),
                 "causes": study.causes.get(name, []),
