@@ -19,7 +19,7 @@ from tfbench.race.launch import Entrant
 from tfbench.race.race import Race, RaceConfig
 from tfbench.report import markdown, terminal
 from tfbench.report.summary import Group, summarize
-from tfbench.ruling import Result
+from tfbench.ruling import Result, decided
 from tfbench.sides.spec import Side
 from tfbench.versions import changes, matrix
 from tfbench.versions.changes import CaseChange, ChangeFinder
@@ -151,7 +151,7 @@ def test_a_case_without_a_time_on_a_side_has_the_reason_in_its_report(skipped, c
     assert "broke: SIGABRT" in terminal.render(report, width=80, colour=False)
     assert "broke: SIGABRT" in markdown.render(report)
     assert matrix.side_by_side(broken).rows[0][-1] == "broke"
-    assert matrix.result(broken) is code
+    assert decided(report).ruling.result is code
 
 
 def test_sides_without_an_environment_are_made_first_so_that_a_misspelt_one_is_known_at_once():

@@ -23,6 +23,7 @@ from tfbench.race.prober import Prober
 from tfbench.report import markdown, terminal
 from tfbench.report.profile import attributed, changes_of, one_side
 from tfbench.report.screen import Screen
+from tfbench.ruling import Result, decided
 from tfbench.session.profiling import BASELINE, Explainer, explained, reread
 from tfbench.sides.spec import KINDS, is_package, of_version
 from tfbench.storage.baselines import PROFILES
@@ -100,7 +101,8 @@ def run_versions(arguments: argparse.Namespace) -> int:
         if path is not None:
             write_whole(path, text)
             console.print(f"written: {path}")
-    return matrix.result(raced).code if arguments.fail_on_regression else 0
+    results = [decided(report).ruling.result for report in reports.values()]
+    return min(results, key=list(Result).index).code if arguments.fail_on_regression else 0
 
 
 def add_bisect(parser: argparse.ArgumentParser) -> None:

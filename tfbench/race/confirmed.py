@@ -298,13 +298,13 @@ def _affordable(race: Race, launches: int) -> bool:
 
 
 def _sampled(metric: str, race: Race) -> Verdict | None:
-    before, now, pairs = _common(race)
+    before, now, pairs = common(race)
     case, cases = race.entrants[1].case, race.config.cases
     return exact.of_launches(metric, case, before, now, race.policy, cases, pairs) if pairs else None
 
 
 def _first_call(race: Race) -> Decision | None:
-    before, now, pairs = _common(race)
+    before, now, pairs = common(race)
     return exact.first_call(before, now, pairs, race.policy, race.config.cases)
 
 
@@ -318,14 +318,14 @@ def _first_call_is_open(race: Race) -> bool:
     if len(race.all_launches) < policy.looks[0]:
         return True
     decision = _first_call(race)
-    seconds = [float(facts[FIRST_CALL]) for facts in _common(race)[1] if FIRST_CALL in facts]
+    seconds = [float(facts[FIRST_CALL]) for facts in common(race)[1] if FIRST_CALL in facts]
     if decision is None or sum(seconds[policy.looks[0] :]) > policy.sampled_seconds:
         return False
     return decision.comparison.launches not in policy.looks or decision.outcome is Outcome.INCONCLUSIVE
 
 
-def _common(race: Race) -> tuple[exact.Facts, exact.Facts, list[int]]:
+def common(race: Race, other: int = 1) -> tuple[exact.Facts, exact.Facts, list[int]]:
     """Return the facts of both sides and the pair of zygotes, of each launch in which both took part."""
-    both = [launch for launch in race.all_launches if None not in launch.runs]
-    before, now = ([run.facts for launch in both if (run := launch.runs[side]) is not None] for side in (0, 1))
+    both = [launch for launch in race.all_launches if launch.runs[0] and launch.runs[other]]
+    before, now = ([run.facts for launch in both if (run := launch.runs[side]) is not None] for side in (0, other))
     return before, now, [launch.pair for launch in both]

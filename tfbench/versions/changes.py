@@ -23,7 +23,7 @@ from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, Reason
 from tfbench.model.formats import plain
 from tfbench.model.words import SECONDS, times
 from tfbench.policy import Policy
-from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.confirmed import ConfirmedRace, common
 from tfbench.race.launch import Entrant, Failure
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
@@ -452,11 +452,9 @@ class ChangeFinder:
     def _timed(self, race: Race, index: int) -> list[Verdict]:
         """Judge time, the first call and the peak of memory from the launches that both sides took part in."""
         case = race.entrants[index].case
-        runs = [(launch.runs[0], launch.runs[index], launch.pair) for launch in race.all_launches]
-        both = [(before.facts, now.facts, pair) for before, now, pair in runs if before and now]
-        if not both:
+        before, now, pairs = common(race, index)
+        if not pairs:
             return []
-        before, now, pairs = zip(*both, strict=True)
         medians = [median(second for run in race.runs(number) for second in run.seconds) for number in (0, index)]
         verdicts = [_of_seconds(case, TIME, race.decisions.get(index), medians)]
         if called := [(old[FIRST_CALL], new[FIRST_CALL]) for old, new in zip(before, now, strict=True)

@@ -19,7 +19,6 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ZYGOTES_TOGETHER, Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.report.summary import CaseTable
-from tfbench.ruling import Result
 from tfbench.session.results import of_variant
 from tfbench.sides.spec import Side, packages_of
 from tfbench.untrusted import plural, some
@@ -65,14 +64,10 @@ class Row:
     """What changed on the other sides."""
 
     @property
-    def results(self) -> list[VariantResult]:
-        """The entries with times."""
-        return [entry for entry in self.entries if isinstance(entry, VariantResult)]
-
-    @property
     def slowdown(self) -> float:
         """The largest ratio on any side, 0 without one."""
-        return max((result.ratio.center for result in self.results if result.ratio), default=0.0)
+        ratios = [entry.ratio for entry in self.entries if isinstance(entry, VariantResult)]
+        return max((ratio.center for ratio in ratios if ratio), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -88,34 +83,6 @@ class Matrix:
     @property
     def labels(self) -> list[str]:
         return list(self.sides)
-
-    @property
-    def by_slowdown(self) -> list[Row]:
-        """The rows by the largest slowdown on any side. Rows without times come last."""
-        return sorted(self.rows, key=lambda row: row.slowdown, reverse=True)
-
-    @property
-    def outcomes(self) -> list[Outcome | None]:
-        """The outcomes of all comparisons with the reference."""
-        return [result.outcome for row in self.rows for result in row.results if result.ratio]
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether a case has no time on a side that did not skip it."""
-        entries = (entry for row in self.rows for entry in row.entries)
-        return any(isinstance(entry, Untimed) and not entry.skipped for entry in entries)
-
-
-def result(matrix: Matrix) -> Result:
-    """Return the result whose exit code is that of ``--fail-on-regression``."""
-    if Outcome.REGRESSED in matrix.outcomes:
-        return Result.REGRESSED
-    if matrix.has_gaps:
-        return Result.ERROR
-    if not matrix.outcomes:
-        return Result.INCOMPARABLE
-    decided = {Outcome.UNCHANGED, Outcome.IMPROVED}
-    return Result.PASS if decided.issuperset(matrix.outcomes) else Result.INCONCLUSIVE
 
 
 def sides_of(labels: Sequence[str], make: Callable[[str, str], Side]) -> list[Side]:
@@ -253,7 +220,7 @@ _WORDS = {Outcome.REGRESSED: " slower", Outcome.IMPROVED: " faster", Outcome.UNC
 
 def side_by_side(matrix: Matrix) -> CaseTable:
     """Return the times of all cases, the slowest first, as ratios to the reference."""
-    rows = [[row.case.name, *map(_cell, row.entries)] for row in matrix.by_slowdown]
+    rows = [[row.case.name, *map(_cell, row.entries)] for row in sorted(matrix.rows, key=lambda row: -row.slowdown)]
     return CaseTable(f"time, ratio to {matrix.labels[0]}", matrix.labels, rows)
 
 
