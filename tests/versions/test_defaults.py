@@ -107,18 +107,14 @@ def test_a_default_that_explains_a_case_is_tried_first_for_the_next(monkeypatch)
     assert raced == ["TF_A"]
 
 
-def test_flags_are_read_from_what_a_side_prints_and_one_that_prints_none_is_refused(monkeypatch):
-    def run(side, program, extra):
-        if extra:
-            return 'Flags:\n\t--xla_cpu_a=true\tbool\tsomething\n\t--xla_text=""\tstring\tmore\nAborted'
-        return 'a warning\n{"TF_A": "true"}'
+def test_flags_are_read_from_what_a_side_prints(monkeypatch):
+    printed = 'Flags:\n\t--xla_cpu_a=true\tbool\tsomething\n\t--xla_text=""\tstring\tmore\nAborted'
+    monkeypatch.setattr(changes.subprocess, "run", lambda *_, **__: SimpleNamespace(stderr=printed, stdout=""))
+    assert defaults_of(SIDE) == {"--xla_cpu_a": Default("true", "bool"), "--xla_text": Default("", "string")}
 
-    monkeypatch.setattr(changes, "_run", run)
-    assert defaults_of(SIDE) == {
-        "--xla_cpu_a": Default("true", "bool"),
-        "--xla_text": Default("", "string"),
-        "TF_A": Default("true"),
-    }
-    monkeypatch.setattr(changes, "_run", lambda *given: "Segmentation fault")
-    with pytest.raises(SideError, match="prints neither flags of XLA nor settings of TensorFlow: Segmentation"):
+
+def test_a_side_that_prints_no_flags_is_refused(monkeypatch):
+    shown = SimpleNamespace(stderr="", stdout="Segmentation fault")
+    monkeypatch.setattr(changes.subprocess, "run", lambda *_, **__: shown)
+    with pytest.raises(SideError, match="prints no flags of XLA: Segmentation fault"):
         defaults_of(SIDE)

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -219,7 +219,8 @@ def calibrate(
     if kind == "gpu" and not has_driver():
         raise UsageError("--device gpu: no GPU here: there is no NVIDIA driver")
     with closing(GpuSession(kind, names, plan.policy)) as gpus, Environments(kept(), tell) as environments:
-        sides = _sides(plan, environments, gpus.environment)
+        contender = Side("contender", sys.executable, plan.root, env=gpus.environment)
+        sides = parse(plan.against, contender, Layout.of(Path.cwd()).trees, environments), contender
         number = 1 + max((trial.run for trial in trials), default=-1)
         while time.monotonic() - began < seconds:
             for trial in _one_run(plan, sides, gpus.gpu_monitor, number, rng, tell):
@@ -228,12 +229,6 @@ def calibrate(
                 if time.monotonic() - began > seconds:
                     break
             number += 1
-
-
-def _sides(plan: Plan, environments: Environments, variables: Mapping[str, str]) -> tuple[Side, Side]:
-    """Return the baseline and the contender, both with these environment variables."""
-    contender = Side("contender", sys.executable, plan.root, env=variables)
-    return parse(plan.against, contender, Layout.of(Path.cwd()).trees, environments), contender
 
 
 def _one_run(

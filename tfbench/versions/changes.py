@@ -32,7 +32,7 @@ from tfbench.race.workers import worker_environment
 from tfbench.session.profiling import Explainer, Explanation, explanation, ops_changed
 from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
-from tfbench.untrusted import an_object, brief, parse_json, texts
+from tfbench.untrusted import brief
 
 # The difference of a case between two sides in one metric: raced for durations and memory, read for counts
 
@@ -182,21 +182,6 @@ _FLAG = re.compile(r"^\s+--(\w+)=(\"[^\"]*\"|\S*)\s+(bool|string|int32|int64|flo
 _SKIPPED = re.compile("gpu|dump|print|tpu|step_marker|crash|reset|command_buffer|trace|rocm|cuda|nccl", re.IGNORECASE)
 """Parts of names of flags that change no code on a CPU."""
 _XLA_PROGRAM = "import tensorflow as tf; tf.function(lambda x: x + x, jit_compile=True)(tf.ones([4]))"
-_PROGRAM = """
-import json, sys
-import tensorflow as tf
-found = {}
-try:
-    from tensorflow.core.config import flags
-    config = flags.config()
-    for name in dir(config):
-        flag = getattr(config, name)
-        if hasattr(flag, "value"):
-            found["TF_" + name.upper()] = str(flag.value()).lower()
-except Exception:
-    pass
-sys.stdout.write("\\n" + json.dumps(found))
-"""
 
 
 class Default(NamedTuple):
@@ -204,7 +189,7 @@ class Default(NamedTuple):
 
     value: str
     kind: str = ""
-    """Type of a flag of XLA, such as ``bool``; ``""`` for a setting of TensorFlow."""
+    """Type of a flag of XLA, such as ``bool``; ``""`` for a variable of TensorFlow."""
 
 
 @dataclass(frozen=True)
@@ -228,33 +213,21 @@ class Candidate:
 
 
 def defaults_of(side: Side) -> dict[str, Default]:
-    """Return the flags of XLA and of TensorFlow with their defaults on a side.
-
-    Raises `SideError` if the side prints neither.
-    """
-    # XLA prints its flags and ends the process with an error, because it does not know this one.
-    printed = _run(side, _XLA_PROGRAM, {XLA: "--help"})
-    flags = {f"--{name}": Default(value.strip('"'), kind) for name, value, kind in _FLAG.findall(printed)}
-    last = _run(side, _PROGRAM, {}).strip().rpartition("\n")[2]
-    try:
-        others = texts(an_object(parse_json(last), "the settings"), "the settings")
-    except ValueError:
-        others = {}
-    if not flags and not others:
-        raise SideError(f"{side.spec}: prints neither flags of XLA nor settings of TensorFlow: {printed[-300:]}")
-    return flags | {name: Default(value) for name, value in others.items()}
-
-
-def _run(side: Side, program: str, extra: Mapping[str, str]) -> str:
-    env = worker_environment(dict(os.environ), side, extra)
+    """Return the flags of XLA with their defaults on a side. Raises `SideError` if the side prints none."""
+    env = worker_environment(dict(os.environ), side, {XLA: "--help"})
+    command = [side.executable, *interpreter_options(), "-c", _XLA_PROGRAM]
     try:
         done = subprocess.run(
-            [side.executable, *interpreter_options(), "-c", program], env=env, capture_output=True, text=True, errors="replace", check=False,
-            timeout=_SECONDS, stdin=subprocess.DEVNULL,
+            command, env=env, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS,
+            stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SideError(f"{side.spec}: its flags cannot be read: {error}") from None
-    return done.stderr + done.stdout
+    # XLA prints its flags and ends the process with an error, because it does not know this one.
+    printed = done.stderr + done.stdout
+    if not (found := _FLAG.findall(printed)):
+        raise SideError(f"{side.spec}: prints no flags of XLA: {printed[-300:]}")
+    return {f"--{name}": Default(value.strip('"'), kind) for name, value, kind in found}
 
 
 def candidates(good: Mapping[str, Default], bad: Mapping[str, Default]) -> list[Candidate]:
