@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +19,6 @@ from tfbench.doctor.calibration import SLOWDOWNS, Journal, Plan, parse_selection
 from tfbench.doctor.checks import COLOURS, GpuCheck
 from tfbench.doctor.machine import Finding, State
 from tfbench.errors import GpuError, UsageError
-from tfbench.facts import machine as machine_words
 from tfbench.fs import project_root, write_whole
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Nvml, Recording
@@ -34,7 +33,6 @@ from tfbench.sides.environments import Environments, kept
 from tfbench.storage.baselines import Layout
 from tfbench.untrusted import plural, render_json
 
-SCHEMA = "tfbench-doctor/1"
 _SECONDS = (1.0, 3600.0)
 
 
@@ -44,7 +42,6 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     option("--seconds", type=float, default=noise.SECONDS, metavar="N", help="time for the races (default %(default)s)")
     option("--no-race", action="store_true", help="only read the system, which takes about two seconds")
     option("--cpus", default="", metavar="LIST", help="processors for the workers (default: the last one)")
-    option("--report-json", type=Path, metavar="PATH", help="write the findings as JSON")
     other = parser.add_mutually_exclusive_group().add_argument
     other("--gpu", action="store_true", help="check instead whether tfbench works on the GPUs")
     other("--envs", action="store_true", help="list instead the environments that uv built for other versions")
@@ -94,16 +91,6 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     if measured.raced:
         console.print(noise.table_of(measured.raced, policy))
     console.print(checks.conclusion(findings, code))
-    if arguments.report_json:
-        content = {
-            "schema": SCHEMA,
-            "fit": code == checks.FIT,
-            "machine": machine_words(),
-            "findings": [asdict(finding) for finding in findings],
-            "race": [asdict(raced) for raced in measured.raced],
-        }
-        write_whole(arguments.report_json, render_json(content, 1) + "\n")
-        console.print(f"findings written: {arguments.report_json}")
     return code
 
 
