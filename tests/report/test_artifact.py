@@ -92,7 +92,7 @@ def test_a_file_of_accepted_regressions_is_read(tmp_path):
     with pytest.raises(UsageError, match=f"^{path} is not TOML: Expected"):
         load_accepted(path)
     path.write_text("[[accept]]\n")
-    with pytest.raises(UsageError, match=f"^{path}, entry 1 lacks 'case'"):
+    with pytest.raises(UsageError, match=f"^{path}, entry 1: Object missing required field `case`"):
         load_accepted(path)
 
 
