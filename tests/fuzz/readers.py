@@ -254,7 +254,7 @@ until = 2027-01-31
 DOCS = Path(__file__).parents[2] / "docs" / "data"
 KEPT = {
     "schema": folders.SCHEMA, "case": CASE.name, "raced": 0.1,
-    "contender": {"spec": "x", "python": "3.12", "packages": {"keras": "3"}, "processor": "x"},
+    "contender": "x",
 }  # fmt: skip
 ENTRY = CaseResult(
     CASE, verdict=REPORT.verdicts[0], metrics=REPORT.verdicts[1:], variant_result=REPORT.variant_results[0],
