@@ -122,7 +122,6 @@ def test_the_identity_names_everything_that_a_result_depends_on(tmp_path):
         "the packages": {"other": {"packages of": "other"}, "python": {"packages of": "python"}},
         "the options": [options, "p", [3], {"size": 3}, SUITE.inifile, SUITE.import_mode],
         "the cases of the suite": hashlib.sha256(f"{A.name}\n{B.name}".encode()).hexdigest(),
-        "the thresholds of cases": [],
         "the settings": {"TF_X": "1"},
         "the machine": {"processor": "p"},
     }  # fmt: skip
@@ -188,7 +187,6 @@ def test_a_job_goes_on_on_the_same_machine_only(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"suite_cases": (B, replace(A, thresholds=(("tolerance", 0.9),)))}, "the thresholds of cases"),
         ({"suite": replace(SUITE, inifile="other.ini")}, "the options"),
         ({"saved": "today", "changed_only": True}, "the other side and the options"),
     ],
@@ -202,6 +200,14 @@ def test_another_run_is_named_by_what_changed_and_the_earlier_cases_are_gone(tmp
 def test_a_case_with_an_error_is_measured_again(tmp_path):
     interrupted(tmp_path, replace(FULL, metrics=(*FULL.metrics, FULL.verdict.changed(outcome=Outcome.ERROR))))
     assert taken(tmp_path) == ([], "")
+
+
+@pytest.mark.parametrize("change", [{"thresholds": (("tolerance", 0.9),)}, {"statistic": "mean"}])
+def test_a_case_with_another_mark_is_measured_again_and_others_are_taken(tmp_path, change):
+    interrupted(tmp_path, FULL, SKIPPED)
+    run = Journal(request(tmp_path, resume=True), [replace(A, **change), B], SIDES, "yesterday")
+    run.close(complete=False)
+    assert list(run.earlier) == [B.name]
 
 
 @pytest.mark.parametrize(

@@ -259,11 +259,6 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the policy": request.policy.as_json(),
         "the options": [asked, str(request.profiles), request.processors.one, *suite],
         "the cases of the suite": request.part.suite if request.part else digest(request.suite_names),
-        "the thresholds of cases": [
-            [case.name, dict(case.thresholds), case.statistic]
-            for case in request.suite_cases
-            if case.thresholds or case.statistic
-        ],
         "the settings": settings(),
         "the machine": machine() | ({"host": os.uname().nodename} if request.part else {}),
     }
