@@ -1,6 +1,7 @@
 """The command that shows a history and accepts changes."""
 
 import json
+import math
 import sys
 import time
 
@@ -88,14 +89,13 @@ def test_a_page_has_every_series_of_the_newest_runs(folder, tmp_path, capsys):
     history(folder, "--html", str(tmp_path / "h.html"))
     assert f"history written: {tmp_path / 'h.html'}" in capsys.readouterr().out
     page = (tmp_path / "h.html").read_text()
-    runs, cases = unpacked(page, "runs"), unpacked(page, "case-0")
-    assert len(runs["time"]) == 100
     assert unpacked(page, "names")["names"] == [SAME, SLOW]
-    ratio, floor = cases[1]["series"]
-    assert ratio["runs"] == list(range(100))
-    assert np.cumsum(ratio["steps"])[-1] == round(float(noise(100)[-1]) * 1000)
-    assert np.cumsum(ratio["widths"])[-1] == 10
-    assert floor["label"].startswith("floor on x")
+    (ratio,), (floor,) = (chart["series"] for chart in unpacked(page, "case-0")[1]["charts"])
+    assert ratio["x"] == list(range(1, 101))
+    newest = math.exp(float(noise(100)[-1]))
+    found = [ratio[name][-1] for name in ("low", "y", "high")]
+    assert found == pytest.approx([newest * math.exp(0.01 * side) for side in (-1, 0, 1)], rel=1e-3)
+    assert (floor["name"][:10], floor["low"]) == ("floor on x", [])
     assert unpacked(page, "changes")["rows"][0][0] == SLOW
 
 

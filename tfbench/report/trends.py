@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -134,8 +133,6 @@ def when(point: SeriesPoint) -> str:
 
 RUNS = 100
 """Newest runs of each series on a page."""
-_STEP = 1e-3
-"""Resolution of values, as a log-ratio."""
 _SECTIONS = {"overview": "Overview", "changes": "Changes", "case": "One case", "all": "All cases"}
 
 
@@ -146,62 +143,48 @@ def render_history(cases: Iterable[Sequence[Trend]], runs: int, problems: Sequen
         cases: The series of each case, the followed one first.
         problems: One line per unreadable part of its files.
     """
-    sessions: dict[str, SeriesPoint] = {}
-    followed = list[Trend]()
-    contents = list[list[JSON]]()
-    for trends in cases:
-        followed.append(trends[0])
-        contents.append([_series(trend, sessions) for trend in trends])
-    numbers = {session: place for place, session in enumerate(sorted(sessions))}
-    for series in (series for content in contents for series in content):
-        series["runs"] = [numbers[session] for session in series["runs"]]
-    points = [sessions[session] for session in sorted(sessions)]
-    names = [trend.series.case for trend in followed]
+    every = [list(trends) for trends in cases]
+    followed = [trends[0] for trends in every]
     gravest = min(followed, key=_gravity, default=None)
-    shown = case_data(names, [{"series": content} for content in contents], gravest.series.case if gravest else "")
+    contents = [{"parts": [], "charts": list(map(_chart, trends))} for trends in every]
+    shown = case_data([trend.series.case for trend in followed], contents, gravest.series.case if gravest else "")
     changes = _changes_grid(followed)
-    counts = Counter(trend.state for trend in followed)
     return render_page(
-        "history.html", _SECTIONS, {"runs": _columns(points), "changes": changes, "all": _cases_grid(followed), **shown},
+        "history.html", _SECTIONS, {"changes": changes, "all": _cases_grid(followed), **shown},
         scripts=("history.js",), title="Performance history", subtitle=f"{plural(runs, 'run')}; {_counted(followed)}",
-        slower=counts[TrendState.SLOWER], drifted=counts[TrendState.DRIFT], changed=bool(changes.rows),
-        period=f" Its runs are from {when(points[0])} to {when(points[-1])}." if points else "",
-        notes=environment_changes(points), problems=problems,
+        changed=bool(changes.rows), problems=problems,
     )  # fmt: skip
 
 
-def _series(trend: Trend, sessions: dict[str, SeriesPoint]) -> JSON:
-    """Return the newest runs of a series: values as differences of rounded logarithms, which compress well."""
-    points = trend.points[-RUNS:]
-    sessions.update((point.run.session, point) for point in points)
+def _chart(trend: Trend) -> JSON:
+    """Return the newest runs of a series as the script of the page draws them."""
+    points, label, ratio = trend.points[-RUNS:], _label(trend), trend.series.metric == RATIO
     offset = len(trend.points) - len(points)
-    steps = [math.log(point.value) / _STEP for point in points]
-    ratio = trend.series.metric == RATIO
-    bounded = [(point.low, point.high) if 0 < point.low <= point.high < math.inf else (1, 1) for point in points]
-    widths = [math.log(high / low) / 2 / _STEP for low, high in bounded] if ratio else []  # half of each interval
-    changes = [
-        {"at": step.index - offset, "text": f"{change(step.effect)} with {commit(trend.points[step.index])}"}
+    lines = [
+        (f"release {', '.join(one.run.releases)}", at, "quiet") for at, one in enumerate(points, 1) if one.run.releases
+    ]
+    lines += [
+        (f"{change(step.effect)} with {commit(trend.points[step.index])}", step.index - offset + 0.5, "bad")
         for step in trend.changes
         if step.index >= offset
     ]
+    told = [(when(one), commit(one), ", ".join(one.run.releases), one.run.side, one.run.machine) for one in points]
     return {
-        "label": _label(trend), "ratio": ratio, "text": describe(trend), "changes": changes,
-        "runs": [point.run.session for point in points], "steps": _differences(steps), "widths": _differences(widths),
+        "caption": f"{label}: {describe(trend)}. Dashed lines across are changes of level and releases.", "height": 320,
+        "series": [{
+            "name": label, "x": list(range(1, len(points) + 1)), "y": [_rounded(point.value) for point in points],
+            "low": [_rounded(point.low) for point in points if ratio], "high": [_rounded(point.high) for point in points if ratio],
+            "style": "points", "colour": "first", "labels": [", ".join(filter(None, words)) for words in told],
+        }],
+        "limits": [{"name": name, "value": at, "axis": "x", "colour": colour} for name, at, colour in lines],
+        "x": {"label": "run", "unit": "", "scale": "linear"},
+        "y": {"label": "ratio" if ratio else "floor", "unit": "ratio" if ratio else "s", "scale": "log"},
     }  # fmt: skip
 
 
-def _differences(values: Sequence[float]) -> list[int]:
-    return [int(step) for step in np.diff(np.rint(values), prepend=0)]
-
-
-def _columns(points: Sequence[SeriesPoint]) -> dict[str, list[str]]:
-    return {
-        "time": [when(point) for point in points],
-        "commit": [commit(point) for point in points],
-        "release": [", ".join(point.run.releases) for point in points],
-        "side": [point.run.side for point in points],
-        "machine": [point.run.machine for point in points],
-    }
+def _rounded(value: float) -> float | None:
+    """Round to what a chart shows; ``None`` for the open end of an interval."""
+    return float(f"{value:.4g}") if 0 < value < math.inf else None
 
 
 def _changes_grid(followed: Sequence[Trend]) -> DataGrid:

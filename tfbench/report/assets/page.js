@@ -150,8 +150,7 @@ const tfbench = (() => {
     const [xs, xLabel] = unitOn(chart.x, chart.series.flatMap((one) => one.x));
     const [ys, yLabel] = unitOn(chart.y, chart.series.flatMap((one) => [...one.y, ...one.low, ...one.high]));
     const plot = Bokeh.Plotting.figure({ height: chart.height, sizing_mode: "stretch_width", toolbar_location: null, tools: [],
-      x_axis_type: chart.x.scale, y_axis_type: chart.y.scale, x_axis_label: xLabel, y_axis_label: yLabel,
-      ...(chart.y.bounds ? { y_range: new Bokeh.Range1d({ start: chart.y.bounds[0], end: chart.y.bounds[1] }) } : {}) });
+      x_axis_type: chart.x.scale, y_axis_type: chart.y.scale, x_axis_label: xLabel, y_axis_label: yLabel });
     if (chart.y.unit === "ratio") plot.yaxis.formatter = new Bokeh.PrintfTickFormatter({ format: "%.3g" });
     for (const { axis, value, ...limit } of chart.limits) {
       plot.add_layout(new Bokeh.Span({ location: value / (axis === "x" ? xs : ys), dimension: axis === "x" ? "height" : "width",

@@ -19,7 +19,7 @@
     const quantile = (share) => all[Math.floor(share * (all.length - 1))];
     return { all, quantile, tailed: quantile(0.99) > 2 * quantile(0.5) };
   }
-  const axis = (label, unit, scale = "linear") => ({ label, unit, scale, bounds: null });
+  const axis = (label, unit, scale = "linear") => ({ label, unit, scale });
   const seriesOf = (name, x, y, style, labels) => ({ name, x, y, style, colour: COLOURS[name], low: [], high: [], labels });
   function roundsChart(sides) {
     const starts = new Set(), every = Math.max(...sides.map(({ stored }) => stored.every));
