@@ -21,11 +21,11 @@ BUDGET = {
     "gpus": 542,
     "metrics": 759,  # with the rows of the life of a process
     "model": 1075,  # with the calls that a time covers, rare slow calls, and turns of several blocks
-    "plugin": 1254,
+    "plugin": 1252,
     "profiles": 507,
     "race": 2206,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
-    "report": 1823,  # with many files of asv (one line, from worker)
-    "session": 2265,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "report": 1796,  # with many files of asv (one line, from worker)
+    "session": 2260,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1129,  # with sparse and partial clones
     "stats": 787,  # with rare slow calls
     "storage": 383,

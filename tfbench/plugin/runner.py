@@ -575,14 +575,23 @@ class Runner:
             return status
         with suppress(KeyboardInterrupt):  # the report says so
             self._session.judge_suite()
-        complete = self._conclude(self._session)
-        report, failed = self._session.report(complete=complete), status not in (OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        complete = True
+        try:
+            self._session.conclude()
+        except TfbenchError as error:
+            self._errors.append(f"the cases that are missing here are unknown: {error}")
+            complete = False
+        if edited := self._session.edited:
+            why = "code was edited during the run, so its measurements are of unknown code"
+            self._errors.append(f"{why}: {some(edited, 3)}; run it again")
+        report = self._session.report(complete=complete and not edited)
+        failed = status not in (OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         ruling = rule(report, strict=self._strict, part=True)
         if (report.due or report.verdicts) and ruling.pytest_code and not failed:
             self._errors.append(f"exit code 1, {ruling.result}: {ruling.because}")
             failed = True
         if name := self._options.save_baseline:
-            if failed or self._session.edited:
+            if failed or edited:
                 self._errors.append(f"the baseline {name!r} was not saved: the run failed")
             else:
                 try:
@@ -605,19 +614,6 @@ class Runner:
         if self._errors and status == OK:
             return pytest.ExitCode.TESTS_FAILED
         return status
-
-    def _conclude(self, session: Session) -> bool:
-        """Find out which cases are missing; false if that is not possible."""
-        try:
-            session.conclude()
-        except TfbenchError as error:
-            self._errors.append(f"the cases that are missing here are unknown: {error}")
-            return False
-        if session.edited:
-            self._errors.append(
-                f"code was edited during the run, so its measurements are of unknown code: {some(session.edited, 3)}; run it again"
-            )
-        return not session.edited
 
     def _write_report(self, report: Report | None = None) -> list[str]:
         """Write the report files that the user asked for, and return a note on each.

@@ -79,7 +79,10 @@ class Merger:
         Raises:
             ReportError: It is incomplete, is there twice, or belongs to another suite, policy, side, code or kind of machine.
         """
-        shard = _shard(name, report)
+        if (shard := report.shard) is None:
+            raise ReportError(f"{name} is not a shard's report: it was measured without --shard")
+        if report.gap:
+            raise ReportError(f"{name} cannot be merged: {report.gap}")
         if self._first is None:
             self._first = name, shard, report
         first_name, first, reference = self._first
@@ -174,14 +177,6 @@ class Merger:
         whole: dict[str, Any] = {name: tuple(rows) for name, rows in self._lists.items()}
         whole |= {name: dict(total) for name, total in self._seconds.items()}
         return replace(report, wall_seconds=self._wall, interrupted=self._interrupted, shard=None, **whole)
-
-
-def _shard(name: str, report: Report) -> JSON:
-    if report.shard is None:
-        raise ReportError(f"{name} is not a shard's report: it was measured without --shard")
-    if report.gap:
-        raise ReportError(f"{name} cannot be merged: {report.gap}")
-    return report.shard
 
 
 def _started(report: Report) -> bool:

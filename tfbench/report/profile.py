@@ -37,7 +37,7 @@ def changes_of(title: str, metrics: Sequence[MetricChange], notes: Sequence[str]
 
 
 def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
-    """Render the long form for a terminal: the lines of the assertion, each category of time, and every cause."""
+    """Render the long form for a terminal: the lines of the assertion, and each category of time."""
     lines = [Text(line) for line in why]
     if attribution is None:
         return Group(*lines)
@@ -46,11 +46,7 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
     for name, before, now in (*spent, ("a step", attribution.before, attribution.now)):
         change = f"{'-' if now < before else '+'}{duration(abs(now - before))}"
         add_row(categories, name, duration(before), duration(now), change)
-    if not attribution.causes:
-        return Group(*lines, categories)
-    share = Text(f"Causes: {min(1.0, attribution.explained):.0%} of the slowdown", "bold")
-    causes = [Text(f"  {describe_cause(cause, attribution)}") for cause in attribution.causes]
-    return Group(*lines, categories, share, *causes)
+    return Group(*lines, categories)
 
 
 def in_words(attribution: Attribution, raced: float | None) -> list[str]:

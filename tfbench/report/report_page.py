@@ -102,13 +102,11 @@ def _case_details(report: Report, summary: summaries.Summary) -> tuple[list[str]
     profiles: dict[str, list[JSON]] = defaultdict(list)
     for profile in report.profiles:
         profiles[profile["case"]].append(_profile(profile))
-    causes = {finding.case.name: finding.causes for findings in summary.findings.values() for finding in findings}
     cases = []
     for name, own in rows.items():
         stored = rounds.get(name, {})
         facts = list(_timing(own))
         facts += [(f"median, {side}", duration(numbers.median_seconds), "") for side, numbers in stored.items()]
-        facts += [("cause", cause, "") for cause in causes.get(name, ())]
         needed = ("median_seconds", "launches", "every", "steps")
         sides = {side: {what: getattr(numbers, what) for what in needed} for side, numbers in stored.items()}
         metrics = [verdict for verdict in own if verdict.metric != TIME]

@@ -76,8 +76,6 @@ def read(path: Path) -> ResultFile:
             return _of_baseline(name, baselines.parse(path.stem, content))
         if COLUMNS in content:
             return _of_asv(name, content)
-        if {"machine", "arch", "os"} <= content.keys() and "benchmarks" not in content:  # machine.json beside results
-            raise ReportError(f"{brief(path)} describes a machine of asv and has no results; give the files beside it")
         return _of_plain(name, content)
     except (ValueError, KeyError) as error:
         text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark or asv"
@@ -247,8 +245,7 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
                 file = replace(file, times={}, report=None)
             files.append(file)
         except ReportError as error:
-            if len(paths) == 1 or "a machine of asv" not in str(error):
-                notes.append(str(error))
+            notes.append(str(error))
     shards = [file for file in files if file.report and file.report.shard]
     if not files or (notes and any(file.report for file in files)):
         raise ReportError("; ".join(notes))  # no shard of a run may be left out
