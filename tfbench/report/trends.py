@@ -160,7 +160,7 @@ def _chart(trend: Trend) -> JSON:
     """Return the newest runs of a series as the script of the page draws them."""
     points, label, ratio = trend.points[-RUNS:], _label(trend), trend.series.metric == RATIO
     offset = len(trend.points) - len(points)
-    lines = [
+    lines: list[tuple[str, float, str]] = [
         (f"release {', '.join(one.run.releases)}", at, "quiet") for at, one in enumerate(points, 1) if one.run.releases
     ]
     lines += [
