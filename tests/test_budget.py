@@ -19,11 +19,11 @@ BUDGET = {
     "doctor": 890,  # with rare slow calls (one line, from worker)
     "fleet": 409,
     "gpus": 542,
-    "metrics": 759,  # with the rows of the life of a process
+    "metrics": 756,  # with the rows of the life of a process
     "model": 1075,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1252,
     "profiles": 507,
-    "race": 2206,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
+    "race": 2196,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1796,  # with many files of asv (one line, from worker)
     "session": 2260,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1129,  # with sparse and partial clones

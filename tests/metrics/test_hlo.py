@@ -10,7 +10,7 @@ TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()
 
 
 def counts(*modules):
-    return read(ProbeOutput({"xla": {}}, {}, modules={str(index): text for index, text in enumerate(modules)})).counts
+    return read(ProbeOutput({"xla": {}}, {}, modules=modules)).counts
 
 
 def test_kernels_are_counted_and_the_instructions_inside_them_are_not():

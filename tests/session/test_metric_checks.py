@@ -73,9 +73,7 @@ def judged(answers, baseline_values, case=REFERENCE, cases=(REFERENCE, OTHER)):
 def tuned(algorithm):
     call = f'%c = f32[8] custom-call(%a), custom_call_target="__cublas$gemm", backend_config={{"selected_algorithm":"{algorithm}"}}'
     output = probe_output()
-    return replace(
-        output, found={**output.found, "xla": {}}, modules={"f": f"ENTRY %f (a: f32[8]) -> f32[8] {{\n  {call}"}
-    )
+    return replace(output, found={**output.found, "xla": {}}, modules=[f"ENTRY %f (a: f32[8]) -> f32[8] {{\n  {call}"])
 
 
 @pytest.mark.parametrize(("again", "words"), [(5, "neither better nor worse by itself"), (18, "it is not exact here")])

@@ -139,12 +139,6 @@ def temporary_bytes(assignments: Sequence[str]) -> int | None:
     return sum(int(size) for text in assignments for size in _TEMPORARY.findall(text)) if assignments else None
 
 
-def of_module(file: str) -> str:
-    """Return the function of a module from its file name, without the counters and hashes that XLA adds."""
-    name = file.partition(".")[2].partition("__XlaMustCompile")[0].removesuffix("_after_optimizations.txt")
-    return re.sub(r"^a_inference_|_\d+$", "", name) or file
-
-
 def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Return the entries of a count that are ``lost`` and ``gained``; a key without entries is left out."""
     old, new = Counter(before), Counter(now)

@@ -58,8 +58,8 @@ class ProbeOutput:
     absent: Mapping[str, str]
     """Probe -> why it has no evidence."""
     facts: JSON = field(default_factory=dict)
-    modules: Mapping[str, str] = field(default_factory=dict)
-    """Module that XLA compiled -> its optimized text."""
+    modules: Sequence[str] = ()
+    """Optimized texts of the modules that XLA compiled."""
     assignments: Sequence[str] = ()
     """Buffer assignments of the modules, if XLA wrote them."""
     results: Sequence[Output] = ()
@@ -85,7 +85,7 @@ class ProbeOutput:
 
     @cached_property
     def _parsed_modules(self) -> list[list[graphs.Instruction]]:
-        return [graphs.instructions(text) for text in self.modules.values()]
+        return [graphs.instructions(text) for text in self.modules]
 
     @cached_property
     def xla_instructions(self) -> list[graphs.Instruction]:

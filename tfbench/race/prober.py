@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.fs import atomic_dir
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import LEAK_BYTES, LEAK_OBJECTS
-from tfbench.metrics.graphs import of_module
 from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import JSON, LEAKS
 from tfbench.policy import Policy
@@ -234,23 +233,14 @@ class Prober:
 def _read(answer: protocol.Probed, folder: Path) -> ProbeOutput:
     """Return the evidence, with the files that the process left in its folder."""
     evidence = answer.found
-    names = evidence["xla"]["modules"] if "xla" in evidence else []
-    modules: dict[str, str] = {}
-    occurrences: Counter[str] = Counter()
-    for name in names:
-        module = of_module(name)
-        occurrences[module] += 1
-        text = (folder / XLA_FOLDER / name).read_text(encoding="utf-8", errors="replace")
-        modules[f"{module} #{occurrences[module]}" if occurrences[module] > 1 else module] = text
-    assigned = (folder / XLA_FOLDER / f"{name.removesuffix('.txt')}-buffer-assignment.txt" for name in names)
-    return ProbeOutput(
-        found=evidence,
-        absent=answer.absent,
-        facts=answer.facts,
-        modules=modules,
-        assignments=[path.read_text(encoding="utf-8", errors="replace") for path in assigned if path.exists()],
-        results=tuple(_results(folder, evidence["outputs"])) if "outputs" in evidence else (),
+    dumped = [folder / XLA_FOLDER / name for name in evidence.get("xla", {}).get("modules", ())]
+    assigned = [file.with_name(f"{file.stem}-buffer-assignment.txt") for file in dumped]
+    modules, assignments = (
+        [file.read_text(encoding="utf-8", errors="replace") for file in files]
+        for files in (dumped, filter(Path.exists, assigned))
     )
+    results = tuple(_results(folder, evidence["outputs"])) if "outputs" in evidence else ()
+    return ProbeOutput(evidence, answer.absent, answer.facts, modules, assignments, results)
 
 
 def _results(folder: Path, evidence: JSON) -> Iterator[Output]:

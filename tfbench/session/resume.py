@@ -63,7 +63,7 @@ class ExecutedCode:
     def of_probe(output: ProbeOutput) -> ExecutedCode:
         """Extract it from the output of a probing launch."""
         graphs = output.found.get("graph") or output.absent.get("graph", "")
-        modules = sorted(_METADATA.sub("", text) for text in output.modules.values())
+        modules = sorted(_METADATA.sub("", text) for text in output.modules)
         facts, read = output.facts, output.facts.get("read")
         return ExecutedCode(
             source=facts.get("source", ""),
