@@ -20,7 +20,7 @@ BUDGET = {
     "fleet": 409,
     "gpus": 542,
     "metrics": 756,  # with the rows of the life of a process
-    "model": 1075,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "model": 1070,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1252,
     "profiles": 507,
     "race": 2196,  # with the rows of the life of a process, rare slow calls, and turns of several blocks

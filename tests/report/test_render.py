@@ -166,7 +166,7 @@ def test_throughput_stands_below_the_ratio():
     rates = {"items/s": Both(1.2e6, 1.14e6), "B/s": Both(5.0, 5.0)}
     row = VERDICT.changed(rates=rates)
     text = terminal.render(report(verdicts=(row,)), width=100, colour=False)
-    assert "1.20 -> 1.14 Mitems/s" in text
+    assert "1.20 Mitems/s -> 1.14 Mitems/s" in text
     other = row.changed(rates={"items/s": Both(900, 1100)})
     assert "900 items/s -> 1.10 kitems/s" in terminal.render(report(verdicts=(other,)), width=100, colour=False)
 

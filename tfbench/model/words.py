@@ -38,19 +38,12 @@ def rate(amount: float, unit: str) -> str:
 
 
 def rates(before: float | None, now: float | None, unit: str) -> str:
-    """Format the rates of both sides, with their unit once if it is the same: ``1.20 -> 1.14 Mitems/s``."""
-    scales = [_scale(amount, _MULTIPLES) if amount else None for amount in (before, now)]
-    if before and scales[0] == scales[1] and scales[0]:
-        return f"{_significant(before / scales[0][0])} -> {rate(now or 0.0, unit)}"
+    """Format the rates of both sides: ``1.20 Mitems/s -> 1.14 Mitems/s``."""
     return " -> ".join(rate(amount, unit) if amount else "-" for amount in (before, now))
 
 
-def _scale(amount: float, scales: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    return next((step for step in scales if amount >= step[0]), scales[-1])
-
-
 def _scaled(amount: float, scales: Sequence[tuple[float, str]], unit: str) -> str:
-    scale, prefix = _scale(amount, scales)
+    scale, prefix = next((step for step in scales if amount >= step[0]), scales[-1])
     return f"{_significant(amount / scale)} {prefix}{unit}"
 
 
