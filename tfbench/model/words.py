@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tfbench.model.measurement import Calls, Ratio
 from tfbench.untrusted import plural
@@ -72,14 +72,14 @@ def amount(value: float | None, unit: str) -> str:
     if unit in (SECONDS, JOULES):
         return _scaled(value, _PARTS, unit) if value > 0 else "0"
     if unit == BYTES:
-        return size(value)
+        return size(value, "{:.2f}".format)
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
 
 
-def size(value: float) -> str:
+def size(value: float, number: Callable[[float], str] = _significant) -> str:
     """Format bytes with a binary prefix: ``9.42 MiB``."""
     scales = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
-    scaled = (f"{value / scale:.2f} {word}" for word, scale in scales.items() if abs(value) >= scale)
+    scaled = (f"{number(value / scale)} {word}" for word, scale in scales.items() if abs(value) >= scale)
     return next(scaled, f"{value:,.0f} B")
 
 
