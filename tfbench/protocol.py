@@ -62,9 +62,6 @@ class StartAncestor(Message):
 class ForkRequest(Message):
     """Base of the requests to a process that forks others."""
 
-    number: int = field(default=0, kw_only=True)
-    """The answer repeats it, so that a late or repeated answer is never taken for the answer to another request."""
-
 
 class StartZygote(ForkRequest):
     """Fork a zygote. Its socket and its log are sent along."""
@@ -199,20 +196,13 @@ class Ready(Message):
     """Benchmark file -> seconds and resident bytes of what it was the first to import."""
 
 
-class ForkAnswer(Message):
-    """Base of the answers to a `ForkRequest`."""
-
-    number: int
-    """That of the request."""
-
-
-class Launched(ForkAnswer):
+class Launched(Message):
     """A process was forked."""
 
     pid: int
 
 
-class Reaped(ForkAnswer):
+class Reaped(Message):
     """A process has ended, with this exit code, negative for a signal."""
 
     status: int

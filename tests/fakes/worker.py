@@ -78,7 +78,7 @@ ACTIONS: dict[str, Callable[[Channel], Any]] = {
     "hang": lambda channel: time.sleep(1000),
     "cut": lambda channel: (os.write(channel.fileno(), b'{"kind":"Roun'), os._exit(0)),
     "garble": _raw(b"no JSON\n"),
-    "mistake": _raw(b'{"kind":"Launched","number":1,"pid":1}\n'),
+    "mistake": _raw(b'{"kind":"Launched","pid":1}\n'),
     "repeat": lambda channel: None,
     "wait": lambda channel: time.sleep(1),
     "malform": _raw(b'{"kind":"Rounds","began":[1]}\n'),
@@ -102,7 +102,7 @@ def main(argument: str) -> None:
             request = channel.receive(protocol.StartZygote, Reap)
             descriptors = channel.descriptors
             if isinstance(request, Reap):
-                channel.send(Reaped(request.number, isolation.reap(request.pid, request.patience)))
+                channel.send(Reaped(isolation.reap(request.pid, request.patience)))
                 continue
             parent = os.getpid()
             if (pid := os.fork()) == 0:
@@ -116,7 +116,7 @@ def main(argument: str) -> None:
                 os._exit(0)
             for descriptor in descriptors:
                 os.close(descriptor)
-            channel.send(Launched(request.number, pid))
+            channel.send(Launched(pid))
     except ChannelClosed:
         os._exit(0)
 
@@ -145,7 +145,7 @@ def _act(script: dict[str, Any], now: str, channel: Channel) -> None:
 
 def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Reap, descriptors: list[int]) -> None:
     if isinstance(request, Reap):
-        channel.send(Reaped(request.number, isolation.reap(request.pid, request.patience)))
+        channel.send(Reaped(isolation.reap(request.pid, request.patience)))
         return
     _act(script, "launch", channel)
     if (pid := os.fork()) == 0:
@@ -162,7 +162,7 @@ def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Re
     for descriptor in descriptors:
         os.close(descriptor)
     for _ in range(2 if script.get("at") == "launch" and script["does"] == "repeat" else 1):
-        channel.send(Launched(request.number, pid))
+        channel.send(Launched(pid))
 
 
 def _profile(folder: Path, length: float) -> None:

@@ -29,11 +29,11 @@ from tfbench.protocol import (
 EXAMPLES = [
     StartAncestor(3, 7, (1, 2), 1 << 32, True),
     StartZygote("/side", ("a.py",), "", "importlib", "/made", "/a:/b", ("/working", "/other"), ("/side/b.py",), 3),
-    StartZygote("/side", (), "", "importlib", "/made", "", None, number=2, tree="/side", watches=True),
+    StartZygote("/side", (), "", "importlib", "/made", "", None, tree="/side", watches=True),
     ProfileCase((1,), "a", "/logs", (10, 60), 0.04, (0.05, 0.5, 0.02, 3.0), 0.0),
     Ready(("a", "b"), {"c.py": "no"}, (), {"packages": {"numpy": "2"}}, None, False, (), {"mine": "/site-packages"}),
     Ready((), {}, (), {}, 2.5, True, ("mine",), {}),
-    Reap(7, 0.5, number=3),
+    Reap(7, 0.5),
     Serve((1, 0, -1), 30, 40, 0.1, (0, 17), (0.05, 10.0, 0.0), 0.01),
     Stop(),
     Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
@@ -62,7 +62,7 @@ def test_every_message_has_a_kind_of_its_own_and_fields_that_can_be_checked():
         assert get_type_hints(kind) is not None
 
 
-@pytest.mark.parametrize("base", [protocol.Message, protocol.ForkRequest, protocol.LaunchRequest, protocol.ForkAnswer])
+@pytest.mark.parametrize("base", [protocol.Message, protocol.ForkRequest, protocol.LaunchRequest])
 def test_a_base_of_messages_is_no_message(base):
     with pytest.raises(ProtocolError, match="no known kind"):
         decode(json.dumps({"kind": base.__name__}))
@@ -84,9 +84,9 @@ def test_numbers_that_json_lacks_are_refused():
     [
         ("", "not a JSON message"),
         ('{"kind":"other"}', "no known kind"),
-        ('{"kind":"Reap","number":1,"pid":7}', r"missing or unknown fields in a message \(patience\)"),
+        ('{"kind":"Reap","pid":7}', r"missing or unknown fields in a message \(patience\)"),
         ('{"kind":"Stop","now":true}', r"missing or unknown fields in a message \(now\)"),
-        ('{"kind":"Reap","number":1,"pid":true,"patience":1.0}', "field pid .* wrong type"),
+        ('{"kind":"Reap","pid":true,"patience":1.0}', "field pid .* wrong type"),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
         (encode(EXAMPLES[3]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),
     ],

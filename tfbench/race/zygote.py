@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 from tfbench import errors, protocol
 from tfbench.fs import isolated_package_dir
@@ -174,13 +174,11 @@ _OWN_GROUP: dict[str, Any] = (
 )
 """Only the controller handles Ctrl-C. No session of its own: Linux shares a processor among sessions, not evenly after
 a process has moved there from another one (autogroups), and first calls of two sides have to run there evenly."""
-A = TypeVar("A", bound=protocol.ForkAnswer)
 
 
 class _Forker:
-    """What an ancestor and a zygote have in common: a log, and numbered requests to fork and reap.
+    """What an ancestor and a zygote have in common: a log, and requests to fork and reap.
 
-    The numbers keep a late or repeated answer from passing for the answer to another request.
     Raises `SideError` if there is no room for the log.
     """
 
@@ -199,7 +197,6 @@ class _Forker:
         except OSError:
             self.log.close()
             raise
-        self._count = 0
         self._asking = threading.Lock()
 
     @property
@@ -209,19 +206,15 @@ class _Forker:
             return self.channel.ended
 
     def _ask(
-        self, request: protocol.ForkRequest, wanted: type[A], descriptors: Sequence[int] = (), seconds: float = 0.0
-    ) -> A:
+        self, request: protocol.ForkRequest, wanted: type[M], descriptors: Sequence[int] = (), seconds: float = 0.0
+    ) -> M:
         """Send a request and return its answer, by default within the policy's `answer_seconds`.
 
         Raises `ProtocolError` if no answer or a wrong one comes, and `OSError` if the request cannot be sent.
         """
         with self._asking:
-            self._count += 1
-            self.channel.send(replace(request, number=self._count), descriptors)
-            answer = self.channel.receive(wanted, timeout=seconds or self.policy.answer_seconds)
-            if answer.number != self._count:
-                raise errors.ProtocolError(f"it answered request {answer.number} instead of {self._count}")
-            return answer
+            self.channel.send(request, descriptors)
+            return self.channel.receive(wanted, timeout=seconds or self.policy.answer_seconds)
 
     def _close_log(self) -> None:
         if not self.log.closed:
@@ -452,7 +445,7 @@ class Zygote(_Forker):
         except errors.SideError:
             return None
 
-    def _answer(self, request: protocol.ForkRequest, wanted: type[A], descriptors: Sequence[int] = ()) -> A:
+    def _answer(self, request: protocol.ForkRequest, wanted: type[M], descriptors: Sequence[int] = ()) -> M:
         """Send a request and return its answer. After an error the zygote and its launches have ended.
 
         Raises `SideError` if no answer came in time, or it is not the answer to this request.

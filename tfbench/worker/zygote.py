@@ -172,7 +172,7 @@ def _serve_forks(
             status = isolation.reap(request.pid, request.patience) if request.pid in forked else 0
             forked.discard(request.pid)
             isolation.end_orphans(forked | spared)
-            channel.send(protocol.Reaped(request.number, status))
+            channel.send(protocol.Reaped(status))
             continue
         files, parent = channel.descriptors, os.getpid()
         if (pid := os.fork()) == 0:
@@ -183,7 +183,7 @@ def _serve_forks(
         forked.add(pid)
         for file in files:
             os.close(file)
-        channel.send(protocol.Launched(request.number, pid))
+        channel.send(protocol.Launched(pid))
 
 
 def _take_over(log: int) -> None:
@@ -392,7 +392,7 @@ class Zygote(Collection):
         if spawns:
             # It has initialised CUDA, which no child could use. So it becomes the process of its only launch.
             request = self.channel.receive(LaunchRequest)
-            self.channel.send(protocol.Launched(request.number, os.getpid()))
+            self.channel.send(protocol.Launched(os.getpid()))
             tf_runtime.run_and_exit(os.getppid(), partial(self._answer, request, self.channel.descriptors))
         _serve_forks(self.channel, LaunchRequest, self._answer, helpers)
 
