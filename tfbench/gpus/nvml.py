@@ -250,7 +250,7 @@ class Nvml:
         for instance in range(self._ask("DeviceGetMaxMigDeviceCount", whole) or 0):
             part = self._ask("DeviceGetMigDeviceHandleByIndex", whole, instance)
             if part is not None:  # not all of the seven places are in use
-                name, uuid = _text(nvml.nvmlDeviceGetName(part)), _text(nvml.nvmlDeviceGetUUID(part))
+                name, uuid = nvml.nvmlDeviceGetName(part), nvml.nvmlDeviceGetUUID(part)
                 parts.append(replace(gpu, instance=instance, name=name, uuid=uuid, memory=self._memory(part)))
         return parts or [gpu]
 
@@ -259,11 +259,10 @@ class Nvml:
         cuda = self._ask("SystemGetCudaDriverVersion") or 0
         links = [self._ask(f"DeviceGetMaxPcieLink{what}", handle) for what in ("Generation", "Width")]
         mode = self._ask("DeviceGetComputeMode", handle)
-        vbios = self._ask("DeviceGetVbiosVersion", handle)
         return Identity(
-            index=index, uuid=_text(nvml.nvmlDeviceGetUUID(handle)), name=_text(nvml.nvmlDeviceGetName(handle)),
-            driver=_text(self._ask("SystemGetDriverVersion") or "unknown"), cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
-            vbios=_text(vbios) if vbios else None, mig=_flag(self._ask("DeviceGetMigMode", handle)),
+            index=index, uuid=nvml.nvmlDeviceGetUUID(handle), name=nvml.nvmlDeviceGetName(handle),
+            driver=self._ask("SystemGetDriverVersion") or "unknown", cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
+            vbios=self._ask("DeviceGetVbiosVersion", handle) or None, mig=_flag(self._ask("DeviceGetMigMode", handle)),
             compute_mode=_MODES.get(mode, str(mode)) if mode is not None else None,
             persistence=_flag(self._ask("DeviceGetPersistenceMode", handle)),
             ecc=_flag(self._ask("DeviceGetEccMode", handle)), pcie="gen {} x{}".format(*links) if all(links) else None,
@@ -287,7 +286,7 @@ class Nvml:
             raise GpuError(f"GPU {gpu.place} does not answer any more ({error}); see dmesg for its XID") from None
         energy = self._ask("DeviceGetTotalEnergyConsumption", handle) if gpu.instance is None else None
         listed = self._ask("DeviceGetComputeRunningProcesses", part)
-        reasons = (self._ask(name, handle) for name in _REASONS if hasattr(nvml, f"nvml{name}"))
+        reasons = (self._ask(name, handle) for name in _REASONS)
         return GpuReading(
             sm_clock=self._ask("DeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
             memory_clock=self._ask("DeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
@@ -345,10 +344,6 @@ class Nvml:
             return getattr(self._nvml, f"nvml{function}")(*arguments)
         except self._errors:
             return None
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _flag(value: Any) -> bool | None:
