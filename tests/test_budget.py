@@ -18,12 +18,12 @@ BUDGET = {
     "commands": 1129,  # with the bisection of a regression, and defaults in versions (one line, from worker)
     "doctor": 890,  # with rare slow calls (one line, from worker)
     "fleet": 409,
-    "gpus": 542,
+    "gpus": 539,
     "metrics": 756,  # with the rows of the life of a process
     "model": 1070,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1252,
     "profiles": 507,
-    "race": 2190,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
+    "race": 2185,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1796,  # with many files of asv (one line, from worker)
     "session": 2260,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1129,  # with sparse and partial clones

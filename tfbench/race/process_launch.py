@@ -28,8 +28,6 @@ processor slow a launch down, rarely by more."""
 
 Start = Callable[[launching.Entrant, int, LaunchRequest, Sequence[int]], Process]
 """Forks the process of an entrant from the zygote of a pair, with these open files."""
-_MEETINGS = 2
-"""Points at which a process waits for the other side: before and after its first call."""
 
 
 @dataclass(eq=False)
@@ -141,14 +139,10 @@ class ProcessLaunch:
 
     def _prepared(self, apart: bool) -> dict[int, Prepared | launching.Failure]:
         """Wait until the processes that have begun are prepared. ``apart`` drops first calls that were not made in turn."""
-        while self.waiting and self._met <= _MEETINGS:
+        while self.waiting:
             if self._met:
                 self.go_on()
             self.meet()
-        for entrant in self.waiting:
-            self._running.pop(entrant).end(kill=True)
-            self._results[entrant] = BenchmarkError("the process waits for the other side more often than it should")
-        self.waiting.clear()
         results, self._results, self._met = self._results, {}, 0
         ready = {entrant: prepared for entrant, prepared in results.items() if isinstance(prepared, Prepared)}
         for entrant, prepared in ready.items():
@@ -192,7 +186,7 @@ class ProcessLaunch:
 
     def end_call(self, entrant: int) -> None:
         """Wait until a process has made its first call."""
-        self._met = _MEETINGS
+        self._met = 2  # before the call, and after it
         self._wait_for(entrant)
         self._loads[entrant].end()
         if isinstance(self._results.get(entrant), WorkerHung):
