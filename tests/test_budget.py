@@ -19,7 +19,7 @@ BUDGET = {
     "doctor": 890,  # with rare slow calls (one line, from worker)
     "fleet": 409,
     "gpus": 539,
-    "metrics": 756,  # with the rows of the life of a process
+    "metrics": 752,  # with the rows of the life of a process
     "model": 1070,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1252,
     "profiles": 507,

@@ -31,7 +31,7 @@ def counts(**metrics):
         ("graph_ops", {"Relu": 3}, {"Relu": 1}, Outcome.IMPROVED, "3 before, 1 now: lost 2 Relu"),
         ("graph_ops", {"Relu": 1}, {"Elu": 1}, Outcome.INCONCLUSIVE, "lost Relu; gained Elu: neither better nor worse"),
         ("fused_ops", {"_FusedMatMul(BiasAdd)": 1}, {}, Outcome.REGRESSED, "1 before, 0 now: lost _FusedMatMul(BiasAdd)"),
-        ("xla_fusions", {"Loop": 1}, {"Loop": 2}, Outcome.INCONCLUSIVE, "neither better nor worse by itself"),
+        ("xla_algorithms", {"dot 1": 1}, {"dot 2": 1}, Outcome.INCONCLUSIVE, "neither better nor worse by itself"),
     ],
 )  # fmt: skip
 def test_any_difference_counts_within_one_environment(metric, before, now, outcome, words):

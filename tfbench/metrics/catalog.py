@@ -119,8 +119,6 @@ PROBED: tuple[Metric, ...] = (
     Metric("lite_ops", Worse.MORE, "lite", lambda launch: Counter(launch.found["lite"]["ops"])),
     Metric("variables_read", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed, graphs.READS)),
     _xla("xla_kernels", Worse.MORE, lambda launch: Counter(kernel.description for kernel in launch.xla_kernels)),
-    _xla("xla_fusions", Worse.NEITHER, lambda launch: graphs.kinds(launch.xla_kernels, "fusion")),
-    _xla("xla_custom_calls", Worse.NEITHER, lambda launch: graphs.kinds(launch.xla_kernels, "custom-call")),
     replace(_xla(ALGORITHMS, Worse.NEITHER, lambda launch: graphs.algorithms(launch.xla_kernels) or None), timed=True),
     _xla("xla_casts", Worse.MORE, lambda launch: graphs.xla_casts(launch.xla_instructions)),
     _xla("xla_float64", Worse.MORE, lambda launch: graphs.xla_float64(launch.xla_instructions)),

@@ -113,11 +113,6 @@ def kernels(module: Sequence[Instruction]) -> list[Instruction]:
     return [line for line in module if line.computation not in inner and line.op not in _NO_KERNEL]
 
 
-def kinds(kernels: Iterable[Instruction], op: str) -> Counter[str]:
-    """Count the kernels with this opcode by their kind or target."""
-    return Counter(kernel.description.removeprefix(f"{op} ") for kernel in kernels if kernel.op == op)
-
-
 def algorithms(kernels: Iterable[Instruction]) -> Counter[str]:
     """Count the kernels that XLA tuned for a GPU by their description and the algorithm that it chose."""
     chosen = ((kernel.description, match[1]) for kernel in kernels if (match := _ALGORITHM.search(kernel.rest)))
