@@ -294,12 +294,6 @@ def test_all_inputs_of_a_step_that_takes_them_by_turn_are_timed(real, inputs):
         assert sum(longer) / len(longer) == pytest.approx(1 / inputs, abs=0.15)
 
 
-def test_processors_that_are_gone_are_an_error_with_their_numbers(real):
-    text = r"the process cannot run on the processors \[1023\]: Invalid argument"
-    with pytest.raises(BenchmarkError, match=text):
-        raced(*real(RAISES, "test_fine", "test_fine", where=Processors((1023,), ())))
-
-
 def test_an_entrant_that_waits_for_its_turn_is_not_called_hung(launcher):
     opened, entrants = launcher({"at": "rounds", "does": "hang"}, IMPATIENT, fine={"waits": 2})
     with pytest.raises(EntrantFailed, match="did not answer") as caught:

@@ -401,13 +401,7 @@ class Zygote(Collection):
         _take_over(log)
         isolation.adopt_orphans()
         channel = Channel(socket.socket(fileno=talk))
-        try:
-            tf_runtime.pin(request.cpus)
-        except OSError as error:
-            channel.send(
-                protocol.Failed(f"the process cannot run on the processors {list(request.cpus)}: {error.strerror}")
-            )
-            return
+        tf_runtime.pin(request.cpus)
         tf_runtime.set_threads(len(request.cpus))
         isolation.limit_arenas(len(request.cpus))
         isolation.keep_freed_memory()
