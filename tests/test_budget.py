@@ -16,9 +16,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
 
 BUDGET = {
     "commands": 1129,  # with the bisection of a regression, and defaults in versions (one line, from worker)
-    "doctor": 890,  # with rare slow calls (one line, from worker)
+    "doctor": 885,  # with rare slow calls (one line, from worker)
     "fleet": 409,
-    "gpus": 539,
+    "gpus": 530,
     "metrics": 752,  # with the rows of the life of a process
     "model": 1070,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1252,

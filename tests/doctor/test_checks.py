@@ -18,8 +18,8 @@ FINE = Machine(
 )  # fmt: skip
 
 
-def gpus(reading=None, mps="", **changes):
-    return {"gpus": Gpus(((replace(GPU, **changes), replace(READING, **(reading or {}))),), mps=mps)}
+def gpus(reading=None, **changes):
+    return {"gpus": Gpus(((replace(GPU, **changes), replace(READING, **(reading or {}))),))}
 
 
 def found(name, **changes):

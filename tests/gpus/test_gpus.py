@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.nvml import UUIDS, Beats, Device, library
 from tfbench.errors import GpuError, UsageError
-from tfbench.gpus.monitor import GpuMonitor, GpuSession, disturbance, family, foreign, mps_servers
+from tfbench.gpus.monitor import GpuMonitor, GpuSession, disturbance, family, foreign
 from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml
 from tfbench.gpus.selection import choose, doubtful_order, environment, has_driver, lock, parse_device, visible
 from tfbench.model import Case
@@ -416,25 +416,11 @@ class TestSession:
         with pytest.raises(GpuError, match="-c DEFAULT"):
             self.made("gpu", (), library(Device(mode=3)), tmp_path)
 
-    def test_under_mps_both_sides_are_clients_of_the_one_process_of_exclusive_mode(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
-        (tmp_path / "control").touch()
-        self.made("gpu", (), library(Device(mode=3)), tmp_path / "locks").close()
-        with pytest.raises(GpuError, match="prohibited"):
-            self.made("gpu", (), library(Device(mode=2)), tmp_path / "locks")
-
     def test_a_driver_is_detected_by_its_files(self, tmp_path):
         assert not has_driver(tmp_path)
         (tmp_path / "dev").mkdir()
         (tmp_path / "dev" / "nvidiactl").touch()
         assert has_driver(tmp_path)
-
-
-def test_servers_of_mps_are_known_by_their_name(tmp_path):
-    for pid, name in ((7, "python"), (8, "nvidia-cuda-mps")):  # as the kernel cuts it off
-        (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "comm").write_text(f"{name}\n")
-    assert mps_servers(tmp_path) == {8}
 
 
 def test_the_family_of_a_process():

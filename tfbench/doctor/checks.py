@@ -242,15 +242,11 @@ def sharing(gpus: Gpus, machine: Machine) -> Grade:
         return BAD, f"{plural(busy, 'other process')} computed on a device just now", fix
     if there := sum(len(reading.processes or ()) for _, reading in gpus.devices):
         return WARN, f"{plural(there, 'other process')} may use a device", fix
-    allowed = (None, "default", *(("exclusive process",) if gpus.mps else ()))
-    if refused := [gpu for gpu, _ in gpus.devices if gpu.compute_mode not in allowed]:
+    if refused := [gpu for gpu, _ in gpus.devices if gpu.compute_mode not in (None, "default")]:
         modes = ", ".join(f"{gpu.place} ({gpu.compute_mode})" for gpu in refused)
         fix = f"sudo nvidia-smi -i {refused[0].index} -c DEFAULT"
         return BAD, f"a race has two processes on a GPU, which the compute mode forbids on {modes}", fix
-    if gpus.mps:
-        return OK, f"by MPS, whose pipes are in {gpus.mps}: both sides of a race are clients of one process", ""
-    what = "without MPS: the GPU switches between the processes of a race at each turn; nvidia-cuda-mps-control -d starts it"
-    return OK, what, ""
+    return OK, "no other process uses a device", ""
 
 
 # Try GPUs. Each step needs the steps before it, so the first failure ends the check

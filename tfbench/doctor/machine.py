@@ -14,7 +14,7 @@ from typing import Any
 from tfbench.errors import GpuError
 from tfbench.facts import read_proc
 from tfbench.gpus.nvml import GpuReading, Identity, Nvml
-from tfbench.gpus.selection import has_driver, mps_folder
+from tfbench.gpus.selection import has_driver
 from tfbench.model import Word
 
 # Readings of a machine, and findings. ``None`` means that a property could not be read
@@ -80,8 +80,6 @@ class Gpus:
 
     devices: tuple[tuple[Identity, GpuReading], ...] = ()
     error: str = ""
-    mps: str = ""
-    """Folder of the pipes of an MPS daemon, ``""`` without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,4 +236,4 @@ def read_gpus() -> Gpus:
             devices = tuple((gpu, driver.reading(gpu)) for gpu in driver.identities())
     except GpuError as error:
         return Gpus(error=str(error))
-    return Gpus(devices, "", str(mps_folder() or ""))
+    return Gpus(devices)

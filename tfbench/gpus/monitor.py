@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 
 from tfbench.errors import GpuError, UsageError
-from tfbench.facts import read_proc
 from tfbench.gpus import selection
 from tfbench.gpus.nvml import Driver, GpuObservationWindow, GpuReading, Identity, Nvml, hardware_reasons
 from tfbench.model import JSON, Case
@@ -108,7 +107,7 @@ class GpuMonitor:
             while not self._wait(over, GPU_LOOK_SECONDS):
                 look()
 
-        self._ours.update(self._family(), mps_servers())
+        self._ours.update(self._family())
         self._driver.xids()  # discard errors from before the launch
         look()
         thread = threading.Thread(target=keep_looking, daemon=True)
@@ -119,7 +118,7 @@ class GpuMonitor:
             over.set()
             thread.join()
         look()
-        self._ours.update(self._family(), mps_servers())
+        self._ours.update(self._family())
         xids = tuple(self._driver.xids())
         windows = {gpu: GpuObservationWindow(tuple(reading), xids, lost.get(gpu, "")) for gpu, reading in seen.items()}
         causes = (self._cause(gpu, race, window) for gpu, window in windows.items())
@@ -199,12 +198,6 @@ def family(first: int | None = None) -> set[int]:
 
     process = psutil.Process(first)
     return {process.pid, *(child.pid for child in process.children(recursive=True))}
-
-
-def mps_servers(root: Path = Path("/proc")) -> set[int]:
-    """Return the ids of MPS servers, which compute for their clients. The kernel cuts off the end of the name."""
-    names = ((int(file.parent.name), read_proc(file).strip()) for file in root.glob("[0-9]*/comm"))
-    return {pid for pid, name in names if name == "nvidia-cuda-mps"}
 
 
 # The GPUs of a run: selected, locked and monitored
@@ -317,9 +310,8 @@ class GpuSession:
 
 
 def _check_modes(gpus: Sequence[Identity]) -> None:
-    """Refuse exclusive modes: a race has two processes on a GPU, in turns. Under MPS, both are clients of one process."""
-    allowed = (None, "default", *(("exclusive process",) if selection.mps_folder() else ()))
+    """Refuse exclusive modes: a race has two processes on a GPU, in turns."""
     for gpu in gpus:
-        if gpu.compute_mode not in allowed:
+        if gpu.compute_mode not in (None, "default"):
             text = f"GPU {gpu.index} is in compute mode {gpu.compute_mode!r}, but a race needs two processes on it"
             raise GpuError(f"{text}: run sudo nvidia-smi -i {gpu.index} -c DEFAULT")

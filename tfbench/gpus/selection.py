@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -109,12 +108,6 @@ def doubtful_order(there: Sequence[Identity], names: Sequence[str], environment:
         f"{VISIBLE} names GPUs of different models by index. tfbench counts them in PCI bus order, as with "
         f"{_ORDER}=PCI_BUS_ID: set it, or name them by UUID"
     )
-
-
-def mps_folder() -> Path | None:
-    """Return the folder of the pipes of an MPS daemon, which CUDA then uses; ``None`` if there is none."""
-    folder = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")
-    return folder if (folder / "control").exists() else None
 
 
 def has_driver(root: Path = Path("/")) -> bool:
