@@ -1,4 +1,4 @@
-"""Calls that find their tensors in the cache, or not: copies of arguments in turn, and flushes."""
+"""Calls that find their tensors in the cache, or not: copies of arguments in turn."""
 
 import ctypes
 import sys
@@ -41,8 +41,8 @@ class Nest:
 
 @pytest.fixture
 def caches(monkeypatch):
-    """Lets the caches of the GPU and of the processor have these sizes, in MiB; returns what has happened to them."""
-    log, devices = [], []
+    """Lets the caches of the GPU and of the processor have these sizes, in MiB."""
+    devices = []
 
     @contextmanager
     def device(name):
@@ -53,15 +53,12 @@ def caches(monkeypatch):
     tf = SimpleNamespace(
         function=None, Tensor=Tensor, nest=Nest, device=device,
         constant=lambda mebibytes: Tensor(mebibytes, devices[-1]),
-        fill=lambda shape, value: log.append(f"filled {shape[0] * 4 // MEBIBYTE} MiB on {devices[-1]}"),
-        test=SimpleNamespace(experimental=SimpleNamespace(sync_devices=lambda: log.append("waited"))),
     )  # fmt: skip
 
     def set_sizes(gpu=None, cpu=None):
         monkeypatch.setitem(sys.modules, "tensorflow", tf)
         monkeypatch.setattr(tf_runtime, "gpus", lambda: () if gpu is None else ("GPU:0",))
         monkeypatch.setattr(tf_runtime, "cache_bytes", lambda on_gpu: ((gpu if on_gpu else cpu) or 0) * MEBIBYTE)
-        return log
 
     return set_sizes
 
@@ -100,24 +97,11 @@ def test_only_tensors_on_the_gpu_are_copied_there_and_with_their_place_in_a_stru
     [lambda: 1, partial(lambda variable: 1, object()), partial(lambda one: 1, Tensor(0.01)), PreparedStep(lambda: int)],
     ids=["closure", "variable", "tiny", "prepared"],
 )
-def test_what_cannot_be_copied_stays_warm_by_default_and_is_flushed_if_asked_for(caches, step):
-    log = caches(gpu=50)
+def test_what_cannot_be_copied_stays_warm_and_skips_a_case_that_asks_for_a_cold_cache(caches, step):
+    caches(gpu=50)
     assert in_cache(step, None) == (step, "warm")
-    flushed, state = in_cache(step, "cold")
-    assert state == "cold"
-    call = flushed.bind()
-    assert log == ["filled 100 MiB on GPU:0", "waited"]
-    call()
-    assert len(log) == 2
-
-
-def test_a_flush_comes_after_the_set_up_of_a_prepared_step_and_its_clean_up_stays(caches):
-    log = caches(gpu=50)
-    step = PreparedStep(lambda: log.append("set-up"), lambda: log.append("clean-up"))
-    flushed, _ = in_cache(step, "cold")
-    flushed.bind()
-    flushed.clear()
-    assert [entry.partition(" ")[0] for entry in log] == ["set-up", "filled", "waited", "clean-up"]
+    with pytest.raises(pytest.skip.Exception, match="needs larger arrays or tensors among the arguments"):
+        in_cache(step, "cold")
 
 
 @pytest.mark.parametrize("given", [partial(lambda one: 1, Tensor(10, CPU)), partial(np.sum, np.ones(MEBIBYTE))])
@@ -137,12 +121,6 @@ def test_arrays_are_copied_without_tensorflow(caches, monkeypatch):
     assert state == "cold"
     assert seen(step, 9) == [*range(8), 0]
     assert (step() == array).all()
-
-
-def test_without_tensors_the_cache_of_the_processor_is_overwritten(caches):
-    caches(cpu=1)
-    flushed, state = in_cache(lambda: 3, "cold")
-    assert (flushed.bind()(), state) == (3, "cold")
 
 
 def test_an_unknown_size_is_stated_and_skips_a_case_that_asks_for_a_cold_cache(caches):

@@ -157,7 +157,7 @@ def first_call(block: blocks.Block, check: Callable[[object], None]) -> tuple[JS
     return {"first_call": whole, "first_call_parts": parts, "warm_up": again}, least
 
 
-# Cold caches: each call has another copy of its tensors, or the cache is overwritten before each call
+# Cold caches: each call has another copy of its tensors
 
 
 _GPU = "GPU"
@@ -168,14 +168,14 @@ lines only about in the order of their use."""
 _SETS = 1024
 """Most copies of its arguments that a cold step has in turn. Each takes up to 0.1 ms, and inputs of less than a
 five-hundredth of the cache gain little from it."""
+_NO_COPIES = f"{CACHE}={COLD!r} needs larger arrays or tensors among the arguments of the step; leave it out here"
 _NO_SIZE = f"{CACHE}={COLD!r} needs the size of the cache, which the system does not report; leave it out here"
 
 
 def in_cache(call: Step, wanted: str | None) -> tuple[Step, str | None]:
     """Return the step with calls that find the cache as ``wanted``, and how they find it.
 
-    Calls with tensors on a GPU are cold by default, if the cache can be emptied without a flush. A flush takes a block
-    of one call, whose synchronization would hide more of a slowdown of a short step than a warm cache does.
+    Calls with tensors on a GPU are cold by default.
 
     Args:
         wanted: ``cold``, ``warm`` or ``None`` for the default.
@@ -190,26 +190,14 @@ def in_cache(call: Step, wanted: str | None) -> tuple[Step, str | None]:
     gpu = bool(tf_runtime.gpus() and (on_gpu or not arrays))
     if wanted == WARM or not (wanted or gpu):
         return call, wanted
-    if not (size := int(_MULTIPLE * tf_runtime.cache_bytes(gpu))):
-        if wanted:
-            pytest.skip(_NO_SIZE)
-        return call, UNKNOWN
-    moved = on_gpu if gpu else arrays
+    size, moved = int(_MULTIPLE * tf_runtime.cache_bytes(gpu)), on_gpu if gpu else arrays
     sets = -(-size // max(1, sum(map(_nbytes, moved))))
-    if isinstance(call, partial) and sets <= _SETS:
+    if size and isinstance(call, partial) and sets <= _SETS:
         copies = [call, *(_with_copies(call, moved) for _ in range(sets - 1))]
         return map(partial.__call__, itertools.cycle(copies)).__next__, COLD
-    if not wanted:
-        return call, WARM
-    step = call if isinstance(call, blocks.PreparedStep) else blocks.PreparedStep(lambda: call)
-    flush = tf_runtime.flushing(size, gpu)
-
-    def bind() -> blocks.Call:
-        bound = step.bind()
-        flush()
-        return bound
-
-    return blocks.PreparedStep(bind, step.clear), COLD
+    if wanted:
+        pytest.skip(_NO_COPIES if size else _NO_SIZE)
+    return call, WARM if size else UNKNOWN
 
 
 def _leaves(part: Any) -> list[Any]:

@@ -310,21 +310,6 @@ def copied(part: Any) -> Any:
         return tf.constant(part.numpy())  # an identity would share its buffer
 
 
-def flushing(size: int, on_gpu: bool) -> Callable[[], object]:
-    """Return a function that writes a buffer of this many bytes, and waits until that is done."""
-    if not on_gpu:
-        buffer = np.zeros(size // 8 + 1)
-        return lambda: np.add(buffer, 1, out=buffer)  # a fill would bypass the caches
-    tf, synchronise = required(), required().test.experimental.sync_devices
-
-    def flush() -> None:
-        with tf.device("GPU:0"):
-            tf.fill([size // 4 + 1], 1.0)
-        synchronise()
-
-    return flush
-
-
 class Part(NamedTuple):
     """An array of numbers in the result of a step."""
 
