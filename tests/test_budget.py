@@ -20,7 +20,7 @@ BUDGET = {
     "fleet": 409,
     "gpus": 530,
     "metrics": 752,  # with the rows of the life of a process
-    "model": 1070,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "model": 1069,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1252,
     "profiles": 507,
     "race": 2185,  # with the rows of the life of a process, rare slow calls, and turns of several blocks

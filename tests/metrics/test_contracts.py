@@ -118,7 +118,7 @@ AS_FAST = Claim("as_fast", "pruning=none", ())
     ],
 )
 def test_a_claim_about_times_needs_proof(claim, low, high, outcome):
-    found = Comparison(Ratio((low + high) / 2, low, high, 0.95), 3, 3, 100)
+    found = Comparison(Ratio((low + high) / 2, low, high, 0.95), 3, 100)
     assert of_times(claim, found, preset("standard").tolerance)[0] is outcome
 
 
@@ -135,7 +135,7 @@ def test_a_claim_about_times_needs_proof(claim, low, high, outcome):
     ],
 )  # fmt: skip
 def test_a_claim_about_times_states_its_evidence(claim, found, text):
-    comparison = found if isinstance(found, str) else Comparison(found, 3, 3, 100)
+    comparison = found if isinstance(found, str) else Comparison(found, 3, 100)
     outcome, reason = of_times(claim, comparison, preset("standard").tolerance)
     assert reason.message == text
     is_open = isinstance(found, str) or text.startswith("not decided")

@@ -232,8 +232,8 @@ def test_a_file_that_pytest_cannot_collect_is_an_error_in_the_place_of_its_cases
 
 
 RATIO = Ratio(1.05, 1.02, 1.08, 0.99)
-DECISION = Decision(Outcome.REGRESSED, Reason("slower", "5% slower"), Comparison(RATIO, 6, 6, 60))
-FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(RATIO, center=0.5), 6, 6, 6))
+DECISION = Decision(Outcome.REGRESSED, Reason("slower", "5% slower"), Comparison(RATIO, 6, 60))
+FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(RATIO, center=0.5), 6, 6))
 
 
 RACE = {"unlike": None, "failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,

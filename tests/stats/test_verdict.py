@@ -203,7 +203,7 @@ LIMIT = 1 + POLICY.tail_tolerance
 
 
 def proof(outcome, statistic=MEDIAN, high=1.0):
-    comparison = Comparison(Ratio(1.0, 0.5, high, 0.94), 6, 6, 60)
+    comparison = Comparison(Ratio(1.0, 0.5, high, 0.94), 6, 60)
     return Decision(outcome, STATED, comparison, statistic)
 
 
@@ -251,7 +251,7 @@ def test_unchanged_says_which_slow_calls_few_rounds_may_not_contain(rounds, said
 
 
 def by_work(decision, ratio, final):
-    return with_work_beside(decision, Comparison(ratio, 6, 6, 600), POLICY.tail_time, ((), ()), final)
+    return with_work_beside(decision, Comparison(ratio, 6, 600), POLICY.tail_time, ((), ()), final)
 
 
 @pytest.mark.parametrize("final", [False, True])
@@ -302,7 +302,7 @@ LEAST, MOST = math.log1p(POLICY.tail_effect), math.log1p(POLICY.tail_tolerance)
     ],
 )
 def test_a_mean_that_may_be_slower_passes_no_case(median, center, errors, now, at_the_end):
-    mean = Comparison(Ratio(1.5, 0.9, 2.0, 0.99), 4, 4, 600)
+    mean = Comparison(Ratio(1.5, 0.9, 2.0, 0.99), 4, 600)
     for final, expected in ((False, now), (True, at_the_end)):
         decision = proof(median)
         found = with_mean(decision, mean, means(center, errors), POLICY.tail_time, final)
@@ -316,7 +316,7 @@ def test_a_mean_that_may_be_slower_passes_no_case(median, center, errors, now, a
 
 @pytest.mark.parametrize("final", [False, True])
 def test_a_mean_that_is_proved_to_be_slower_is_a_regression_unless_the_median_is_faster(final):
-    mean = Comparison(Ratio(1.5, 1.4, 2.0, 0.99), 4, 4, 600)
+    mean = Comparison(Ratio(1.5, 1.4, 2.0, 0.99), 4, 600)
     found = with_mean(proof(UNCHANGED), mean, means(0.4, 9.0), POLICY.tail_time, final)
     assert (found.outcome, found.statistic, found.comparison) == (REGRESSED, Statistic.MEAN, mean)
     assert (found.reason.code, found.reason.facts) == ("rare-slow-calls", {"ratio": mean.ratio, "launches": 4})
@@ -352,7 +352,7 @@ def test_only_a_fact_of_most_launches_of_the_contender_refuses_a_pass(outcome):
         INCONCLUSIVE if passes else outcome
     )
     half, most = launches("restless", True, False), launches("restless", True, True, False)
-    whole = Comparison(Ratio(1.0, 0.9, 1.1, 0.99), 6, 6, 600)
+    whole = Comparison(Ratio(1.0, 0.9, 1.1, 0.99), 6, 600)
 
     def found(*sides):
         return with_work_beside(decision, whole, POLICY.step_time, sides, False)

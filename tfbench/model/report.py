@@ -38,7 +38,6 @@ class Comparison:
 
     ratio: Ratio
     launches: int
-    pairs: int
     rounds: int
 
     @property

@@ -98,7 +98,7 @@ def limited(result: CaseResult, policy: Policy, cases: int) -> CaseResult:
         plain = [launch_effect([claim.bound] * len(run.seconds), run.seconds, index) for index, run in enumerate(runs)]
         effects = [replace(one, doubt=(0.0, run.facts.get(DOUBT, 0.0))) for one, run in zip(plain, runs, strict=True)]
         ratio = interval(effects, alpha, policy, shared_zygote=False, expected=policy.once)
-        comparison = Comparison(ratio, len(runs), len(runs), sum(len(run.seconds) for run in runs))
+        comparison = Comparison(ratio, len(runs), sum(len(run.seconds) for run in runs))
         rows.append(contracts.claim_row(result.case, claim, contracts.of_times(claim, comparison, 0.0)))
     return replace(result, metrics=(*result.metrics, *rows))
 

@@ -111,7 +111,7 @@ def compare(effects: Sequence[Effect], rounds: int, terms: Terms) -> Comparison:
     alpha = look_alpha(policy, cases, look_of(len(effects), policy.looks), share)
     ratio = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=thresholds)
     ratio = replace(ratio, confidence=1 - share * case_alpha(policy, cases))
-    return Comparison(ratio, len(effects), len({effect.pair for effect in effects}), rounds)
+    return Comparison(ratio, len(effects), rounds)
 
 
 def classify(low: float, high: float, thresholds: Thresholds) -> Outcome | None:
