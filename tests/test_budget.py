@@ -27,7 +27,7 @@ BUDGET = {
     "report": 1796,  # with many files of asv (one line, from worker)
     "session": 2260,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1129,  # with sparse and partial clones
-    "stats": 778,  # with rare slow calls
+    "stats": 770,  # with rare slow calls
     "storage": 383,
     "suite": 483,  # with limits in seconds
     "versions": 1081,  # with contracts and results

@@ -18,28 +18,21 @@ from tfbench.stats.interval import Array
 
 
 def policy_of(policy: Policy, *cases: Case) -> Policy:
-    """Return the policy with the cases' own thresholds and statistic.
+    """Return the policy with the own thresholds and statistic of a case.
 
-    If a case has others on the other side, the last of ``cases``, the stricter thresholds and the statistic of that side count.
+    If the case has others on the other side, the last of ``cases``, the stricter thresholds and the statistic of that side
+    count.
     """
-    own = [_own(policy, case) for case in cases] or [policy]
-    statistic = cases[-1].statistic if cases else ""
-    effects, tolerances = zip(*(own_policy.once_effects for own_policy in own), strict=True)
+
+    def strictest(usual: tuple[float, float]) -> tuple[float, float]:
+        pairs = [tuple(value for _, value in case.thresholds) or usual for case in cases]
+        return min(effect for effect, _ in pairs), min(tolerance for _, tolerance in pairs)
+
+    effect, tolerance = strictest((policy.minimum_effect, policy.tolerance))
+    once, statistic = strictest(policy.once_effects), cases[-1].statistic or policy.statistic
     return dataclasses.replace(
-        policy,
-        minimum_effect=min(own_policy.minimum_effect for own_policy in own),
-        tolerance=min(own_policy.tolerance for own_policy in own),
-        once_effects=(min(effects), min(tolerances)),
-        statistic=statistic or policy.statistic,
+        policy, minimum_effect=effect, tolerance=tolerance, once_effects=once, statistic=statistic
     )
-
-
-def _own(policy: Policy, case: Case) -> Policy:
-    if not case.thresholds:
-        return policy
-    own = dict(case.thresholds)
-    effect, tolerance = own["minimum_effect"], own["tolerance"]
-    return dataclasses.replace(policy, minimum_effect=effect, tolerance=tolerance, once_effects=(effect, tolerance))
 
 
 def judged(case: Case, usual: Thresholds, used: Thresholds) -> Case:
