@@ -23,7 +23,7 @@ BUDGET = {
     "model": 1069,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1252,
     "profiles": 507,
-    "race": 2185,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
+    "race": 2182,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1796,  # with many files of asv (one line, from worker)
     "session": 2260,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1129,  # with sparse and partial clones

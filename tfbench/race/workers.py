@@ -139,14 +139,11 @@ def worker_environment(
     Raises `SideError` if a variable of the side or the variant would have no effect.
     """
     dropped = ("PYTEST_", HISTORY_VARIABLE, *(() if variables.get(TRACED_WORKERS) else _MEASURES_COVERAGE))
-    env = {key: value for key, value in without_repository(variables).items() if not key.startswith(dropped)}
-    env = {key: value for key, value in env.items() if key not in (*side.unset, *THREADS)}
-    env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if has_driver():
-        env.setdefault(GROWTH, "true")
+    users = without_repository(variables).items()
+    env = {"TF_CPP_MIN_LOG_LEVEL": "2"} | ({GROWTH: "true"} if has_driver() else {})
+    env |= {key: value for key, value in users if not key.startswith(dropped) and key not in (*side.unset, *THREADS)}
     # With two threads of BLAS or OpenMP, a pinned process spins against itself and seems to hang.
-    env[_FOLLOWED] = "1"
-    env |= {**side.env, **extra}
+    env |= {_FOLLOWED: "1", **side.env, **extra}
     for name in side.named:
         if env[name] != side.env[name]:
             raise SideError(
