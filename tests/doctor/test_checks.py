@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfbench.doctor.checks import CHECKS, examine, worst_first
-from tfbench.doctor.machine import Counters, Finding, Gpus, Limits, Machine, State
+from tfbench.doctor.checks import CHECKS, Counters, Finding, Gpus, Limits, Machine, State, examine, worst_first
 from tfbench.gpus.nvml import GpuReading, Identity
 
 GIB = 1 << 30
@@ -13,7 +12,7 @@ GPU = Identity(0, "GPU-1", "H200", "580.1", "13.0", persistence=True, compute_mo
 READING = GpuReading(sm_clock=1980.0, processes=frozenset(), computing=frozenset())
 FINE = Machine(
     cpus=(0, 1), worker=1, online=2, others=0.0, share=0.99, spin=Counters(0.5, 0.0, 0.0, 0),
-    governor="performance", turbo=False, siblings=(1,), limits=Limits(), counters=Counters(1000.0, 0.0, 0.0, 0),
+    governor="performance", siblings=(1,), limits=Limits(), counters=Counters(1000.0, 0.0, 0.0, 0),
     memory=20 * GIB, gpus=Gpus(((GPU, READING),)),
 )  # fmt: skip
 
@@ -49,7 +48,6 @@ FAULTS = [
     ("steal", WARN, {"spin": Counters(0.5, 0.025)}, "burstable"),
     ("steal", BAD, {"spin": Counters(0.5, 0.1)}, "burstable"),
     ("governor", WARN, {"governor": "powersave"}, "cpupower frequency-set -g performance"),
-    ("turbo", WARN, {"turbo": True, "turbo_switch": "echo 1 | sudo tee /x"}, "echo 1"),
     ("SMT siblings", WARN, {"siblings": (0, 1)}, "smt/control"),
     ("heat", BAD, {"spin": Counters(0.5, 0.0, 0.0, 3)}, "cooling"),
     ("heat", WARN, {"counters": Counters(heat=7)}, "cap the clock"),

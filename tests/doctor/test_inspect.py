@@ -5,8 +5,8 @@ import os
 import pytest
 
 from tests.fakes.nvml import Device, library
-from tfbench.doctor import machine
-from tfbench.doctor.machine import Counters
+from tfbench.doctor import checks as machine
+from tfbench.doctor.checks import Counters
 from tfbench.errors import GpuError
 from tfbench.gpus.nvml import Nvml
 
@@ -35,7 +35,7 @@ def test_this_machine_is_read():
 
 def test_missing_files_give_none(root):
     found = machine.read((0,), 0, root=root({}), seconds=0)
-    assert (found.governor, found.turbo, found.limits, found.siblings) == (None,) * 4
+    assert (found.governor, found.limits, found.siblings) == (None,) * 3
 
 
 def test_constant_properties_are_read_from_their_files(root):
@@ -44,13 +44,10 @@ def test_constant_properties_are_read_from_their_files(root):
         "sys/devices/system/cpu/cpu1/topology/thread_siblings_list": "1,3-4\n",
         "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count": "2\n",
         "sys/devices/system/cpu/cpu1/thermal_throttle/package_throttle_count": "5\n",
-        "sys/devices/system/cpu/intel_pstate/no_turbo": "0\n",
     }
     found = machine.read((1, 3), 1, root=root(files), seconds=0)
     assert found.governor == "powersave"
     assert found.siblings == (1, 3, 4)
-    assert found.turbo is True
-    assert found.turbo_switch == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
     assert found.counters.heat == 5
 
 

@@ -9,7 +9,7 @@ from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench import cli
 from tfbench.commands import doctor
 from tfbench.doctor import noise
-from tfbench.doctor.machine import Machine, State
+from tfbench.doctor.checks import Machine, State
 from tfbench.doctor.noise import detectable, deviations
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import Case, Effect

@@ -10,8 +10,7 @@ import pytest
 from tests.e2e.project import Project
 from tests.fakes.nvml import Device, Replay, library
 from tfbench.commands import doctor
-from tfbench.doctor.checks import GpuCheck
-from tfbench.doctor.machine import State
+from tfbench.doctor.checks import GpuCheck, State
 from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.selection import has_driver

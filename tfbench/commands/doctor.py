@@ -14,10 +14,9 @@ from rich.text import Text
 from tfbench import __version__
 from tfbench.commands import amount
 from tfbench.commands.setup import progress_bar
-from tfbench.doctor import calibration, checks, machine, noise
+from tfbench.doctor import calibration, checks, noise
 from tfbench.doctor.calibration import SLOWDOWNS, Journal, Plan, parse_selection
-from tfbench.doctor.checks import COLOURS, GpuCheck
-from tfbench.doctor.machine import Finding, State
+from tfbench.doctor.checks import COLOURS, Finding, GpuCheck, State
 from tfbench.errors import GpuError, UsageError
 from tfbench.fs import project_root, write_whole
 from tfbench.gpus.monitor import GpuSession
@@ -74,7 +73,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--seconds {arguments.seconds:g} must lie from {_SECONDS[0]:g} to {_SECONDS[1]:g}")
     policy, console = preset("standard"), Screen()
     where = worker_processors(arguments.cpus)
-    state = machine.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
+    state = checks.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
     measured = noise.Measured()
     if not arguments.no_race:
         with progress_bar(console) as bar:

@@ -16,8 +16,8 @@ import numpy as np
 from rich.table import Table
 from scipy.stats import norm
 
-from tfbench.doctor import checks, machine
-from tfbench.doctor.machine import Counters, Finding, Machine, State
+from tfbench.doctor import checks
+from tfbench.doctor.checks import Counters, Finding, Machine, State
 from tfbench.errors import BenchmarkError, TfbenchError
 from tfbench.model import Case, Effect, Outcome, Ratio
 from tfbench.model.words import change, duration, ends, factor, times
@@ -206,13 +206,13 @@ def measure(seconds: float, state: Machine, where: Processors, policy: Policy, t
     if memory.state is State.BAD:
         text = f"not run, because the kernel could kill other processes: {memory.what}"
         return Measured(findings=[Finding(NAME, State.UNKNOWN, text)])
-    before = machine.counters(_ROOT, state.worker)
+    before = checks.counters(_ROOT, state.worker)
     try:
         raced = race(seconds, policy, where, tell, time.perf_counter, random.Random())
     except TfbenchError as error:
         text = f"the race could not run: {str(error).strip().splitlines()[-1]}"
         return Measured(findings=[Finding(NAME, State.BAD, text, _IMPORT)])
-    return Measured(raced, machine.counters(_ROOT, state.worker).since(before), findings_of(raced, policy))
+    return Measured(raced, checks.counters(_ROOT, state.worker).since(before), findings_of(raced, policy))
 
 
 def findings_of(raced: Sequence[Raced], policy: Policy) -> list[Finding]:
