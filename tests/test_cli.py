@@ -24,7 +24,6 @@ from tfbench.suite.functions import line_of
         (["--version"], 0, __version__),
         (["--help"], 0, "calibrate"),
         ([], 2, "calibrate"),
-        (["basline"], 2, "no command 'basline': did you mean baseline?"),
         (["xyz"], 2, "no command 'xyz': the commands are baseline,"),
         (["ci", "--maxfail", "1"], 2, "--maxfail; give options of pytest as --arguments=OPTION"),
         (["versions", "a", "--unknown", "b"], 2, "usage: tfbench versions "),

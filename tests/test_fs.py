@@ -1,7 +1,6 @@
 """Files and folders appear whole or not at all, and a lock has one holder."""
 
 import errno
-import gzip
 import os
 import shutil
 import stat
@@ -187,12 +186,8 @@ def test_an_unreadable_file_is_named_with_its_reason(tmp_path):
         read_text(tmp_path / "none")
     assert str(caught.value) == f"{tmp_path / 'none'} cannot be read: No such file or directory"
     (tmp_path / "bytes").write_bytes(b"\xff")
-    with pytest.raises(ReportError, match=r"bytes is not UTF-8 text$"):
+    with pytest.raises(ReportError, match=r"bytes is not UTF-8 text; unpack it, or save it as UTF-8$"):
         read_text(tmp_path / "bytes")
-    for content, fix in ((gzip.compress(b"{}"), "unpack it with gunzip"), ("{}".encode("utf-16"), "save it as UTF-8")):
-        (tmp_path / "bytes").write_bytes(content)
-        with pytest.raises(ReportError, match=f"bytes is not UTF-8 text, but .*{fix}$"):
-            read_text(tmp_path / "bytes")
     for mark in ("", "\ufeff"):
         (tmp_path / "good").write_bytes(f"{mark}größer".encode())
         assert read_text(tmp_path / "good") == "größer"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import errno
 import importlib
 import inspect
@@ -80,9 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         parser.exit(USAGE, parser.format_help())
     if words[0] not in COMMANDS and not words[0].startswith("-"):
-        close = difflib.get_close_matches(words[0], COMMANDS, n=1)
-        fix = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(COMMANDS)}"
-        parser.error(f"no command {harmless(repr(words[0]))}: {fix}")
+        parser.error(f"no command {harmless(repr(words[0]))}: the commands are {', '.join(COMMANDS)}")
     arguments, rest = parser.parse_known_args(argv)
     # argparse takes the words of a list from one place only, and not again after an option.
     if rest and (not hasattr(arguments, "intermixed") or any(word.startswith("-") for word in rest)):

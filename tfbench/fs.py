@@ -249,16 +249,6 @@ def file_digest(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
-_OTHER_FORMS = {
-    b"\x1f\x8b": "compressed; unpack it with gunzip",
-    b"\x28\xb5\x2f\xfd": "compressed; unpack it with unzstd",
-    b"PK\x03\x04": "an archive; unpack it with unzip",
-    b"\xff\xfe": "UTF-16 text, as PowerShell's > writes it; save it as UTF-8",
-    b"\xfe\xff": "UTF-16 text; save it as UTF-8",
-}
-"""First bytes of files that people name by mistake."""
-
-
 def read_text(path: Path) -> str:
     """Return the text of a file that the user named.
 
@@ -273,8 +263,7 @@ def read_text(path: Path) -> str:
             raise ReportError(f"{brief(path)} is larger than {LARGEST >> 20} MiB")
         return content.decode("utf-8-sig")  # with the byte-order mark that editors on Windows write, or without
     except UnicodeDecodeError:
-        found = next((f", but {name}" for start, name in _OTHER_FORMS.items() if content.startswith(start)), "")
-        raise ReportError(f"{brief(path)} is not UTF-8 text{found}") from None
+        raise ReportError(f"{brief(path)} is not UTF-8 text; unpack it, or save it as UTF-8") from None
     except (OSError, ValueError) as error:  # a path with a null character is a ValueError
         raise ReportError(f"{brief(path)} cannot be read: {brief(getattr(error, 'strerror', None) or error)}") from None
 

@@ -36,8 +36,6 @@ _SOURCES = (".", "src")
 
 def fix_of(error: str, root: Path) -> str:
     """Return how to make a module importable whose import failed, ``""`` if the error is of no known kind."""
-    if "import file mismatch" in error:
-        return "two files have this name: run pytest with --import-mode=importlib, or rename one of them"
     for name in set(_HIDDEN.findall(error)) & set(PACKAGES):
         if (root / name).is_dir() and not (root / name / "__init__.py").exists():
             return f"the folder {name}/ is imported in place of the installed package of that name: rename the folder"
