@@ -37,16 +37,6 @@ def test_help_and_wrong_words_are_answered_with_what_there_is(capsys, words, cod
     assert (left.value.code, said in (shown.err if code else shown.out)) == (code, True), shown
 
 
-@pytest.mark.parametrize(("line", "words"), [("tfbench ga", {"gate"}), ("tfbench ci --s", {"--shard", "--strict"})])
-def test_a_shell_completes_commands_and_options(tmp_path, line, words):
-    pytest.importorskip("argcomplete")
-    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "words"), "_ARGCOMPLETE_IFS": "\n"}
-    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
-    done = subprocess.run([sys.executable, "-m", "tfbench"], env={**os.environ, **asked}, timeout=60, check=False)
-    assert done.returncode == 0
-    assert {word.strip() for word in (tmp_path / "words").read_text().splitlines()} == words
-
-
 @pytest.mark.parametrize("words", [["--help"], ["history"], ["baseline", "list"]])
 def test_a_removed_current_folder_is_named(tmp_path, monkeypatch, capsys, words):
     gone = tmp_path / "gone"

@@ -1,4 +1,3 @@
-# PYTHON_ARGCOMPLETE_OK
 """The command line ``tfbench``: the commands with their modules, and errors as exit codes."""
 
 from __future__ import annotations
@@ -72,10 +71,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         summary = text.partition("\n")[0].rstrip(".")
         parsers[command] = subparsers.add_parser(command, help=summary, description=text, formatter_class=formatter)
         add(parsers[command])
-    if "_ARGCOMPLETE" in os.environ:  # the shell asks how to go on
-        import argcomplete
-
-        argcomplete.autocomplete(parser)
     if not words:
         parser.exit(USAGE, parser.format_help())
     if words[0] not in COMMANDS and not words[0].startswith("-"):

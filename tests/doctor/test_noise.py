@@ -103,7 +103,8 @@ def test_a_race_of_real_processes_is_printed(capsys):
     (heading,) = (words for words in lines if "matmul" in words)
     (slowdowns,) = (words[2:] for words in lines if words[:2] == ["detectable", "slowdown"])
     assert set(heading) == {"eager_add", "matmul", "elementwise"}
-    assert all(float(slowdown.removesuffix("%")) > 1 for slowdown in slowdowns)
+    known = [slowdown for slowdown in slowdowns if slowdown != "-"]  # which needs six launches
+    assert all(float(slowdown.removesuffix("%")) > 1 for slowdown in known)
     assert "fit for timing: " in printed
 
 
@@ -122,7 +123,8 @@ def test_a_side_that_does_not_start_is_a_finding(monkeypatch):
     assert "ImportError: numpy" in finding.what
 
 
-@pytest.mark.parametrize("seconds", ["0", "4000", "nan"])
+@pytest.mark.parametrize("seconds", ["-1", "nan"])
 def test_impossible_times_are_refused(seconds, capsys):
-    assert cli.main(["doctor", "--seconds", seconds]) == 2
-    assert "must lie from" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["doctor", "--seconds", seconds])
+    assert "write a number of at least 0" in capsys.readouterr().err

@@ -132,12 +132,14 @@ def test_the_launches_of_the_first_look_make_their_first_calls_two_at_a_time(loo
     assert set(numbers[looks[0] :]) <= {None}
 
 
+ALONE = replace(POLICY, confirm=False)
+
+
 def test_without_confirmation_one_race_decides():
-    for policy, confirm in ((replace(POLICY, confirm=False), True), (POLICY, False)):
-        found = made([steady(1e-4), of(1e-4, lambda *_: 1.1)], policy=policy, confirm=confirm)
-        found.run()
-        assert found.decision.outcome is Outcome.REGRESSED
-        assert len(found.races) == 1
+    found = made([steady(1e-4), of(1e-4, lambda *_: 1.1)], policy=ALONE)
+    found.run()
+    assert found.decision.outcome is Outcome.REGRESSED
+    assert len(found.races) == 1
 
 
 def facts(launches):
@@ -146,14 +148,14 @@ def facts(launches):
 
 def test_memory_is_judged_with_the_cases_and_pairs_of_the_run():
     scripts = [lambda number, *_: (100 + number % 2) * MIB, lambda number, *_: (103 + number % 3) * MIB]
-    found = made([steady(1e-4)] * 2, scripts, cases=40, confirm=False)
+    found = made([steady(1e-4)] * 2, scripts, policy=ALONE, cases=40)
     found.run()
     (race,) = found.races
 
     before, now, pairs = facts(race.all_launches)
-    assert peak(found) == memory(CASE, before, now, POLICY, 40, pairs)
-    assert peak(found) != memory(CASE, before, now, POLICY, 1, pairs)
-    assert found.first_call == first_call(*facts(race.launches), POLICY, 40)  # decided before the memory
+    assert peak(found) == memory(CASE, before, now, ALONE, 40, pairs)
+    assert peak(found) != memory(CASE, before, now, ALONE, 1, pairs)
+    assert found.first_call == first_call(*facts(race.launches), ALONE, 40)  # decided before the memory
     assert found.first_call.outcome is Outcome.UNCHANGED
 
 
@@ -177,7 +179,7 @@ def test_an_interrupted_race_confirms_no_change_and_keeps_one_that_needs_no_conf
     assert interrupted(2, [steady(1e-4)] * 2).decision.outcome is Outcome.INCONCLUSIVE
     text = f"the run was interrupted before this was confirmed: {first}"
     assert (found.decision.outcome, found.decision.reason) == (Outcome.INCONCLUSIVE, Reason("interrupted", text))
-    assert interrupted(3, slower, confirm=False).decision.outcome is Outcome.REGRESSED
+    assert interrupted(3, slower, policy=ALONE).decision.outcome is Outcome.REGRESSED
 
 
 def test_a_race_that_is_disturbed_too_often_is_given_up_with_the_reason():

@@ -191,11 +191,8 @@ def _list_baselines(store: BaselineStore, console: Console) -> None:
     if not names:
         console.print(f"no baseline in {store.saved.folder}; save one with pytest --benchmark --save-baseline NAME")
         return
-    commits, reasons = (
-        (name, {"no_wrap": False, "min_width": least})
-        for name, least in (("commit", _COMMIT), ("accepted because", _REASON))
-    )
-    made = table("baselines", *folded("name"), "saved", "cases", "policy", commits, "TensorFlow", reasons)
+    commit, reason = folded("commit", min_width=_COMMIT), folded("accepted because", min_width=_REASON)
+    made = table("baselines", *folded("name"), "saved", "cases", "policy", *commit, "TensorFlow", *reason)
     problems = []
     for name in names:
         try:
@@ -205,13 +202,13 @@ def _list_baselines(store: BaselineStore, console: Console) -> None:
             problems.append(Text(str(error), "yellow"))
             continue
         environment, cases = baseline.environment, str(len(baseline.samples))
-        commit = f"{environment.commit[:_COMMIT] or '-'}{' + changes' if environment.dirty else ''}"
+        code = f"{environment.commit[:_COMMIT] or '-'}{' + changes' if environment.dirty else ''}"
         tensorflow = next(
             (environment.packages[package] for package in TENSORFLOWS if package in environment.packages), "-"
         )
-        reason = baseline.accepted[-1].reason if baseline.accepted else ""
+        why = baseline.accepted[-1].reason if baseline.accepted else ""
         saved = baseline.saved[:_MINUTES].replace("T", " ")
-        add_row(made, name, saved, cases, baseline.context.policy or "-", commit, tensorflow, reason)
+        add_row(made, name, saved, cases, baseline.context.policy or "-", code, tensorflow, why)
     console.print(made, *problems, sep="\n")
 
 

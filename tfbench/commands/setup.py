@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from rich.console import Console
@@ -53,7 +54,7 @@ def progress_bar(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not sys.stdout.isatty())
 
 
-class CommandSetup:
+class CommandSetup(ExitStack):
     """The selected cases of a command line, and the means to create and run sides. A context manager.
 
     The arguments are from a parser with the options of `add_selections`. Without paths, pytest decides what to collect.
@@ -61,6 +62,7 @@ class CommandSetup:
     """
 
     def __init__(self, arguments: argparse.Namespace, paths: Sequence[str], policy: Policy) -> None:
+        super().__init__()
         words, selected = selected_words(arguments)
         kind, gpus = parse_device((selected["--device"] or ["all"])[-1])
         where = worker_processors(arguments.cpus)
@@ -70,14 +72,16 @@ class CommandSetup:
         self.policy = policy
         self.tell: Callable[[str], None] = lambda text: None
         """Called with the current activity."""
-        self.environments = Environments(kept(), lambda text: self.tell(text))
         self.gpu_session = GpuSession(kind, gpus, policy)
+        self.callback(self.gpu_session.close)
+        self.environments = self.enter_context(Environments(kept(), lambda text: self.tell(text)))
         env = self.gpu_session.environment
         suite = self.collected.suite
         self.contender = Side("contender", sys.executable, self.collected.root, env=env, yardstick=suite.yardstick)
         # Several sides race at once.
         room = replace(policy, zygotes_alive=ZYGOTES_TOGETHER, zygotes_variants=ZYGOTES_TOGETHER)
         self.launcher = ProcessLauncher(suite, room, where, self.gpu_session.gpu_monitor)
+        self.callback(self.launcher.close)
 
     @property
     def cases(self) -> list[Case]:
@@ -100,11 +104,3 @@ class CommandSetup:
         side = replace(parse(spec, self.contender, trees, self.environments), name=name, spec=spec)
         self.launcher.check(side, self.cases)
         return side
-
-    def __enter__(self) -> CommandSetup:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.launcher.close()
-        self.environments.close()
-        self.gpu_session.close()

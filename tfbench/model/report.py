@@ -370,8 +370,6 @@ class YardstickChange:
     before: Text
     """Its first line that differs; ``""`` if there is none, since the definition is new."""
     now: Text
-    more: Count
-    """Further lines that differ."""
 
 
 @dataclass(frozen=True, slots=True)

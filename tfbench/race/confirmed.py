@@ -139,7 +139,6 @@ class ConfirmedRace:
     Args:
         entrants: Baseline and contender of one case.
         cases: Cases of the whole run, which share its alpha.
-        confirm: Whether to apply the policy's confirmation. A calibration of variants does without it.
     """
 
     def __init__(
@@ -150,7 +149,6 @@ class ConfirmedRace:
         cases: int,
         clock: Clock,
         rng: random.Random,
-        confirm: bool = True,
         metrics: Collection[str] = (TIME, FIRST_CALL, *exact.OF_LAUNCHES),
     ) -> None:
         order = policy.pair_order()
@@ -166,7 +164,6 @@ class ConfirmedRace:
         """Makes a race that starts with this pair of zygotes."""
         self._second: Race | None = None
         self.policy = policy
-        self._confirm = policy.confirm and confirm
         self._time: _Judge[Decision] = _Judge(TIME, lambda race: race.decisions.get(1))
         self._first_call: _Judge[Decision] = _Judge(FIRST_CALL, _first_call)
         self._sampled: list[_Judge[Verdict]] = [_Judge(name, partial(_sampled, name)) for name in exact.OF_LAUNCHES]
@@ -181,7 +178,7 @@ class ConfirmedRace:
         try:
             self._race(self.first, self._judges, self.policy.looks[0], progress)
             suspects = [(judge, judge.result) for judge in self._judges if judge.changed]
-            if self._confirm and suspects and not self.failures:
+            if self.policy.confirm and suspects and not self.failures:
                 least = len(self.first.all_launches)
                 statistic = self._time.result.statistic if self._time.changed and self._time.result else None
                 self._second = self._race_from(self.policy.zygotes, statistic, least, self.first.steps.lasting)
@@ -193,7 +190,7 @@ class ConfirmedRace:
         except KeyboardInterrupt:
             self.first.conclude()
             for judge in self._judges:
-                judge.interrupt(self.first, self._confirm)
+                judge.interrupt(self.first, self.policy.confirm)
             raise
 
     def _race(self, race: Race, judges: Sequence[_Judge[Any]], least: int, progress: Callable[[Race], None]) -> None:

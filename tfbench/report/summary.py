@@ -103,7 +103,7 @@ def yardstick_lines(report: Report) -> list[str]:
     changes = report.yardstick
     lines = []
     for change in changes[:_CHANGES]:
-        words = f"{change.before or 'nothing'} -> {change.now or 'nothing'}{' …' if change.more else ''}"
+        words = f"{change.before or 'nothing'} -> {change.now or 'nothing'}"
         lines.append(f"{change.file}{f': {change.name}' if change.name else ''} ({words})")
     return lines + ([f"and {len(changes) - _CHANGES} more"] if len(changes) > _CHANGES else [])
 

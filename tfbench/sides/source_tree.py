@@ -313,8 +313,7 @@ def keep(root: Path, tree: str, name: str, *, earlier: bool = False) -> None:
 
 def drop(root: Path, name: str) -> None:
     """Delete the ref of a kept tree, if it exists."""
-    if top_level(root) is not None:
-        _git(root, "update-ref", "-d", name)
+    _known(root, "update-ref", "-d", name)
 
 
 _IDENTITY = {

@@ -202,7 +202,7 @@ def changes_of(tree: JudgedTree) -> list[YardstickChange]:
         for part in dict.fromkeys((*new_parts, *old_parts)):
             if old_parts.get(part) != new_parts.get(part):
                 lines = _first_difference(old_parts.get(part, ""), new_parts.get(part, ""))
-                changes.append(YardstickChange(printable(name), printable(part), *lines))
+                changes.append(YardstickChange(*map(printable, (name, part, *lines))))
     return changes[:_MOST]
 
 
@@ -240,16 +240,11 @@ def _called(node: ast.stmt) -> str:
     return getattr(node, "name", "") or ", ".join(names) or "its other statements"
 
 
-def _first_difference(before: str, now: str) -> tuple[str, str, int]:
-    """Return the first lines of two texts that differ, and the number of further ones."""
+def _first_difference(before: str, now: str) -> list[str]:
+    """Return the first line of each of two texts that differs, ``""`` for none."""
     lines = list(unified_diff(before.splitlines(), now.splitlines(), n=0, lineterm=""))[3:]  # without the head
     first = list(takewhile(lambda line: not line.startswith("@@"), lines))
-    old, new = (next((line[1:] for line in first if line.startswith(sign)), "").strip()[:_LONGEST] for sign in "-+")
-    return (
-        printable(old),
-        printable(new),
-        max(0, sum(not line.startswith("@@") for line in lines) - bool(old) - bool(new)),
-    )
+    return [next((line[1:] for line in first if line.startswith(sign)), "").strip()[:_LONGEST] for sign in "-+"]
 
 
 # Tell whether a file of the other side may stand for the working tree's, which its side cannot run
