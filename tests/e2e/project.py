@@ -131,18 +131,27 @@ class Project:
         self.git("add", "-A")
         self.git("commit", "-qm", subject)
 
-    def interrupted(self, after: str, *options: str, by: signal.Signals = signal.SIGINT) -> Done:
-        """Start a run and send it a signal, Ctrl-C by default, as soon as the file ``after`` exists."""
-        process = subprocess.Popen(
-            self.command("--benchmark", f"--report-json={self.report}", *options),
+    def start(self, *options: str, name: str = "report.json") -> subprocess.Popen[str]:
+        """Start a run that ends with `ended`."""
+        return subprocess.Popen(
+            self.command("--benchmark", f"--report-json={self.root / name}", *options),
             cwd=self.folder, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             # A shell makes background processes ignore Ctrl-C, and children inherit that.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
+
+    def ended(self, process: subprocess.Popen[str], name: str = "report.json") -> Done:
+        """Wait until a run that was started has ended."""
+        output, _ = process.communicate(timeout=LIMIT)
+        report = self.root / name
+        return Done(process.returncode, output, json.loads(report.read_text()) if report.exists() else {})
+
+    def ended_by(self, by: signal.Signals, after: str, *options: str) -> Done:
+        """Start a run, and send it a signal as soon as the file ``after`` exists."""
+        process = self.start(*options)
         wait_for(self.root / after)
         process.send_signal(by)
-        output, _ = process.communicate(timeout=LIMIT)
-        return Done(process.returncode, output, json.loads(self.report.read_text()) if self.report.exists() else {})
+        return self.ended(process)
 
 
 def wait_for(path: Path, seconds: float = 60) -> None:

@@ -1,11 +1,8 @@
 """An interrupted run goes on with ``--resume``."""
 
 import signal
-import subprocess
 
 import pytest
-
-from tests.e2e.project import LIMIT, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -36,15 +33,9 @@ def interrupted(project, ending):
     project.commit("first")
     project.write("1", "data.txt")
     project.write("", "report.json")
-    process = subprocess.Popen(
-        project.command("--benchmark", "--against", "self", "--report-json=report.json"), cwd=project.root, env=project.environment(),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    wait_for(project.root / "here")
-    process.send_signal(ending)
-    output = process.communicate(timeout=LIMIT)[0]
+    done = project.ended_by(ending, "here", "--against", "self")
     (project.root / "go").touch()
-    assert ending == signal.SIGKILL or "with --resume goes on" in output
+    assert ending == signal.SIGKILL or "with --resume goes on" in done.output
     return launches(project)
 
 

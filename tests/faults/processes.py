@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-import signal
-import subprocess
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
-from tests.e2e.project import LIMIT, Done, Project
+from tests.e2e.project import Project
 from tfbench.protocol import TRACED_WORKERS
 
 IMPATIENT = """
@@ -72,18 +68,6 @@ class Run(Project):
         # In a run that measures tfbench's own coverage, workers may be traced. Not here.
         inherited = {key: value for key, value in super().environment().items() if key != TRACED_WORKERS}
         return {**inherited, "TMPDIR": str(self.temporary), MARK: str(self.root)}
-
-    def start(self, *options: str, name: str = "report.json") -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command("--benchmark", f"--report-json={self.root / name}", *options),
-            cwd=self.root, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-        )  # fmt: skip
-
-    def ended(self, process: subprocess.Popen[str], name: str = "report.json") -> Done:
-        output, _ = process.communicate(timeout=LIMIT)
-        report = self.root / name
-        return Done(process.returncode, output, json.loads(report.read_text()) if report.exists() else {})
 
     def check_clean(self) -> None:
         """Check that no process, no temporary file and no half-made folder is left."""
