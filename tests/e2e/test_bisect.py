@@ -57,18 +57,6 @@ def test_a_bisection_finds_the_commit_where_a_case_got_slower(repository):
     assert "is not slower than" in done.stdout
 
 
-@pytest.mark.slow
-def test_a_bisection_of_one_step_reports_its_changes(repository):
-    done = repository.tfbench("bisect", "--good", "HEAD~4", "--bad", "HEAD~2", "-k", "work", "--policy", "quick")
-    assert done.returncode == 3, done.stdout + done.stderr
-    repository.write("WORK = 4000\n", "work.py")
-    repository.git("commit", "-qam", "slower still")
-    done = repository.tfbench("bisect", "--good", "HEAD~1", "--bad", "HEAD", "-k", "work", "--policy", "quick")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "slower still" in done.stdout
-    assert "what changed from" in done.stdout
-
-
 FUNCTIONS = """
     import os
     import time
@@ -113,20 +101,3 @@ def test_two_settings_are_bisected_and_their_causes_named(project):
     case = json.loads((project.root / "b.json").read_text())["cases"][0]
     assert case["steps"][0]["ratio"]["low"] > 2
     assert case["causes"][0].startswith("memory held by Python objects: ")
-
-
-REFUSED = [
-    (2, ("--good", "HEAD", "--bad", "HEAD~1"), "no ancestor of"),
-    (2, ("--good", "HEAD~1", "--bad", "2.20.0"), "give two of a kind"),
-    (2, ("--good", "HEAD~1", "--bad", "HEAD", "--metric", "colour"), "there are time, first_call, peak_host_memory"),
-    (2, ("--good", "HEAD~1", "--bad", "HEAD", "--min-slowdown", "0.7"), "give a fraction between 0 and 0.5"),
-    (2, ("--good", "HEAD~1", "--bad", "HEAD", "-k", "nothing"), "no benchmark is selected"),
-    (5, ("--good", "nowhere", "--bad", "HEAD"), "git:nowhere: no such revision"),
-]
-
-
-def test_unusable_arguments_are_refused_with_the_reason(repository):
-    for code, arguments, reported in REFUSED:
-        done = repository.tfbench("bisect", *arguments)
-        assert done.returncode == code, (arguments, done)
-        assert reported in done.stderr, arguments

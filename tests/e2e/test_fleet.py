@@ -92,7 +92,7 @@ def test_a_fleet_and_a_job_end_with_all_processes_and_lose_no_measured_case(tmp_
 
 def test_settings_of_the_project_are_part_of_the_plan(project):
     project.write("[pytest]\naddopts = --tfbench-statistic=mean\n", "pytest.ini")
-    project.git("commit", "-qam", "by the mean")
+    project.commit("by the mean")
     planned = project.tfbench("fleet", "plan", "--against=git:HEAD", "--policy=quick", "-k", "test_a", "--folder=fleet")
     assert planned.returncode == 0, planned.stderr
     done = project.tfbench("fleet", "run", "fleet")
@@ -100,25 +100,10 @@ def test_settings_of_the_project_are_part_of_the_plan(project):
     assert json.loads((project.root / "fleet/report.json").read_text())["policy"]["statistic"] == "mean"
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["run", "fleet", "--engine=pbs"], "invalid choice: 'pbs'"),
-        (["plan"], "a fleet races two sides: give --against SPEC"),
-        (["run", "nothing"], "nothing is no folder of a fleet"),
-        (["plan", "--against=self", "-k", "nothing"], "no benchmark is selected"),
-    ],
-)  # fmt: skip
-def test_what_a_fleet_refuses(project, words, text):
-    done = project.tfbench("fleet", *words)
-    assert done.returncode in (2, 5)
-    assert text in done.stderr
-
-
 def test_a_case_that_a_mark_skips_stays_in_the_plan_because_the_base_runs_it(project):
     gone = "def test_gone(bench): bench(max, range(700))\n"
     project.write(BENCHMARKS + gone)
-    project.git("commit", "-qam", "more")
+    project.commit("more")
     project.write(BENCHMARKS.replace("def test_b", "import pytest\n@pytest.mark.skip(reason='later')\ndef test_b"))
     planned = ("--against", "git:HEAD", "--policy", "quick", "--job-seconds=6", "--folder=fleet")
     assert project.tfbench("fleet", "plan", *planned).returncode == 0
