@@ -83,13 +83,3 @@ def test_what_a_process_pays_once_or_later_is_in_a_row_of_its_own(project):
         found = {metric for metric, outcome in done.metrics(case).items() if outcome == "regressed"} & LIFE
         assert found == set(metrics), (case, done.metrics(case), done.output)
     assert "times are those of calls " in done.reason("test_step"), done.output
-
-
-@pytest.mark.slow
-@pytest.mark.alone
-def test_the_life_of_a_process_is_the_same_on_two_equal_sides(project):
-    project.write(BENCHMARKS)
-    done = project.run("--against", "self")
-    for case in ROWS:
-        rows = {metric: outcome for metric, outcome in done.metrics(case).items() if metric in LIFE}
-        assert not {"regressed", "improved"} & set(rows.values()), done.output

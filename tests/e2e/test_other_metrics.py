@@ -38,14 +38,6 @@ FAULTS = """
             tf.config.optimizer.set_experimental_options({"remapping": False})
         bench(tf.function(block, jit_compile=False), *images())
 
-    def test_second_consumer(bench):
-        def twice(images, filters, bias):
-            convolved = tf.nn.bias_add(tf.nn.conv2d(images, filters, 1, "SAME"), bias)
-            active = tf.nn.relu(convolved)
-            return active + tf.reduce_mean(convolved) * 0.0 if FAULT else active + tf.reduce_mean(active) * 0.0
-
-        bench(tf.function(twice, jit_compile=False), *images())
-
     def test_python_ints(bench):
         step = tf.function(lambda x, n: x * tf.cast(n, tf.float32), jit_compile=False)
         numbers = itertools.count()
@@ -91,7 +83,6 @@ FAULTS = """
 """
 CAUGHT = {
     "test_remapping_off": {"fused_ops", "graph_ops"},
-    "test_second_consumer": {"fused_ops", "graph_ops"},
     "test_python_ints": {"retraces"},
     "test_float64": {"casts", "float64_ops", "graph_ops"},
     "test_float64_xla": {"xla_casts", "xla_float64"},
@@ -133,57 +124,6 @@ def test_each_fault_is_detected_by_its_own_metric(project, monkeypatch):
     }
 
 
-CONTRACTS = """
-    import pytest
-    import tensorflow as tf
-
-    from tfbench import Axis, Level, across
-
-    @pytest.mark.parametrize("keep", [True, False])
-    def test_fused(bench, keep):
-        if not keep:
-            tf.config.optimizer.set_experimental_options({"remapping": False})
-        step = tf.function(lambda x, w, b: tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w), b)), jit_compile=False)
-        x, w, b = tf.ones([64, 32]), tf.ones([32, 128]), tf.ones([128])
-        bench(step, x, w, b, expect_ops={"_FusedMatMul": 1}, max_traces=1, max_peak_bytes=200e6)
-
-    @across(Axis("precision", Level("right"), Level("wrong")))
-    def test_same(bench, variant):
-        factor = 2.0 if variant["precision"] == "right" else 2.1
-        bench(tf.function(lambda x: x * factor), tf.ones([8]), parity=1e-3)
-
-    def test_eager(bench):
-        bench(lambda x: x + 1, 1, expect_ops={"AddV2": 1})
-"""
-
-
-@pytest.mark.tensorflow
-def test_contracts_are_checked_without_a_baseline(project):
-    project.write(CONTRACTS)
-    project.write(QUICKLY, "conftest.py")
-    done = project.run()
-    reported = {
-        (row["case"].rpartition("::")[2], row["metric"]): (row["outcome"], row["reason"]["message"])
-        for row in done.report["verdicts"]
-        if row["metric"].startswith("contract:")
-    }
-    assert {key: outcome for key, (outcome, _) in reported.items()} == {
-        ("test_fused[True]", "contract:expect_ops"): "unchanged",
-        ("test_fused[True]", "contract:max_traces"): "unchanged",
-        ("test_fused[True]", "contract:max_peak_bytes"): "unchanged",
-        ("test_fused[False]", "contract:expect_ops"): "regressed",
-        ("test_fused[False]", "contract:max_traces"): "unchanged",
-        ("test_fused[False]", "contract:max_peak_bytes"): "unchanged",
-        ("test_same[precision=right]", "contract:parity"): "unchanged",
-        ("test_same[precision=wrong]", "contract:parity"): "regressed",
-        ("test_eager", "contract:expect_ops"): "error",
-    }, done.output
-    assert "1 _FusedMatMul expected, 0 found" in reported["test_fused[False]", "contract:expect_ops"][1]
-    assert "differs from the reference variant by 0.05" in reported["test_same[precision=wrong]", "contract:parity"][1]
-    assert "3 failed, 2 passed" in done.output
-    assert "6 contracts held" in done.output
-
-
 RACING = """
     from tests.fakes.steps import taking
     from tfbench import Axis, Level, across, faster
@@ -208,37 +148,6 @@ def test_a_variant_that_must_be_faster_races_the_other_in_every_kind_of_run(proj
         assert done.metrics("test_feed[pipeline=good]")["contract:faster_than"] == "unchanged", reported
         assert done.metrics("test_feed[pipeline=bad]")["contract:faster_than"] == "regressed"
         assert "1.5x is claimed" in done.reason("test_feed[pipeline=bad]", "contract:faster_than")
-
-
-SIZES = """
-    import os
-
-    import numpy as np
-
-    def test_size(bench):
-        size = int(os.environ["SIZE"])
-        bench(lambda: float(np.ones(size).sum()), artifact=b"x" * size)
-
-    def test_not_exact(bench):
-        with open("launches", "a") as launches:
-            launches.write("x")
-        bench(lambda: 1, artifact=b"x" * 1000 * os.path.getsize("launches"))
-"""
-
-
-def test_saved_metrics_gate_without_a_race_and_inexact_ones_only_inform(project, monkeypatch):
-    project.write(SIZES)
-    project.write(QUICKLY, "conftest.py")
-    monkeypatch.setenv("SIZE", "1000000")
-    assert project.run("--save-baseline", "small").code == 0
-    monkeypatch.setenv("SIZE", "2000000")
-    done = project.run("--baseline", "small", "--replay", "never")
-    reported = done.metrics("test_size")
-    assert (reported["artifact_bytes"], reported["peak_host_memory"], reported["parity"]) == ("regressed",) * 3
-    assert "976.56 KiB before, 1.91 MiB now" in done.reason("test_size", "artifact_bytes")
-    reported = done.metrics("test_not_exact")
-    assert reported["artifact_bytes"] == "inconclusive"
-    assert "not exact here: launches of the same side differ" in done.reason("test_not_exact", "artifact_bytes")
 
 
 WRONG = """

@@ -40,35 +40,6 @@ def test_more_work_left_to_others_is_no_improvement(project, pool):
     ), done.output
 
 
-GARBAGE = """
-    import os
-
-    class Node:
-        pass
-
-    def step():
-        pairs = [(Node(), Node()) for _ in range({pairs})]
-        if "WAITS" not in os.environ:
-            for first, second in pairs:
-                first.other, second.other = second, first  # a cycle, which only the garbage collector frees
-        else:
-            for first, second in pairs:
-                first.other, second.other = second, None
-        return 1
-
-    def test_step(bench):
-        bench(step)
-"""
-
-
-@pytest.mark.slow
-def test_garbage_in_cycles_is_part_of_what_calls_cost(project):
-    project.write(GARBAGE.format(pairs=3000))
-    done = project.run("--against", "env:WAITS=1")
-    assert done.outcomes()["test_step"] in ("inconclusive", "regressed"), done.output
-    assert done.metrics("test_step")
-
-
 PUT_OFF = """
     import gc
     import os
@@ -159,32 +130,3 @@ def test_a_setting_that_the_times_do_not_show_passes_no_case(project, setting, r
         assert reason in done.reason("test_step"), done.output
     else:
         assert done.outcomes()["test_step"] in ("unchanged", "improved"), done.output
-
-
-AHEAD = """
-    import os
-    import queue
-    import threading
-
-    import numpy as np
-
-    def test_step(bench):
-        made = queue.Queue(16)
-        values = np.arange(20_000.0)
-
-        def produce():
-            while True:
-                for _ in range(60 if "WAITS" in os.environ else 90):
-                    np.sin(values)
-                made.put(1)
-
-        threading.Thread(target=produce, daemon=True).start()
-        bench(made.get)
-"""
-
-
-@pytest.mark.slow
-def test_slower_elements_are_a_slowdown_though_a_launch_takes_no_more_than_the_buffer_holds(project):
-    project.write(AHEAD)
-    done = project.run("--against", "env:WAITS=1")
-    assert done.outcomes() == {"test_step": "regressed"}, done.output
