@@ -96,7 +96,6 @@ def test_a_regression_has_old_and_new_time_ratio_cause_and_command():
         "skipped test_matmul[compiler=gpu] and 1 more: no GPU",
         "skipped test_matmul[compiler=x]: not here",
         "other metrics: 1 regressed",
-        "mean ratio of 2 cases: 1.025 (0.743 to 1.415)",
         "regressed: 1 regressed, 1 unchanged, 3 skipped in 12 s (policy standard)",
     ]
 

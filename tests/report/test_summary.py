@@ -34,12 +34,12 @@ def test_the_code_of_a_side_has_a_name(change, words):
 
 
 def test_the_mean_is_geometric_and_over_compared_cases():
-    found = summarize(
-        made(verdict("a", Outcome.REGRESSED, 2.0), verdict("b", Outcome.IMPROVED, 0.5), verdict("c", Outcome.ERROR))
-    )
-    assert (found.mean.center, found.compared) == (pytest.approx(1.0), 3)
+    changes = [(Outcome.REGRESSED, 2.0), (Outcome.IMPROVED, 0.5), (Outcome.ERROR, 1.0)] * 2
+    rows = [verdict(str(number), *change) for number, change in enumerate(changes)]
+    found = summarize(made(*rows))
+    assert (found.mean.center, found.compared) == (pytest.approx(1.0), 6)
     broken = verdict("c", Outcome.NEW).changed(ratio=Ratio(math.nan, 0.0, math.inf, 0.9))
-    assert summarize(made(broken)).mean is None
+    assert summarize(made(*rows[:4], broken)).mean is None
 
 
 def test_counts_start_with_the_gravest():

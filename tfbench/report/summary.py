@@ -273,7 +273,7 @@ class Summary:
     limits: tuple[float, float]
     """Ratios that an improvement lies below, and a regression above."""
     mean: Ratio | None
-    """Mean of the ratios of time with its 95% interval; ``None`` if fewer than two cases were compared."""
+    """Mean of the ratios of time with its 95% interval; ``None`` if fewer than `FEWEST_CASES` cases were compared."""
     compared: int
     """Cases in that mean."""
 

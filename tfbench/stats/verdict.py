@@ -479,8 +479,8 @@ def _calls(runs: Sequence[Run]) -> Calls:
 # Average the ratios of many cases, with an interval: a small slowdown of all cases, which no single case shows
 
 
-FEWEST_CASES = 2
-"""Cases of a mean. One case has an interval of its own."""
+FEWEST_CASES = 5
+"""Cases of a mean. Of fewer, the spread is often far too small by luck, and so is the interval: a tenth in 8% of pairs."""
 _LEAST_SHARE = 0.5
 """Share of the median error below which a case gets no more weight: errors are estimated, and small ones by luck."""
 
