@@ -230,16 +230,6 @@ def test_a_conftest_that_names_the_plugin_gives_its_options_too(tmp_path, tmp_pa
     assert "no policy named 'nothing'" in done.stdout + done.stderr
 
 
-def test_two_files_of_one_name_keep_pytests_hint_and_name_the_import_mode_that_takes_both(folder):
-    for name in ("one", "two"):
-        (folder / name).mkdir()
-        (folder / name / "test_same.py").write_text("def test_x(bench): ...\n")
-    code, output = run_pytest(folder, "--benchmark", "one", "two")
-    assert code == 2  # pytest's code for errors of collection
-    assert "HINT: remove __pycache__" in output
-    assert "run pytest with --import-mode=importlib" in output
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
