@@ -12,8 +12,7 @@ import pytest
 from tests.fakes import fleet_job
 from tests.fakes.fleet_job import plan, report_of
 from tfbench.errors import JobError
-from tfbench.fleet.jobs import FleetFolder
-from tfbench.fleet.run import do, measured
+from tfbench.fleet.jobs import FleetFolder, do, measured
 from tfbench.fs import write_whole
 from tfbench.report import json_format
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.fakes.fleet_job import plan
 from tfbench.errors import NodeError, SideError, UsageError
-from tfbench.fleet.jobs import FleetFolder, pinned, sides_of
-from tfbench.fleet.run import check
+from tfbench.fleet.jobs import FleetFolder, check, pinned, sides_of
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfbench.errors import EngineError
-from tfbench.fleet.run import RESOURCE, on_ray, run_job
+from tfbench.fleet.jobs import RESOURCE, on_ray, run_job
 
 
 @pytest.fixture

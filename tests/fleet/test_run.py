@@ -9,9 +9,8 @@ import pytest
 from tests.fakes.fleet_job import plan, report_of
 from tests.fakes.report import CODE
 from tfbench.errors import EngineError, JobError, ReportError
-from tfbench.fleet import run as fleet
-from tfbench.fleet.jobs import FleetFolder
-from tfbench.fleet.run import merge
+from tfbench.fleet import jobs as fleet
+from tfbench.fleet.jobs import FleetFolder, merge
 from tfbench.fs import write_whole
 from tfbench.report import json_format
 from tfbench.report.merge import merge as merge_reports

@@ -269,7 +269,7 @@ def _whole(paths: Sequence[Path]) -> Report:
     """Read a report, or merge those of all shards of a run or of all jobs of a fleet."""
     if len(paths) == 1:
         from tfbench.fleet.jobs import PLAN, FleetFolder
-        from tfbench.fleet.run import merge as merge_fleet
+        from tfbench.fleet.jobs import merge as merge_fleet
 
         if (paths[0] / PLAN).is_file():
             return merge_fleet(FleetFolder(paths[0]), {})

@@ -15,8 +15,7 @@ from tfbench.commands import PYTEST
 from tfbench.commands.setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import jobs
-from tfbench.fleet.jobs import FleetFolder, Plan, pinned, sides_of
-from tfbench.fleet.run import ENGINES, do, measured, merge, run
+from tfbench.fleet.jobs import ENGINES, FleetFolder, Plan, do, measured, merge, pinned, run, sides_of
 from tfbench.fs import require_linux, try_lock, write_whole
 from tfbench.model.formats import plain
 from tfbench.model.words import span

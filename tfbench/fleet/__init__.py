@@ -1,1 +1,1 @@
-"""Spread a suite over machines: jobs and their plan; doing and running them, and the merging of their reports."""
+"""Spread a suite over machines."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import pytest_benchmark
 from msgspec import Meta
@@ -302,7 +302,9 @@ def now() -> str:
 
 
 def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
-    case, seconds = sample.case, sample.seconds
+    case, stats = sample.case, Stats()  # type: ignore[no-untyped-call]
+    for second in sample.seconds:
+        stats.update(second)  # type: ignore[no-untyped-call]
     launches = tuple(map(SavedLaunch.of, sample.runs))
     thresholds = dict(case.thresholds)
     own = _SavedCase(case.workload, case.source, launches, thresholds, case.statistic, values, case.file, case.ungated)
@@ -314,15 +316,8 @@ def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
         "param": case.label if case.variant else None,
         "extra_info": {"tfbench": plain(own)},
         "options": {},
-        "stats": _stats(seconds, sample.runs[0].iterations),
+        "stats": {**stats.as_dict(), "iterations": sample.runs[0].iterations},
     }
-
-
-def _stats(seconds: Sequence[float], iterations: int) -> JSON:
-    stats: Any = Stats()  # type: ignore[no-untyped-call]
-    for second in seconds:
-        stats.update(second)
-    return {**stats.as_dict(), "iterations": iterations}
 
 
 def parse(name: str, content: JSON) -> Baseline:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -155,10 +153,7 @@ class History:
 
     def files(self) -> list[Path]:
         """Return the files of the folder, sorted by name."""
-        try:
-            return sorted(path for path in self.folder.iterdir() if path.suffix == ".jsonl")
-        except FileNotFoundError:
-            return []
+        return sorted(self.folder.glob("*.jsonl"))
 
     def content(self, about: str = "") -> Content:
         """Read every file, or of each run only the cases whose lines hold a text."""
@@ -227,42 +222,31 @@ def series_of(runs: Sequence[SessionRecord]) -> list[Series]:
 
     The runs are given oldest first, each once.
     """
-    groups: dict[tuple[str, str], tuple[tuple[str, str], dict[str, list[SeriesPoint]]]] = {}
-    """Metric and machine or anchor -> labels of both, and points by case."""
+    groups: dict[tuple[str, str, str], tuple[tuple[str, str], list[SeriesPoint]]] = {}
+    """Case, metric, and machine or anchor -> labels of both, and points."""
     for record in runs:
-        environment = record.context.environment
+        environment, anchor = record.context.environment, record.anchor or Anchor("", "")
         machine, label = _machine(environment)
         run = SeriesRun(
             record.context.session, environment.commit, environment.dirty, record.releases, _side(environment), label
         )
-        _, floors = groups.setdefault((FLOOR, machine), (("", label), defaultdict(list)))
         for case, seconds in record.floors.items():
-            floor = min(seconds)
-            floors[case].append(SeriesPoint(run, floor, floor, floor))
-        anchor = record.anchor or Anchor("", "")
-        _, ratios = groups.setdefault((RATIO, anchor.key), ((anchor.label, ""), defaultdict(list)))
+            _, points = groups.setdefault((case, FLOOR, machine), (("", label), []))
+            points.append(SeriesPoint(run, min(seconds), min(seconds), min(seconds)))
         for case, ratio in record.ratios.items():
-            ratios[case].append(SeriesPoint(run, ratio.center, ratio.low, ratio.high))
-    every = [
-        Series(case, metric, *labels, tuple(points))
-        for (metric, _), (labels, cases) in groups.items()
-        for case, points in cases.items()
-    ]
+            _, points = groups.setdefault((case, RATIO, anchor.key), ((anchor.label, ""), []))
+            points.append(SeriesPoint(run, ratio.center, ratio.low, ratio.high))
+    every = [Series(case, metric, *labels, tuple(points)) for (case, metric, _), (labels, points) in groups.items()]
     every.sort(key=lambda series: series.points[-1].run.session, reverse=True)
     return sorted(every, key=lambda series: (series.case, series.metric != RATIO))
 
 
-@cache
-def _machine_of(facts: tuple[tuple[str, str], ...]) -> tuple[str, str]:
-    known = dict(facts)
+def _machine(environment: EnvironmentInfo) -> tuple[str, str]:
+    """Return the key and the label of the machine of a run. Another number of threads is another machine."""
+    known = {**environment.machine, "threads": str(environment.threads)}
     name = known.get("gpus") or known.get("processor") or "unknown processor"
     count = known.get("processors", "")
     return json_digest(known), f"{name}, {plural(int(count), 'processor') if count.isdigit() else '? processors'}"
-
-
-def _machine(environment: EnvironmentInfo) -> tuple[str, str]:
-    """Return the key and the label of the machine of a run. Another number of threads is another machine."""
-    return _machine_of((*sorted(environment.machine.items()), ("threads", str(environment.threads))))
 
 
 def _side(environment: EnvironmentInfo) -> str:
