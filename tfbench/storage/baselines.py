@@ -302,9 +302,10 @@ def now() -> str:
 
 
 def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
-    case, stats = sample.case, Stats()  # type: ignore[no-untyped-call]
+    case = sample.case
+    stats: Any = Stats()  # type: ignore[no-untyped-call]
     for second in sample.seconds:
-        stats.update(second)  # type: ignore[no-untyped-call]
+        stats.update(second)
     launches = tuple(map(SavedLaunch.of, sample.runs))
     thresholds = dict(case.thresholds)
     own = _SavedCase(case.workload, case.source, launches, thresholds, case.statistic, values, case.file, case.ungated)
