@@ -15,9 +15,9 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
 
 BUDGET = {
-    "commands": 1120,  # with the bisection of a regression, and defaults in versions (one line, from worker)
+    "commands": 1116,  # with the bisection of a regression, and defaults in versions (one line, from worker)
     "doctor": 863,  # with rare slow calls (one line, from worker)
-    "fleet": 409,
+    "fleet": 393,
     "gpus": 530,
     "metrics": 752,  # with the rows of the life of a process
     "model": 1068,  # with the calls that a time covers, rare slow calls, and turns of several blocks
@@ -28,7 +28,7 @@ BUDGET = {
     "session": 2260,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1123,  # with sparse and partial clones
     "stats": 770,  # with rare slow calls
-    "storage": 383,
+    "storage": 367,
     "suite": 481,  # with limits in seconds
     "versions": 1081,  # with contracts and results
     "worker": 2913,  # with async steps, the rows of the life of a process, lazy results, longer slices, and ops of converted models (8 lines, from profiles)

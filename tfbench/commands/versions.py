@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -71,9 +70,7 @@ def run_versions(arguments: argparse.Namespace) -> int:
         taken = ", ".join(labels) or "none of the arguments"
         raise UsageError(f"{text} (taken for versions, as no file has such a name: {taken})")
     console, began = Screen(), time.monotonic()
-    with ExitStack() as stack:
-        setup = stack.enter_context(CommandSetup(arguments, paths, policy))
-        status = stack.enter_context(console.status(""))
+    with CommandSetup(arguments, paths, policy) as setup, console.status("") as status:
         setup.tell = status.update
         setup.prefer_one_python(labels)
         sides, cases, launcher = sides_of(labels, setup.side), setup.cases, setup.launcher
