@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from tests.fakes.nvml import Replay
-from tfbench.gpus.monitor import disturbance
-from tfbench.gpus.nvml import GpuObservationWindow, GpuReading
+from tests.fakes.nvml import Beats, Device, Replay, library
+from tfbench.gpus.monitor import GpuMonitor, disturbance
+from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml, Recording
 from tfbench.policy import preset
 
 POLICY = preset("standard")
@@ -33,3 +33,23 @@ def test_every_launch_of_a_recorded_check_of_an_h200_counts():
         earlier = windows[:number]
         assert disturbance(window, ours, NOBODY, earlier, earlier[-1] if earlier else None) == ""
     assert min(reading.sm_clock for readings in launches for reading in readings) < 1700
+
+
+def watched(driver):
+    """Return the causes of two monitored launches, and what the monitor has to report."""
+    beats, causes = Beats(1), []
+    gpu_monitor = GpuMonitor(driver.identities(), driver, POLICY, lambda: {7}, beats)
+    for beats.left in (1, 1):
+        beats.done.clear()
+        with gpu_monitor.watching("a race") as launch_monitor:
+            assert beats.done.wait(10)
+        causes.append(launch_monitor.cause)
+    return causes, gpu_monitor.as_json()
+
+
+def test_a_replay_of_a_recording_gives_the_same_results():
+    device = Device(clocks=[210, 1980, 1980, 1980, 900], reasons=[1, 0], processes=[(), (7,)], gone=9)
+    recording = Recording(Nvml(library(device, errors=(79,))))
+    first = watched(recording)
+    content = json.loads(json.dumps(recording.as_json()))
+    assert watched(Replay(content)) == first

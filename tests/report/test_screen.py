@@ -7,7 +7,7 @@ import pytest
 from rich.console import Group
 
 from tfbench.report import screen
-from tfbench.report.screen import Screen, add_row, folded, table
+from tfbench.report.screen import Screen, add_row, break_name, folded, table
 
 
 @pytest.mark.parametrize("width", [20, 40, 79])
@@ -30,3 +30,8 @@ def test_a_log_has_a_line_a_minute_about_the_activity(monkeypatch, capsys):
             for now[0] in (0.0, 30.0, 61.0, 100.0, 122.0):
                 status.update(f"building {now[0]:g}")
         assert capsys.readouterr().err == ("" if is_terminal else "tfbench: building 61\ntfbench: building 122\n")
+
+
+def test_a_name_breaks_after_its_file_and_between_its_levels():
+    file, levels = "benchmarks/test_linear.py::test_matmul[", "compiler=none,precision=float32]"
+    assert [break_name(file + levels, width) for width in (100, 40)] == [file + levels, f"{file}\n{levels}"]

@@ -59,6 +59,7 @@ def test_a_result_without_a_race_of_variants_stays_as_it_is():
         ({"settings": {"TF_ENABLE_ONEDNN_OPTS": "0"}}, "TF_ENABLE_ONEDNN_OPTS not set there, 0 here"),
         ({"packages": {"tensorflow": "2.20.0"}}, "tensorflow 2.21.0 there, 2.20.0 here"),
         ({"python": "3.12.1"}, "Python 3.11.7 there, 3.12.1 here"),
+        ({"python": "3.11.9"}, "Python 3.11.7 there, 3.11.9 here"),
         ({"machine": {}}, "processor x there, unknown here"),
     ],
 )

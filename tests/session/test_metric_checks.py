@@ -227,6 +227,17 @@ def test_a_wrong_result_of_a_later_call_is_a_regression():
     assert rows["parity"].reason.message == text
 
 
+def test_a_later_result_that_differs_between_launches_of_a_side_is_noted():
+    answers = {
+        side: [probe_output(later=(value, 2.0)) for value in values]
+        for side, values in {"contender": (1.0, 1.1, 0.9), "baseline": (1.2, 0.9, 1.0)}.items()
+    }
+    _, rows, _ = judged(answers, LIVE)
+    assert rows["parity"].outcome is Outcome.UNCHANGED
+    text = "in call 6, by 0 before, but the metric is not exact here: launches of the same side differ by"
+    assert text in rows["parity"].reason.message
+
+
 @pytest.mark.parametrize(("value", "outcome"), [(2.3, Outcome.INCONCLUSIVE), (2.6, Outcome.REGRESSED)])
 def test_a_result_that_differs_between_launches_of_a_side_regresses_by_more_than_that_alone(value, outcome):
     answers = {

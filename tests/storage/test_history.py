@@ -165,6 +165,7 @@ def test_a_damaged_run_is_named_with_its_fault_and_the_others_are_read(tmp_path,
     ("change", "fault"),
     [
         ({"floors": [0.0]}, "at [0].floors[0], Expected `float` >= 1e-15"),
+        ({"ratio": {"center": 0, "low": 0, "high": 1, "confidence": 0.9}}, "center of the ratio is no usable number"),
         ({"ratio": {"center": 1}}, "at [0].ratio, Object missing required field `low`"),
     ],
 )

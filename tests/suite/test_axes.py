@@ -60,6 +60,7 @@ def test_an_axis_can_be_restricted_to_some_levels():
         (lambda: Level("x", cast=3), "must be a function"),
         (lambda: across(), "needs an axis"),
         (lambda: across(PRECISION, PRECISION), "twice"),
+        (lambda: across("precision"), "not an Axis"),
         (lambda: across(PRECISION, Axis("b", Level("x", cast=abs))), "both provide 'cast'"),
         (lambda: across(COMPILER, Axis("b", Level("x", env={"XLA_FLAGS": ""}))), "both provide 'XLA_FLAGS'"),
     ],

@@ -84,6 +84,7 @@ def test_using_a_value_raises_an_error_that_names_the_fix():
     [
         'keras.backend.backend() == "tensorflow"',
         'keras.backend.backend() in ("tensorflow", "jax")',
+        'keras.backend.backend() in {"tensorflow", "jax"}',
         'tf.version.VERSION == "2.20.0"',
         'tf.config.list_physical_devices("GPU") == tf.config.list_physical_devices("CPU")',
         '"GPU" in str(tf.config.list_physical_devices())',

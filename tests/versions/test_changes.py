@@ -20,6 +20,7 @@ from tfbench.race.race import Race, RaceConfig
 from tfbench.report import markdown, terminal
 from tfbench.report.summary import Group, summarize
 from tfbench.ruling import Result, decided
+from tfbench.session.profiling import Answer, Explainer
 from tfbench.sides.spec import Side
 from tfbench.versions import changes, matrix
 from tfbench.versions.changes import CaseChange, ChangeFinder
@@ -89,6 +90,13 @@ def test_an_op_that_another_one_replaces_is_a_change_of_the_graph(found):
     changed, *_ = found(1.0, ["MatMul"], ["BatchMatMulV2"])
     assert [(change.verdict.metric, change.verdict.ratio) for change in changed] == [("graph_ops", None)]
     assert changed[0].cause == "graph: 1 op before, 1 now; lost MatMul; gained BatchMatMulV2"
+
+
+def test_each_kind_of_change_has_the_first_line_of_its_cause(found, monkeypatch):
+    monkeypatch.setattr(Explainer, "explain", lambda *given: Answer(["op: Cast +1 ms", "more"]))
+    changed, *_ = found(1.5, ["Mul"], ["Mul", "Cast", "Sum"], Explainer(None, POLICY))
+    causes = ["op: Cast +1 ms", "graph: 1 op before, 3 now; gained Cast, Sum"]
+    assert [change.cause for change in changed[:2]] == causes
 
 
 def change(metric, *values, outcome=Outcome.REGRESSED, ratio=None, cause=""):
