@@ -61,7 +61,6 @@ FAULTS = [
     ("GPU", UNKNOWN, {"gpus": Gpus(error="NVML does not answer")}, ""),
     ("GPU", State.OK, gpus({"reasons": 0x04}), ""),  # a cap of power by software
     ("GPU", State.OK, {"gpus": None}, ""),
-    ("GPU sharing", State.OK, gpus(mps="/tmp/nvidia-mps", compute_mode="exclusive process"), ""),
     ("GPU sharing", WARN, gpus({"processes": frozenset({7})}), "CUDA_VISIBLE_DEVICES"),
     ("GPU sharing", BAD, gpus({"computing": frozenset({7})}), "one job per runner"),
     ("GPU sharing", BAD, gpus(compute_mode="exclusive process"), "nvidia-smi -i 0 -c DEFAULT"),

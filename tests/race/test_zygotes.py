@@ -75,12 +75,9 @@ def test_zygotes_that_one_request_names_are_started_even_beyond_the_limit(pool):
 def test_no_side_is_always_the_first_that_an_ancestor_forks(pool):
     opened, side = pool(replace(POLICY, zygotes_alive=6))
     opened.ready([(replace(side, name="baseline"), GOOD), (side, GOOD)], range(3))
-    first, second, third = (
-        [("baseline", 0), ("contender", 0)],
-        [("contender", 1), ("baseline", 1)],
-        [("baseline", 2), ("contender", 2)],
-    )
-    assert [(name, pair) for name, _, pair, _ in opened._zygotes] == [*first, *second, *third]
+    one, other = "baseline", "contender"
+    forked = [(one, 0), (other, 0), (other, 1), (one, 1), (one, 2), (other, 2)]
+    assert [(name, pair) for name, _, pair, _ in opened._zygotes] == forked
 
 
 def test_released_zygotes_leave_what_they_said_about_their_side(pool):

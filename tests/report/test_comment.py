@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.report import CODE
 from tests.fakes.run_report import HOSTILE as OF_A_REPORT
 from tests.report.test_json_reader import REPORT
 from tfbench.model import Outcome, Reason
@@ -55,14 +54,6 @@ def test_only_a_regression_can_be_accepted():
     text = render(replace(REPORT, sides=SIDES), "inconclusive", "1 inconclusive", [row])
     assert "  - race it again: `pytest --benchmark --against git:main" in text
     assert "accepted" not in text
-
-
-def test_it_names_the_code_of_both_sides():
-    changed = {**CODE, "dirty": True, "tree": f"sources:{'3' * 64}"}
-    sides = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "working tree", **changed}}
-    text = render(replace(REPORT, sides=sides), "regressed", "1 regressed", [VERDICT])
-    head = "1 case of commit 111111111111, changed \\(sources 333333333333\\), policy standard, "
-    assert f"{head}against `git:main` at commit 111111111111 \\(tree 222222222222\\), 12 s." in text
 
 
 def entry(why):

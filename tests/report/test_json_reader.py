@@ -29,20 +29,13 @@ from tfbench.report import json_format, markdown, merge, terminal
 from tfbench.ruling import GateDecision, Result, Ruling
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
+TIMED = {"ratio": Ratio(1.052, 1.03, 1.07, 0.99), "launches": 7, "rounds": 280, "wall_seconds": 5.2}
+MEAN = Ratio(1.004, 1.001, 1.006, 0.99)
 REPORT = Report(
     policy=Policy().as_json(),
     sides={"contender": {"spec": "working tree", **CODE}},
     verdicts=(
-        Verdict.of(
-            CASE,
-            Outcome.REGRESSED,
-            Reason("slower", "5.2% slower"),
-            ratio=Ratio(1.052, 1.03, 1.07, 0.99),
-            launches=7,
-            rounds=280,
-            wall_seconds=5.2,
-            rates={"items/s": (10.5, None)},
-        ),
+        Verdict.of(CASE, Outcome.REGRESSED, Reason("slower", "5.2% slower"), **TIMED, rates={"items/s": (10.5, None)}),
         Verdict.of(CASE, Outcome.UNCHANGED, Reason("same", "the same"), "graph_ops"),
     ),
     variant_results=(variant(CASE, CASE.name, 1e-5, None, None, 3, 900, {"flops": 10}),),
@@ -51,9 +44,7 @@ REPORT = Report(
     seconds_by_phase={"preparing": 8.25, "other": 4.25},
     seconds_by_case={CASE.name: 7.5},
     seed=7,
-    suite=SuiteVerdict(
-        0.005, Outcome.INCONCLUSIVE, Reason("not-confirmed", "why"), 40, Ratio(1.004, 1.001, 1.006, 0.99)
-    ),
+    suite=SuiteVerdict(0.005, Outcome.INCONCLUSIVE, Reason("not-confirmed", "why"), 40, MEAN),
     rounds=(StoredRounds.of_sample(Sample(CASE, (Run((1e-5, 1.1e-5), 1), Run((9e-6,), 1))), "contender"),),
 )
 

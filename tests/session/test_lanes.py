@@ -97,13 +97,6 @@ def test_a_case_that_fits_into_each_lane_needs_no_machine_of_its_own(session, cp
     assert opened._apart((CASES[2], replace(CASES[3], cpus=cpus))) is apart
 
 
-def test_a_case_that_breaks_is_an_error_and_the_others_go_on(session):
-    report = run(session(2, script={"t.py::test_2": {"at": "rounds", "does": "die"}}))
-    times = {row.case.name: row.outcome for row in report.verdicts if row.metric == "time"}
-    assert times.pop("t.py::test_2") is Outcome.ERROR
-    assert set(times.values()) == {Outcome.NEW}
-
-
 def test_ctrl_c_ends_all_lanes_and_keeps_what_is_finished(session):
     slow = {case.name: {"at": "rounds", "does": "hang"} for case in CASES[4:]}
     opened = session(2, script=slow)

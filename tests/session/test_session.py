@@ -11,7 +11,6 @@ from tfbench.errors import UsageError
 from tfbench.gpus.monitor import GpuSession
 from tfbench.model import Case, Outcome
 from tfbench.race.timer import Phase
-from tfbench.session import resume
 from tfbench.session.session import Session
 
 GROUP = "t.py::test_a"
@@ -52,14 +51,6 @@ def test_the_phases_and_the_cases_divide_the_wall_time(finished):
     assert cases[CASES[0].name] == cases[CASES[1].name] > 0  # they raced each other
     work = phases["preparing"] + phases["rounds"] + phases["probing"]
     assert work <= sum(cases.values()) <= work + phases["profiling"] + phases["other"]
-
-
-def test_a_case_of_an_interrupted_run_costs_nothing(finished, monkeypatch):
-    monkeypatch.setattr(resume, "identity", lambda request, sides, saved: {})
-    finished(CASES[2:])
-    report, _ = finished(resume=True)
-    assert outcomes(report) == [Outcome.NEW] * 3
-    assert list(report.seconds_by_case) == [case.name for case in VARIANTS]
 
 
 def test_the_mean_of_all_cases_is_raced_again_before_it_fails_the_run(tmp_path):

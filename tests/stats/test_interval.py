@@ -162,12 +162,10 @@ def test_an_interval_excludes_half_of_alpha_on_either_side(alpha):
 def test_the_limit_of_an_outlier_follows_the_noise_of_both_levels():
     """The last launch is about three deviations of 0.006 and 0.005 together from the median, 0.0005."""
     limit = 3 * math.hypot(0.006, 0.005)
-    centers = [
-        posterior(
-            np.array([[0.0, 0.001, -0.001, 0.002, -0.002, 0.0005 + far]]), np.zeros(6, int), POLICY, shared_zygote=False
-        ).center
-        for far in (limit * 0.99, limit * 1.01, limit * 5)
-    ]
+    centers = []
+    for far in (limit * 0.99, limit * 1.01, limit * 5):
+        values = np.array([[0.0, 0.001, -0.001, 0.002, -0.002, 0.0005 + far]])
+        centers.append(posterior(values, np.zeros(6, int), POLICY, shared_zygote=False).center)
     assert centers[0] < centers[1]  # moved, and the others with it
     assert centers[1] == pytest.approx(centers[2])
 
@@ -198,11 +196,8 @@ def test_the_mean_of_pseudovalues_is_hubers_one_step_estimate():
 
 def test_outliers_are_those_of_each_race():
     """The spread of a noisy race sets no launch of it aside, and at most a third of the launches can be outliers."""
-    calm, third, noisy = (
-        [*CALM, 0.36],
-        [0.0, 0.001, 0.002, 0.5, 0.003, -0.5],
-        [0.1, -0.2, 0.3, 0.0, -0.1, 0.2, -0.3, 0.5],
-    )
+    calm, third = [*CALM, 0.36], [0.0, 0.001, 0.002, 0.5, 0.003, -0.5]
+    noisy = [0.1, -0.2, 0.3, 0.0, -0.1, 0.2, -0.3, 0.5]
     for values in (calm, third):
         assert huber_pseudovalues(np.array([values]), 0.008, 3.0).tolist() != [values]
     assert huber_pseudovalues(np.array([noisy]), 0.008, 3.0).tolist() == [noisy]

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.worker.test_plain_benchmark import Launch
 from tfbench.errors import BenchmarkError
 from tfbench.worker import tf_runtime
-from tfbench.worker.bench import Bench, in_cache
+from tfbench.worker.bench import in_cache
 from tfbench.worker.block import PreparedStep
-from tfbench.worker.own_files import OwnFiles
 
 MEBIBYTE = 1 << 20
 GPU, CPU = "/job:localhost/replica:0/task:0/device:GPU:0", "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -132,13 +132,8 @@ def test_an_unknown_size_is_stated_and_skips_a_case_that_asks_for_a_cold_cache(c
 
 
 def test_a_step_that_runs_once_has_no_cache_to_choose():
-    class Launch(Bench):
-        def serve(self, call):
-            raise AssertionError(call)
-
-    bench = Launch(channel=None, request=None, pipes=(), function=None, own_files=OwnFiles(""))
     with pytest.raises(BenchmarkError, match="no effect on a step that runs once"):
-        bench.once(int, cache="cold")
+        Launch().once(int, cache="cold")
 
 
 class TestSizes:

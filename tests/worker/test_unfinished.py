@@ -14,19 +14,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.worker.test_plain_benchmark import Launch
 from tfbench.errors import BenchmarkError
 from tfbench.worker import tf_runtime
-from tfbench.worker.bench import Bench, unfinished
-
-
-class Launch(Bench):
-    """Calls the step once."""
-
-    def __init__(self):
-        super().__init__(channel=None, request=None, pipes=(), function=None, own_files=None)
-
-    def serve(self, call):
-        self.check_result(call())
+from tfbench.worker.bench import unfinished
 
 
 class Dataset:
