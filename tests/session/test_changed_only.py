@@ -138,7 +138,7 @@ def test_at_least_one_case_is_drawn_and_the_seed_decides_which():
 
 def test_graphs_and_modules_count_without_the_places_of_their_source():
     def of(text, graph="MatMul", **facts):
-        return ExecutedCode.of_probe(ProbeOutput({"graph": {"executed": [[graph]]}}, {}, facts, {"m": text}))
+        return ExecutedCode.of_probe(ProbeOutput({"graph": {"executed": [[graph]]}}, {}, facts, (text,)))
 
     add = 'ROOT add.1 = f32[2] add(a, b), metadata={{op_name="add" source_file="{}"}}'
     first = of(add.format("/trees/a/x.py"), source="s", read=["x"], installed="i")
