@@ -41,7 +41,6 @@ def test_profiling_has_a_launch_of_its_own_and_a_report(project):
     assert len({pid for _, pid in ran}) == variant_result["launches"] + 2  # and one in which it was probed
     (entry,) = done.report["profiles"]
     assert (entry["case"], entry["side"]) == ("benchmarks/test_mine.py::test_counted", "contender")
-    assert entry["parts"][0]["kind"] == "MatMul"
     assert entry["time"]["host compute"] <= entry["step"]
     assert project.tfbench("gate", "report.json").returncode == 4  # the report with profiles is read
 
@@ -115,6 +114,6 @@ def test_a_regression_names_its_cause_and_keeps_profiles_that_open_in_tensorboar
     assert explained.returncode == 0, explained.stderr
     for words in (
         "waiting for input grew most", "waiting for input: IteratorGetNext +", "of a step waits for input",
-        "Longest work per step", "all of it: xprof .tfbench/profiles",
+        "all of it: xprof .tfbench/profiles",
     ):  # fmt: skip
         assert words in text, words

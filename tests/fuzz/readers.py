@@ -57,7 +57,6 @@ SIDES = {"baseline": SIDE, "contender": {**SIDE, "spec": "working tree", "python
 PROFILE = {
     "schema": "tfbench-profile/1", "case": CASE.name, "side": "baseline", "folder": "f", "why": ["slow"], "step": 2e-3,
     "time": {"host compute": 1e-3},
-    "parts": [{"kind": "MatMul", "category": "host compute", "seconds": 1e-3, "calls": 2.0}],
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from tfbench.suite.shards import SuitePart
 A, B = (Case(f"w.py::w[a={level}]", "w", "w.py::w", (("a", level),), env=(("E", level),)) for level in "xy")
 RATIO = Ratio(1.01, 0.99, 1.03, 0.95)
 PROFILE = {"schema": "tfbench-profile/1", "case": A.name, "side": "contender", "folder": "p", "why": ["a kernel"],
-           "step": 1.0, "time": {}, "parts": []}  # fmt: skip
+           "step": 1.0, "time": {}}  # fmt: skip
 FULL = CaseResult(
     A,
     Verdict.of(A, Outcome.UNCHANGED, Reason("within-tolerance", "within 2%"), ratio=RATIO, launches=6, rounds=60),

@@ -334,13 +334,6 @@ else:
         job: Digest
         """Of the job of a fleet."""
 
-    class _Part(TypedDict):
-        kind: Text
-        """Type of an op, an XLA instruction, a kernel, or a stage of the input."""
-        category: Text
-        seconds: Seconds
-        calls: Annotated[float, Meta(ge=0, le=1e9)]
-
     class ProfileEntry(TypedDict):
         """The steps of one side of a case in its profiles. Times are seconds per step."""
 
@@ -352,8 +345,6 @@ else:
         step: Seconds
         time: Annotated[dict[Text, Seconds], Meta(max_length=20)]
         """Category of time, such as ``waiting for input`` -> seconds."""
-        parts: Annotated[list[_Part], Meta(max_length=20)]
-        """The longest kinds of work."""
 
 
 _Rows = Meta(max_length=100_000)

@@ -103,33 +103,17 @@ def describe_cause(cause: Cause, attribution: Attribution, raced: float | None =
 # The steps of one side: a table for a terminal, and JSON for a report
 
 
-LONGEST = 20
-"""Maximum number of listed kinds of work. Each further kind takes less than a hundredth of a step."""
-
-
 def one_side(title: str, breakdown: StepBreakdown) -> Group:
-    """Render the steps of a profile: the time of each category, the share of the input, and the longest kinds of work."""
+    """Render the steps of a profile: the time of each category, and the share of the input."""
     content = content_of(breakdown)
     kinds = table("Time per step", "category", *right("time", "share"))
     for name, seconds in (*content["time"].items(), ("a step", content["step"])):
         add_row(kinds, name, duration(seconds), percent(seconds / content["step"]))
-    works = table("Longest work per step", *folded("what", "where"), *right("time", "share", "calls"))
-    for part in content["parts"]:
-        share, calls = percent(part["seconds"] / content["step"]), f"{part['calls']:g}" if part["calls"] else ""
-        add_row(works, part["kind"], part["category"], duration(part["seconds"]), share, calls)
     waiting = content["time"].get(TimeCategory.INPUT, 0.0) / content["step"]
-    return Group(Text(title, "bold"), Text(f"{waiting:.1%} of a step waits for input"), kinds, works)
+    return Group(Text(title, "bold"), Text(f"{waiting:.1%} of a step waits for input"), kinds)
 
 
 def content_of(breakdown: StepBreakdown) -> JSON:
     """Return the steps of one side for JSON. Times are seconds per step."""
-    longest = sorted(breakdown.parts.items(), key=lambda part: -part[1].seconds)[:LONGEST]
     spent = sorted(((breakdown.spent(category), str(category)) for category in TimeCategory), reverse=True)
-    return {
-        "step": breakdown.seconds,
-        "time": {name: seconds for seconds, name in spent if seconds},
-        "parts": [
-            {"kind": key.kind, "category": str(key.category), "seconds": part.seconds, "calls": part.calls}
-            for key, part in longest
-        ],
-    }
+    return {"step": breakdown.seconds, "time": {name: seconds for seconds, name in spent if seconds}}
