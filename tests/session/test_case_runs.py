@@ -1,6 +1,7 @@
 """The states of a case, and what is kept when something fails on the way."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,9 +58,10 @@ class Journal:
         self.kept.append(result)
 
 
-def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, **more):
+def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, leave=lambda env: None):
     reporter = RunProgress(lambda now: None, len(cases))
-    return CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, Journal(earlier), **more)
+    launcher = SimpleNamespace(leave=leave, stopwatch=SimpleNamespace(seconds_of_cases=0.0))
+    return CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, Journal(earlier), launcher)
 
 
 def add_row(metric):

@@ -94,9 +94,7 @@ def _choice(name: str, choices: tuple[str, ...], text: str) -> str:
     return text
 
 
-_SLOWDOWN = _fraction(
-    "inject-slowdown", lambda value: 0 <= value <= 10, "a fraction from 0 to 10, such as 0.10 for 10% more work"
-)
+_SLOWDOWN = _fraction("inject-slowdown", lambda value: 0 <= value <= 10, "a fraction up to 10, such as 0.10 for 10%")
 _MEAN = _fraction("gate-suite", lambda value: 0 < value < 1, "the slowdown of the mean to find, such as 0.5% or 0.005")
 _DEVICE = _fraction("gate-device", lambda value: 0 < value < 0.5, "the growth to find, below half, such as 5% or 0.05")
 

@@ -54,24 +54,17 @@ class BaselineStore:
         With ``drop_missing``, cases that the run did not measure may leave the baseline.
         Raises `BaselineError` if the baseline or the run does not exist, or the run left out cases.
         """
-        before = self.saved.fetch(name)
+        before, again = self.saved.fetch(name), f"run the whole suite with pytest --benchmark --baseline {name}"
         if name not in self.candidates.names():
-            raise BaselineError(
-                f"{name}: no run to accept; only a complete run of pytest --benchmark --baseline {name} keeps a candidate"
-            )
+            raise BaselineError(f"{name}: no run to accept; {again}")
         candidate = self.candidates.fetch(name)
         if candidate.against != before.saved:
-            raise BaselineError(
-                f"{name}: the last run raced the baseline of {candidate.against or 'an unknown time'}, and this one is of "
-                f"{before.saved}; run pytest --benchmark --baseline {name} again"
-            )
+            raced = f"the last run raced the baseline of {candidate.against}, and this one is of {before.saved}"
+            raise BaselineError(f"{name}: {raced}; {again}")
         lost = self.left_out(name)
         if lost and not drop_missing:
-            raise BaselineError(
-                f"{name}: the last run measured {plural(len(candidate.samples), 'case')}, "
-                f"but not {some(lost, 1)}; run the whole suite against the baseline, "
-                f"or remove {len(lost)} of its cases with --drop-missing"
-            )
+            measured = f"the last run measured {plural(len(candidate.samples), 'case')}, but not {some(lost, 1)}"
+            raise BaselineError(f"{name}: {measured}; {again}, or remove {len(lost)} of its cases with --drop-missing")
         acceptance = Acceptance(now(), reason, before.saved)
         accepted = replace(candidate, accepted=(*before.accepted, acceptance), against="")
         if accepted.tree:
@@ -129,8 +122,7 @@ class RunRecorder:
         measured = self._measured(measurements, KEPT + name)
         if not measured.context.tree:
             self.notes.append(
-                f"the baseline {name!r} has times only: {self._request.root} is in no git checkout, so its code cannot "
-                "be raced again"
+                f"the baseline {name!r} has times only: without a git checkout, its code cannot be raced again"
             )
         self.store.drop_candidate(name)
         return self._save(self.store.saved, name, measured, KEPT)
@@ -191,14 +183,10 @@ class RunRecorder:
             runs = [run for sample in measurements.samples.values() for run in sample.runs]
             modules = {*measurements.modules, *(name for run in runs for name in run.facts.get(MODULES, ()))}
             environment = replace(environment, packages={**distributions_of(modules), **environment.packages})
-        context = MeasurementContext(
-            session=self._session,
-            environment=environment,
-            tree=tree.tree if tree else "",
-            policy=self._request.policy.name,
-        )
+        of_tree, policy = tree.tree if tree else "", self._request.policy
+        context = MeasurementContext(self._session, environment, of_tree, policy.name)
         values = {result.case.name: result.metric_values for result in measurements.results if result.metric_values}
-        samples, usual = measurements.samples, self._request.policy.statistic
+        samples, usual = measurements.samples, policy.statistic
         if keep_as:  # a change that is raced against it cannot choose its own
             samples = {
                 name: replace(sample, case=replace(sample.case, statistic=sample.case.statistic or usual))

@@ -155,18 +155,19 @@ def missing(request: RunRequest, gone: Sequence[Case], deleted: Reason, deselect
     if request.selection.reruns:
         return []
     ours = [case for case in gone if request.selection.has(case.name) and (shard is None or shard.has(case))]
-    return [
-        Verdict.of(
-            case, Outcome.MISSING, deselected if case.name in request.collected else _gone(case, deleted, request)
-        )
-        for case in sorted(ours, key=lambda known: known.name)
-    ]
 
-
-def _gone(case: Case, deleted: Reason, request: RunRequest) -> Reason:
-    """Return the reason with the file that may have the case, if it lies in no folder that pytest collects."""
-    file = case.name.partition("::")[0]
-    folder = file[: file.find("/") + 1]
-    if folder and (request.root / file).is_file() and not any(name.startswith(folder) for name in request.collected):
+    def reason_of(case: Case) -> Reason:
+        """Return the reason, with the file that may have the case if it lies in no folder that pytest collects."""
+        if case.name in request.collected:
+            return deselected
+        file = case.name.partition("::")[0]
+        folder = file[: file.find("/") + 1]
+        if (
+            not folder
+            or not (request.root / file).is_file()
+            or any(name.startswith(folder) for name in request.collected)
+        ):
+            return deleted
         return deleted.noted(because(Note.OUTSIDE, file=file, folder=folder))
-    return deleted
+
+    return [Verdict.of(case, Outcome.MISSING, reason_of(case)) for case in sorted(ours, key=lambda known: known.name)]

@@ -160,13 +160,13 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     calls = calls_of(baseline.runs, contender.runs)
     slow = (ReasonCode.TAIL_NOT_DECIDED, ReasonCode.RARE_SLOW_CALLS)
     by_tail = decision.statistic is Statistic.TAIL or decision.reason.code in slow
-    taken = _takes_own_time(contender)
+    speeds = two_speeds([[run.seconds for run in sample.runs] for sample in (baseline, contender)])
     reason = decision.reason.noted(
         because(Note.CALLS, before=calls[0], now=calls[1]) if calls and by_tail else None,
-        because(Note.OWN_TIMES) if taken else None,
+        because(Note.OWN_TIMES) if _takes_own_time(contender) else None,
         cache_note(contender),
         _per_item(baseline, contender),
-        _two_speeds(baseline, contender),
+        because(Note.TWO_SPEEDS, fast=speeds.fast, slow=speeds.slow, shares=list(speeds.shares)) if speeds else None,
         because(Note.OWN_THRESHOLDS, **dict(shown.thresholds)) if shown.thresholds else None,
         ignored(case, used),
         *notes,
@@ -207,11 +207,6 @@ def _per_item(baseline: Sample, contender: Sample) -> Reason | None:
         return None
     before, now = (sample.runs[0].facts["items"] for sample in (baseline, contender))
     return because(Note.PER_ITEM, before=before, now=now)
-
-
-def _two_speeds(baseline: Sample, contender: Sample) -> Reason | None:
-    speeds = two_speeds([[run.seconds for run in sample.runs] for sample in (baseline, contender)])
-    return because(Note.TWO_SPEEDS, fast=speeds.fast, slow=speeds.slow, shares=list(speeds.shares)) if speeds else None
 
 
 def skipped_on_one_side(case: Case, note: Reason) -> CaseResult:
@@ -368,13 +363,9 @@ class MetricChecker:
             if isinstance(probe_output, Exception):
                 yield probe_output
                 continue
-            probed = _Probed(
-                catalog.read(probe_output),
-                probe_output.facts.get("contracts", {}),
-                probe_output.outputs,
-                ExecutedCode.of_probe(probe_output),
-                foreign=probe_output.facts.get(NATIVE, {}).get("foreign", ()),
-            )
+            values, facts = catalog.read(probe_output), probe_output.facts
+            executed, foreign = ExecutedCode.of_probe(probe_output), facts.get(NATIVE, {}).get("foreign", ())
+            probed = _Probed(values, facts.get("contracts", {}), probe_output.outputs, executed, foreign=foreign)
             if not self._is_reference(entrant.case):
                 reference = references.get((entrant.side.name, self._references[entrant.case.group].name))
                 # Other cases need the outputs of reference variants only. The others are dropped to free their memory.

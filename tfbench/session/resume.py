@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,10 +40,6 @@ that are looked for and not opened, among others: of 30 cases that such a change
 
 _METADATA = re.compile(r", metadata=\{[^}]*\}")
 """Where an instruction of XLA comes from: among others, paths of the source tree."""
-_UNKNOWN = (
-    "--changed-only: cases race although their code may be the same, because this system does not report the files that "
-    "they read; on Linux, raise fs.inotify.max_user_watches above the number of the repository's folders"
-)
 
 
 @dataclass(frozen=True)
@@ -65,12 +61,8 @@ class ExecutedCode:
         graphs = output.found.get("graph") or output.absent.get("graph", "")
         modules = sorted(_METADATA.sub("", text) for text in output.modules)
         facts, read = output.facts, output.facts.get("read")
-        return ExecutedCode(
-            source=facts.get("source", ""),
-            read=None if read is None else frozenset(read),
-            installed=facts.get("installed", ""),
-            graphs=json_digest([graphs, modules]),
-        )
+        files = None if read is None else frozenset(read)
+        return ExecutedCode(facts.get("source", ""), files, facts.get("installed", ""), json_digest([graphs, modules]))
 
 
 Executed = Callable[[Entrant, Entrant], Sequence[ExecutedCode | None]]
@@ -94,8 +86,6 @@ class ChangedOnly:
     contender: Side
     drawn: frozenset[str]
     executed: Executed
-    notes: set[str] = field(default_factory=set, init=False)
-    """What the user should know about cases that race."""
 
     def spares(self, case: Case, baseline: Side, there: Case, differences: Sequence[str]) -> Reason | None:
         """Return why the case need not race, ``None`` if it must.
@@ -112,8 +102,6 @@ class ChangedOnly:
         if claimed or differences or renamed or self.contender.slowdown or self.contender.env != baseline.env:
             return None
         before, now = self.executed(Entrant(there, baseline), Entrant(case, self.contender))
-        if before is not None and now is not None and (before.read is None or now.read is None):
-            self.notes.add(_UNKNOWN)
         if before is None or now is None or not (before.read and now.read and now.source and now.installed):
             return None
         if (before.source, before.installed, before.graphs) != (now.source, now.installed, now.graphs):

@@ -20,9 +20,9 @@ from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.report import Outcome, Report, Skip, SuiteVerdict
 from tfbench.policy import Policy
 from tfbench.race.lanes import Lanes, Processors
-from tfbench.race.launch import Clock, Entrant
+from tfbench.race.launch import Entrant
 from tfbench.race.prober import Prober
-from tfbench.race.process_launcher import Environment, ProcessLauncher
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase, Stopwatch, timer
 from tfbench.session import results as case_results
 from tfbench.session import strategies
@@ -68,9 +68,8 @@ class SuiteGate:
 
     def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:
         cases = len(raced)
-        first, _, passes = self._decided(
-            raced, [result.verdict.ratio for result in raced if result.verdict and result.verdict.ratio]
-        )
+        ratios = [result.verdict.ratio for result in raced if result.verdict and result.verdict.ratio]
+        first, _, passes = self._decided(raced, ratios)
         if first is None:
             reason = because(ReasonCode.FEW_CASES, cases=cases, needed=FEWEST_CASES)
             return SuiteVerdict(self.limit, Outcome.INCOMPARABLE, reason, cases)
@@ -139,8 +138,7 @@ class CaseRuns:
         skips: Name of a case -> why it cannot run here.
         steps: What completes a raced case, in order; the keys name the rows that report a failed step.
         journal: Keeps each finished result. Those of an interrupted run are used if the whole group has one.
-        clock: Counts the seconds that cases cost.
-        leave: Called with an environment once all its cases are finished.
+        launcher: Counts the seconds that cases cost, and leaves an environment once all its cases are finished.
     """
 
     def __init__(
@@ -151,14 +149,12 @@ class CaseRuns:
         steps: Mapping[str, Step],
         report: RunProgress,
         journal: Journal,
-        clock: Clock = lambda: 0.0,
-        leave: Callable[[Environment], None] = lambda environment: None,
+        launcher: ProcessLauncher,
     ) -> None:
         self._strategy = strategy
-        self._leave = leave
         self._steps = steps
         self._report = report
-        self._clock = clock
+        self._launcher = launcher
         self._journal = journal
         self.seconds: dict[str, float] = defaultdict(float)
         """Name of a measured case -> what it has cost in this run. Cases of a group share what they need together."""
@@ -227,11 +223,11 @@ class CaseRuns:
     @contextmanager
     def _paid_by(self, runs: Sequence[_CaseRun]) -> Iterator[None]:
         """Divide the seconds until the block ends equally among these cases."""
-        began = self._clock()
+        began = self._launcher.stopwatch.seconds_of_cases
         try:
             yield
         finally:
-            share = (self._clock() - began) / len(runs)
+            share = (self._launcher.stopwatch.seconds_of_cases - began) / len(runs)
             for run in runs:
                 self.seconds[run.case.name] += share
 
@@ -266,7 +262,7 @@ class CaseRuns:
             self._unfinished[run.case.env] -= finished and not run.finished
             run.result, run.finished = result, finished
         if finished and not self._unfinished[run.case.env]:
-            self._leave(run.case.env)
+            self._launcher.leave(run.case.env)
 
 
 # Put one run together, answer it case by case, and report it
@@ -357,16 +353,7 @@ class Session:
                 "profile": stopwatch.phase(Phase.PROFILING)(self.profiles.with_profiles),
                 "gate": self.strategy.gated,
             }
-            self.runs = CaseRuns(
-                cases,
-                skips,
-                self.strategy,
-                steps,
-                report,
-                self.journal,
-                lambda: stopwatch.seconds_of_cases,
-                launcher.leave,
-            )
+            self.runs = CaseRuns(cases, skips, self.strategy, steps, report, self.journal, launcher)
             self._lanes: Lanes[Group] | None = None
             self.suite_gate = SuiteGate(request.gate_suite, policy, races, self.strategy)
             self._held = held.pop_all()

@@ -425,14 +425,11 @@ class LiveSideStrategy(Strategy):
         self._collect_side()
         self.starter.start(group, self.contender, self.baseline)
         there = self._counterpart(case)
-        if (rule := self.changed_only) is not None:
-            spared = rule.spares(case, self.baseline, there, self._differences())
-            self.notes += rule.notes.difference(self.notes)
-            if spared:
-                return [untimed(case, Outcome.NEW, spared)]
-        return self.races.sides(
-            case, self.baseline, there, *self._marks(case), repair=partial(self._repaired, case, there)
-        )
+        rule = self.changed_only
+        if rule is not None and (spared := rule.spares(case, self.baseline, there, self._differences())):
+            return [untimed(case, Outcome.NEW, spared)]
+        repair = partial(self._repaired, case, there)
+        return self.races.sides(case, self.baseline, there, *self._marks(case), repair=repair)
 
     def _marked(self, case: Case) -> Case | None:
         return self.counterparts.known(case) if self.counterparts else None
@@ -477,15 +474,11 @@ class LiveSideStrategy(Strategy):
                 self.counterparts = Counterparts(before, request.suite_cases, request.collected, request.root)
             if before.gate not in ((), request.gate):  # without a file of this run, the tree has not been collected
                 mine, theirs = map(" ".join, (request.gate, before.gate))
-                self.notes.append(
-                    f"this change alters its own gate: its configuration has {mine}, and that of {self.baseline.spec} has {theirs}; "
-                    "review it, or give the options on the command line"
-                )
+                altered = f"its configuration has {mine}, and that of {self.baseline.spec} has {theirs}"
+                self.notes.append(f"this change alters its own gate: {altered}; review it, or give options yourself")
             if changed := other_requirements(as_committed(self.baseline).root, request.root):
-                self.notes.append(
-                    f"{', '.join(changed)}: not as in {self.baseline.spec}, but both sides run with the packages that are "
-                    "installed here; race the packages with --against NAME==VERSION"
-                )
+                text = f"{', '.join(changed)}: not as in {self.baseline.spec}, but both sides run with what is installed here"
+                self.notes.append(f"{text}; race the packages with --against NAME==VERSION")
 
     def skipped(self, case: Case, reason: str, mark: bool = False) -> CaseResult:
         if mark:
