@@ -20,12 +20,12 @@ BUDGET = {
     "fleet": 393,
     "gpus": 530,
     "metrics": 752,  # with the rows of the life of a process
-    "model": 1068,  # with the calls that a time covers, rare slow calls, and turns of several blocks
-    "plugin": 1252,
+    "model": 1062,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "plugin": 1240,
     "profiles": 507,
     "race": 2180,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
-    "report": 1796,  # with many files of asv (one line, from worker)
-    "session": 2260,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "report": 1767,  # with many files of asv (one line, from worker)
+    "session": 2209,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1123,  # with sparse and partial clones
     "stats": 770,  # with rare slow calls
     "storage": 367,

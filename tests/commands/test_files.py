@@ -51,7 +51,7 @@ BASELINE_FILE, BENCHMARK_FILE = '{"benchmarks": [], "tfbench": {}}', '{"benchmar
         ("r.json", '{"schema": "tfbench-report/1"}', 5, "is not a report"),
         ("r.json", BASELINE_FILE, 5, "r.json is not a report of the schema tfbench-report/1"),
         ("r.json", BENCHMARK_FILE, 5, "--report-json PATH"),
-        (".", "", 5, "has a file named 'test_a.py'; expected a name such as report-1.json"),
+        (".", "", 5, "has a file named 'test_a.py'; expected one such as report.json"),
     ],
 )
 def test_a_gate_that_cannot_read_its_report_says_what_it_needs(tmp_path, capsys, name, content, code, said):

@@ -205,9 +205,8 @@ def whole_suite(config: pytest.Config) -> bool:
     here = config.invocation_params.dir
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return False
-    return here.resolve() == config.rootpath.resolve() or not any(
-        any(here.rglob(name)) for name in config.getini("python_files")
-    )
+    names = config.getini("python_files")
+    return here.resolve() == config.rootpath.resolve() or not any(any(here.rglob(name)) for name in names)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -80,9 +80,8 @@ def _listing(config: pytest.Config) -> JSON:
     try:
         return run_collection(command, request, root, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     except SideError as error:
-        raise pytest.UsageError(
-            f"tf.test.Benchmark: {': '.join([error.headline, *error.rest.splitlines()[-1:]])}"
-        ) from None
+        why = ": ".join([error.headline, *error.rest.splitlines()[-1:]])
+        raise pytest.UsageError(f"tf.test.Benchmark: {why}") from None
 
 
 # Collect a module that uses values of TensorFlow while it is imported, in a process with the real one
@@ -257,6 +256,10 @@ def case_of(item: pytest.Function, place: tuple[int, int], policy: Policy) -> Ca
     if plugin := _unloaded_plugin(item):
         fix = f'name it in the conftest.py of the root: pytest_plugins = ["{plugin}"]'
         raise DeclarationError(f"{item.nodeid}: measuring processes do not load the plugin {plugin}; {fix}")
+    try:
+        marked = _marked(item, policy)
+    except ValueError as error:
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {error}") from None
     variant, others = Variant(), ""
     callspec = getattr(item, "callspec", None)
     if callspec is not None:
@@ -270,7 +273,7 @@ def case_of(item: pytest.Function, place: tuple[int, int], policy: Policy) -> Ca
         reference=variant.reference, env=tuple(sorted(variant.env.items())),
         source=digest(item.function), file=_file_digest(str(item.path)), claims=claims_of(item, variant),
         shared="shared" in item.fixturenames, place=place,
-        alone=isinstance(item.parent, ListedFile), **_marked(item, policy),
+        alone=isinstance(item.parent, ListedFile), **marked,
     )  # fmt: skip
 
 
@@ -317,33 +320,24 @@ _ARGUMENTS = {"cpus", "gate", "reason", STATISTIC, *THRESHOLDS}
 def _marked(item: pytest.Item, policy: Policy) -> JSON:
     """Return the fields of a case that the marks ``tfbench`` of its item set; the closest mark counts.
 
-    Raises `DeclarationError` if an argument is unknown, or its value is invalid.
+    Raises `ValueError` if an argument is unknown, or its value is invalid.
     """
     given: JSON = {}
     for mark in reversed(list(item.iter_markers("tfbench"))):
         if mark.args or set(mark.kwargs) - _ARGUMENTS:
-            raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes only {', '.join(sorted(_ARGUMENTS))}")
+            raise ValueError(f"it takes only {', '.join(sorted(_ARGUMENTS))}")
         given |= {"reason": "", **mark.kwargs} if "gate" in mark.kwargs else mark.kwargs
     cpus, gate, why = given.get("cpus", 1), given.get("gate", True), given.get("reason", "")
     if cpus != "all" and (type(cpus) is not int or cpus < 1):
-        raise DeclarationError(
-            f"{item.nodeid}: @pytest.mark.tfbench(cpus={cpus!r}): write a number of processors such as 2, or 'all'"
-        )
+        raise ValueError(f"cpus={cpus!r}: write a number of processors such as 2, or 'all'")
     if not isinstance(gate, bool) or not isinstance(why, str) or gate == bool(why.strip()):
-        raise DeclarationError(
-            f'{item.nodeid}: write @pytest.mark.tfbench(gate=False, reason="why it must not fail a run")'
-        )
+        raise ValueError('write gate=False, reason="why it must not fail a run"')
     if (statistic := given.get(STATISTIC, "")) not in ("", *STATISTICS):
-        known = ", ".join(map(repr, STATISTICS))
-        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {STATISTIC}={statistic!r}: use one of {known}")
-    try:
-        own = {name: _fraction(name, given[name]) for name in THRESHOLDS if name in given}
-        thresholds = tuple(completed(own, policy).items()) if own else ()
-    except ValueError as error:
-        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {error}") from None
+        raise ValueError(f"{STATISTIC}={statistic!r}: use one of {', '.join(map(repr, STATISTICS))}")
+    own = {name: _fraction(name, given[name]) for name in THRESHOLDS if name in given}
     return {
         "cpus": 0 if cpus == "all" else cpus, "ungated": printable(" ".join(why.split())), STATISTIC: statistic,
-        "thresholds": thresholds,
+        "thresholds": tuple(completed(own, policy).items()) if own else (),
     }  # fmt: skip
 
 

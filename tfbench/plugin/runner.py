@@ -295,9 +295,7 @@ class Runner:
         self._processors = opts.worker_processors(options.cpus, listing=self._listing)
         self._lanes = parse_lanes("1" if self._listing else options.lanes, self._processors, options.cpus)
         if lost := opts.own_options(config)[1]:
-            self._notes.append(
-                f"the measuring processes do not see the values of {some(lost, 3)}: no text, numbers or lists"
-            )
+            self._notes.append(f"measuring processes do not see {some(lost, 3)}: no text, number or list")
         self._before: Any = None
         if threading.current_thread() is threading.main_thread():
             hear_of_children()
@@ -469,14 +467,12 @@ class Runner:
         config, root = self._config, self._config.rootpath
         # Commands, which list, may race commits.
         other_tree = self._listing or bool(self._options.baseline) or "git:" in self._options.against
-        files, every = (
-            dict.fromkeys(name.partition("::")[0] for name in names)
-            for names in (self.cases, [case.name for case in self._suite] or self.cases)
-        )
+        every = [case.name for case in self._suite] or self.cases
+        files, all_files = (dict.fromkeys(name.partition("::")[0] for name in names) for names in (self.cases, every))
         configured = Path(os.path.relpath(config.inipath, root)).as_posix() if config.inipath else ""
         top = top_level(root)
         return Suite(
-            files=tuple(files), inifile=configured, yardstick=Yardstick((*present_folders(config), *every), configured),
+            files=tuple(files), inifile=configured, yardstick=Yardstick((*present_folders(config), *all_files), configured),
             import_mode=config.getoption("importmode"), made=str(Layout.of(root).shared_set_ups), cpus=opts.available_cpus(),
             variables=opts.worker_variables(STARTED_WITH, os.environ, other_tree), tree=str(top or ""),
             imports_tensorflow=bool(self._imported), options=opts.own_options(config)[0],
@@ -485,9 +481,8 @@ class Runner:
 
     def _request(self) -> RunRequest:
         config, options, asked = self._config, self._options, opts.given(self._config)
-        written = [
-            config.getoption(name, None) for name in (*(f"tfbench_{name}" for name in REPORTS), "xmlpath", "log_file")
-        ]
+        files = (*(f"tfbench_{name}" for name in REPORTS), "xmlpath", "log_file")
+        written = [config.getoption(name, None) for name in files]
         own = {"statistic": asked.tfbench_statistic or "", "history": opts.history_of(config, options.history)}
         return RunRequest(
             **{**vars(options), **own, **self._job}, root=config.rootpath, suite=self.suite,

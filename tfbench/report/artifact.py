@@ -84,9 +84,7 @@ def _texts(path: Path, entries: Sequence[_Entry]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, is_plain, opened in entries:
         if not _NAME.fullmatch(name):
-            raise ReportError(
-                f"{brief(path)} has a file named {brief(repr(name))}; expected a name such as report-1.json"
-            )
+            raise ReportError(f"{brief(path)} has a file named {brief(repr(name))}; expected one such as report.json")
         if name in texts:
             raise ReportError(f"{brief(path)} has {name} twice")
         if not is_plain:

@@ -54,13 +54,11 @@ def folded(summary: str, text: str) -> str:
 def context_line(report: Report) -> str:
     sides = report.sides
     cases = len({verdict.case.name for verdict in report.verdicts})
-    parts = [
-        f"{plural(cases, 'case')}{_at('of', sides.get('contender', {}))}",
-        f"policy {plain(str(report.policy['name']))}",
-    ]
+    contender = sides.get("contender", {})
+    parts = [f"{plural(cases, 'case')}{_at('of', contender)}", f"policy {plain(str(report.policy['name']))}"]
     if "baseline" in sides:
         parts.append(f"against {code(str(sides['baseline'].get('spec', '')))}{_at('at', sides['baseline'])}")
-    machine = sides.get("contender", {}).get("machine")
+    machine = contender.get("machine")
     if isinstance(machine, dict) and machine:
         parts.append(f"on {plain(str(machine.get('gpus') or machine.get('processor') or 'a machine'))}")
     return f"{', '.join(parts)}, {report.wall_seconds:.0f} s."
@@ -74,8 +72,8 @@ def _at(word: str, side: JSON) -> str:
 
 _OPEN = (summaries.Group.REGRESSIONS, summaries.Group.ERRORS)
 """Parts that are shown at once; the others are folded."""
-_RESERVE = 400
-"""Characters kept for the lines that say what was left out."""
+_RESERVE = 2_000
+"""Characters kept for the titles of parts without room, and for the lines that say what was left out."""
 
 
 def render(report: Report, *, strict: bool = False) -> str:
@@ -131,10 +129,8 @@ def _findings(report: Report, summary: summaries.Summary) -> Iterator[Part]:
 def _row(finding: summaries.CaseFinding, *, again: bool) -> str:
     timed = [finding.sides("→"), times(finding.ratio)] if finding.ratio else []
     ratio = "".join(f", {plain(words)}" for words in timed if words)
-    lines = [
-        f"- {code(finding.case.name)}: {plain(finding.what)}{ratio}",
-        *(f"  - {plain(detail)}" for detail in finding.why),
-    ]
+    head = f"- {code(finding.case.name)}: {plain(finding.what)}{ratio}"
+    lines = [head, *(f"  - {plain(detail)}" for detail in finding.why)]
     if again and finding.command:
         lines.append(f"  - race it again: {verbatim(finding.command)}")
     return "\n".join(lines)
@@ -156,7 +152,6 @@ def side_by_side(cases: summaries.CaseTable) -> str:
 MARK = "<!-- tfbench -->"
 """Marks the comment, so that a later run finds and replaces it."""
 _SUCCESS = "success"
-_CONCLUSIONS = {"failure": "failed", "timed_out": "timed out"}
 
 
 @dataclass(frozen=True)
@@ -200,10 +195,7 @@ def without_report(run: GithubRun, why: str, link: str = "") -> str:
 
 
 def _whole(parts: Sequence[str]) -> str:
-    text = "\n\n".join(part for part in parts if part) + "\n"
-    if len(text) > LONGEST:
-        text = f"{text[:LONGEST].rpartition(chr(10))[0]}\n\n… truncated: see the report for the rest\n"
-    return text
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _head(ruling: Ruling, run: GithubRun | None) -> list[str]:
@@ -218,7 +210,7 @@ def _head(ruling: Ruling, run: GithubRun | None) -> list[str]:
 
 def _title(run: GithubRun, result: Result | None) -> str:
     """Return the title: GitHub's word on a run that failed, else the report's, which can only be a worse one."""
-    word = _CONCLUSIONS.get(run.conclusion, run.conclusion.replace("_", " "))
+    word = run.conclusion.replace("_", " ")
     if run.conclusion == _SUCCESS:
         word = str(result or "no report")
     elif result not in (None, Result.PASS):

@@ -161,7 +161,6 @@ class DataGrid:
     caption: str
     columns: Sequence[tuple[str, str]]
     rows: Sequence[Sequence[object]]
-    page: int = 50
     sort: tuple[int, bool] | None = None
     """Column to sort by at first, and whether to sort downwards."""
     limits: Sequence[float] = ()

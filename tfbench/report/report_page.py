@@ -41,14 +41,13 @@ def render(
         rows = [[name, *ratios] for name, ratios in versions.ratios.items()]
         data["versions"] = page.DataGrid(versions.caption, columns, rows)
     against = report.sides.get("baseline", {}).get("spec")
-    known = all("packages" in report.sides.get(name, {}) for name in ("baseline", "contender"))
 
     return page.render_page(
         "report.html", sections, data,
         scripts=("report.js",), title="Performance report", subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
         summary=summary, most=_MOST, times=times, duration=duration,
         warnings=list(_warnings(report, summary)), notes=notes, facts=list(_facts(report, summary)),
-        differences=summaries.differences(report.sides), yardstick=summaries.yardstick_lines(report), heading=summaries.YARDSTICK, compared=known, skipped=summaries.skip_lines(report),
+        differences=summaries.differences(report.sides), yardstick=summaries.yardstick_lines(report), heading=summaries.YARDSTICK, skipped=summaries.skip_lines(report),
         report=report,
     )  # fmt: skip
 
@@ -59,8 +58,6 @@ def render(
 def _warnings(report: Report, summary: summaries.Summary) -> Iterator[str]:
     if summary.reason:
         yield f"{summary.reason}."
-    if report.shard is not None:
-        yield f"This is shard {report.shard['index']} of {report.shard['of']} of a suite: combine them with tfbench report or gate."
     if float(report.sides.get("contender", {}).get("slowdown") or 0) > 0:
         yield f"The contender did {report.sides['contender']['slowdown']:.0%} extra work on purpose (--inject-slowdown)."
 

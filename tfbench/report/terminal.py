@@ -139,9 +139,8 @@ def _group(
 ) -> list[RenderableType]:
     if not findings:
         return []
-    limit = (
-        f", by size above the threshold of {summary.limits[1] - 1:.1%}" if group is summaries.Group.REGRESSIONS else ""
-    )
+    least, is_sorted = summary.limits[1] - 1, group is summaries.Group.REGRESSIONS
+    limit = f", by size above the threshold of {least:.1%}" if is_sorted else ""
     made: list[RenderableType] = [Text(f"{group.heading} ({len(findings)}{limit})", "bold")]
     unmeasured: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
@@ -169,9 +168,8 @@ def _finding(finding: summaries.CaseFinding, width: int) -> list[RenderableType]
         lines.append(Text(f"{_INDENT}{'  '.join(parts)}"))
     elif finding.new is not None and verdict.outcome is not Outcome.ERROR:
         lines.append(Text(f"{_INDENT}{finding.sides() or f'{finding.shown(finding.new)} now'}"))
-    lines += [
-        Text(f"{_INDENT}{rates(both.baseline, both.contender, unit)}") for unit, both in list(timed.rates.items())[:1]
-    ]
+    for unit, both in list(timed.rates.items())[:1]:
+        lines.append(Text(f"{_INDENT}{rates(both.baseline, both.contender, unit)}"))
     lines += [_hanging(line, width) for line in finding.why]
     if finding.again:
         lines.append(_command(finding.again, width))

@@ -62,6 +62,7 @@ const tfbench = (() => {
 
   // Tables
 
+  const PAGE = 50; // rows
   const NUMERIC = new Set(["number", "s", "seconds", "ratio", "heat", "interval"]);
   function cellOf(value, kind, interval, outcome) {
     const cell = make("td", { class: NUMERIC.has(kind) ? "n" : kind });
@@ -111,7 +112,7 @@ const tfbench = (() => {
       const rows = grid.rows.filter(fits);
       const key = (row) => (Array.isArray(row[state.sort]) ? row[state.sort][1] : row[state.sort]);
       if (state.sort >= 0) rows.sort((a, b) => compared(key(a), key(b), state.down));
-      const last = Math.max(0, Math.ceil(rows.length / grid.page) - 1), first = state.page * grid.page, some = rows.slice(first, first + grid.page);
+      const last = Math.max(0, Math.ceil(rows.length / PAGE) - 1), first = state.page * PAGE, some = rows.slice(first, first + PAGE);
       body.replaceChildren(...some.map((row) => make("tr", {}, row.map((value, i) => cellOf(value, kinds[i], interval, row[outcome] ?? "")))));
       heads.forEach((head, i) => head.setAttribute("aria-sort", i !== state.sort ? "none" : state.down ? "descending" : "ascending"));
       count.textContent = rows.length ? `${(first + 1).toLocaleString("en")} to ${(first + some.length).toLocaleString("en")} of ${rows.length.toLocaleString("en")}` : "no row matches";
@@ -119,7 +120,7 @@ const tfbench = (() => {
       after.disabled = state.page === last;
     }
 
-    const pager = grid.rows.length > grid.page ? [before, after] : [];
+    const pager = grid.rows.length > PAGE ? [before, after] : [];
     const controls = grid.rows.length <= 8 ? [] : [make("div", { class: "controls" },
       make("span", {}, make("label", { for: filter.id }, "Filter"), filter),
       choices.map(({ select, heading }) => make("span", {}, make("label", { for: select.id }, heading), select)), count, pager)];
@@ -144,7 +145,7 @@ const tfbench = (() => {
     const columns = [["series", "text"], ["name", "text"], [x.label, x.unit || "number"], ...[y.label, "low", "high"].map((name) => [name, y.unit || "number"])];
     const used = columns.map((_, i) => i === 0 || rows.some((row) => !missing(row[i]) && row[i] !== ""));
     const kept = (row) => row.filter((_, i) => used[i]);
-    return { caption, columns: kept(columns), rows: rows.map(kept), page: 50, sort: null, limits: [] };
+    return { caption, columns: kept(columns), rows: rows.map(kept), sort: null, limits: [] };
   }
   function figureOf(Bokeh, chart) {
     const [xs, xLabel] = unitOn(chart.x, chart.series.flatMap((one) => one.x));
