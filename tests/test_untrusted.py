@@ -99,18 +99,6 @@ def test_other_text_than_strict_json_is_refused(text):
     assert len(brief(caught.value)) <= 200
 
 
-@pytest.mark.parametrize(
-    ("text", "fix"),
-    [
-        ("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n", "git lfs pull"),
-        ('{\n<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> b\n}', "resolve the conflict"),
-    ],
-)
-def test_what_git_leaves_in_a_file_is_named_with_its_fix(text, fix):
-    with pytest.raises(ValueError, match=fix):
-        parse_json(text)
-
-
 def test_strict_json_is_read():
     assert parse_json('{"a": [1, 2.5, null, true, "\\ud83d\\ude42"]}') == {"a": [1, 2.5, None, True, "🙂"]}
     assert parse_json("[" * untrusted.DEEPEST + "]" * untrusted.DEEPEST)

@@ -276,16 +276,6 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Accepted:
-    """The entries of a file, applied to one report."""
-
-    verdicts: tuple[tuple[Verdict, Entry], ...] = ()
-    """Accepted verdicts, which do not fail the gate, with their entries."""
-    problems: tuple[str, ...] = ()
-    """Expired and unused entries, one sentence each. They fail the gate until they are removed."""
-
-
-@dataclass(frozen=True)
 class Acceptances:
     """A file of accepted regressions."""
 
@@ -322,21 +312,6 @@ def _entry(row: Any, where: str) -> Entry:
 _FIX = "write case, reason, until = 2027-01-31 (the last day), and up_to = 1.08, metric, gone = true or incomparable = true"
 
 
-def accept(report: Report, accepted: Sequence[Entry], today: datetime.date) -> Accepted:
-    """Find the verdicts of a report that are accepted, and the entries that are expired or unused."""
-    taken, problems = [], []
-    for entry in accepted:
-        covered = [verdict for verdict in report.verdicts if entry.covers(verdict)]
-        what = f"{entry.case}{'' if entry.metric == TIME else f' ({entry.metric})'}: the acceptance"
-        if entry.until < today:
-            problems.append(f"{what} expired on {entry.until} ({entry.reason}); fix the regression, or renew the entry")
-        elif not covered:
-            problems.append(f"{what} is unused, {_now(entry, report)}; remove the entry")
-        else:
-            taken += [(verdict, entry) for verdict in covered]
-    return Accepted(tuple(taken), tuple(problems))
-
-
 def _now(entry: Entry, report: Report) -> str:
     """Describe the present state of the case, for the message about an unused entry."""
     rows = [verdict for verdict in report.verdicts if verdict.case.name == entry.case]
@@ -355,7 +330,10 @@ class GateDecision:
     """The ruling on a report, and the accepted regressions that it took into account."""
 
     ruling: Ruling
-    accepted: Accepted = Accepted()
+    accepted: tuple[tuple[Verdict, Entry], ...] = ()
+    """Accepted verdicts, which do not fail the gate, with their entries."""
+    problems: tuple[str, ...] = ()
+    """Expired and unused entries, one sentence each. They fail the gate until they are removed."""
 
 
 def decided(
@@ -366,6 +344,15 @@ def decided(
 ) -> GateDecision:
     """Decide on a report; ``today`` defaults to the date in UTC. See `rule` for ``min_compared``."""
     day = today or datetime.datetime.now(datetime.timezone.utc).date()
-    acceptance = accept(report, accepted, day)
-    ruling = rule(report, [verdict for verdict, _ in acceptance.verdicts], acceptance.problems, min_compared)
-    return GateDecision(ruling, acceptance)
+    taken, problems = list[tuple[Verdict, Entry]](), list[str]()
+    for entry in accepted:
+        covered = [verdict for verdict in report.verdicts if entry.covers(verdict)]
+        what = f"{entry.case}{'' if entry.metric == TIME else f' ({entry.metric})'}: the acceptance"
+        if entry.until < day:
+            problems.append(f"{what} expired on {entry.until} ({entry.reason}); fix the regression, or renew the entry")
+        elif not covered:
+            problems.append(f"{what} is unused, {_now(entry, report)}; remove the entry")
+        else:
+            taken += [(verdict, entry) for verdict in covered]
+    ruling = rule(report, [verdict for verdict, _ in taken], problems, min_compared)
+    return GateDecision(ruling, tuple(taken), tuple(problems))

@@ -120,13 +120,6 @@ def render_json(content: Any, indent: int | None = None) -> str:
 # Input
 
 
-_OF_GIT = {
-    "version https://git-lfs": "it is a pointer of Git LFS; fetch the file with git lfs pull",
-    "<<<<<<< ": "it has conflict markers of git; resolve the conflict",
-}
-"""Start of a line that git has left in a file -> the cause and the fix."""
-
-
 def parse_json(text: str, *, constants: bool = False) -> Any:
     """Parse JSON text strictly, and within limits of depth and size.
 
@@ -165,8 +158,7 @@ def parse_json(text: str, *, constants: bool = False) -> Any:
     except json.JSONDecodeError as error:
         if not text.strip():
             raise ValueError("it is empty; write it again") from None
-        causes = (cause for mark, cause in _OF_GIT.items() if f"\n{mark}" in f"\n{text}")
-        raise ValueError(next(causes, str(error))) from None
+        raise ValueError(str(error)) from None
     if _depth(content) > DEEPEST:
         raise ValueError(f"it is nested more than {DEEPEST} levels deep")
     if re.search(r"\\u[dD][89a-fA-F]", text):

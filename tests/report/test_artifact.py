@@ -106,7 +106,7 @@ def test_an_acceptance_ends_with_its_day_in_utc(monkeypatch):
     monkeypatch.setattr(ruling.datetime, "datetime", Clock)
     late, in_time = decided(REPORT, [ENTRY]), decided(REPORT, [ENTRY], DAY)
     assert (late.ruling.result, in_time.ruling.result) == (Result.REGRESSED, Result.PASS)
-    assert "expired on 2027-01-31" in late.accepted.problems[0]
+    assert "expired on 2027-01-31" in late.problems[0]
     assert decided(REPORT).ruling.result is Result.REGRESSED
 
 

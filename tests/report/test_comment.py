@@ -22,7 +22,7 @@ from tfbench.report.markdown import (
     without_report,
 )
 from tfbench.report.markdown import render as render_markdown
-from tfbench.ruling import Accepted, Entry, GateDecision, Result, Ruling
+from tfbench.ruling import Entry, GateDecision, Result, Ruling
 
 VERDICT = REPORT.verdicts[0]
 SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor": "AMD EPYC"}}}
@@ -32,7 +32,7 @@ def render(report, word, counts, verdicts, agreed=(), problems=(), **named):
     """Render the comment on a report with this ruling."""
     entries = tuple((row, Entry(row.case.name, reason, day, up_to=1.1)) for row, reason, day in agreed)
     report = replace(report, verdicts=(*verdicts, *(row for row, *_ in agreed)))
-    decision = GateDecision(Ruling(Result(word), counts, "", tuple(verdicts)), Accepted(entries, tuple(problems)))
+    decision = GateDecision(Ruling(Result(word), counts, "", tuple(verdicts)), entries, tuple(problems))
     return render_comment(report, decision, **named)
 
 

@@ -377,7 +377,7 @@ def announce(report: Report, decision: GateDecision) -> None:
     """Print a decision, and on GitHub's runners annotate the benchmarks and write the step summary."""
     ruling, console = decision.ruling, Screen(soft_wrap=True)
     github = os.environ.get("GITHUB_ACTIONS") == "true"
-    for verdict, entry in decision.accepted.verdicts:
+    for verdict, entry in decision.accepted:
         console.print(Text(f"accepted until {entry.until}: {verdict.case.name}: {entry.reason}", "dim"))
     for verdict in ruling.verdicts:
         metric = "" if verdict.metric == TIME else f" ({verdict.metric})"
@@ -388,7 +388,7 @@ def announce(report: Report, decision: GateDecision) -> None:
                 console.print(Text(f"  {line}"))
         if github:
             print(markdown.annotation(verdict, line_of(_root_of(report), verdict.case.name)))  # escaped by itself
-    for problem in decision.accepted.problems:
+    for problem in decision.problems:
         console.print(Text(problem, "red"))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:

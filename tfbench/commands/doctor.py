@@ -108,9 +108,6 @@ def _environments(days: float | None) -> int:
     return 0
 
 
-WORKS, BROKEN, NO_GPU = 0, 1, 3
-
-
 def _check_gpus(device: str, record: Path | None) -> int:
     console = Screen(soft_wrap=True)
     kind, names = parse_device(device)
@@ -119,7 +116,7 @@ def _check_gpus(device: str, record: Path | None) -> int:
             "no GPU here: no NVIDIA driver was found (no /proc/driver/nvidia, no /dev/nvidiactl), so no check ran.\n"
             "Run the command on a machine with a GPU, or start the container with --gpus all."
         )
-        return NO_GPU
+        return checks.UNDECIDED
     policy = preset("standard")
     console.print(f"tfbench {__version__}: checking {device}")
     recordings: list[Recording] = []
@@ -132,7 +129,7 @@ def _check_gpus(device: str, record: Path | None) -> int:
         gpu_session = GpuSession(kind, names, policy, opened=recorded)
     except GpuError as error:
         _print(console, Finding("driver", State.BAD, str(error)))
-        return BROKEN
+        return checks.NOT_FIT
     for note in gpu_session.notes:
         _print(console, Finding("driver", State.WARN, note))
     check = GpuCheck(gpu_session, worker_processors(None), policy)
@@ -150,7 +147,7 @@ def _check_gpus(device: str, record: Path | None) -> int:
         elif record:
             console.print(f"{record}: not written, as there was no reading to record")
     console.print("\nPlease report these lines, also if all checks pass: the GPU path has run on few machines.")
-    return BROKEN if State.BAD in states else WORKS
+    return checks.NOT_FIT if State.BAD in states else checks.FIT
 
 
 def _print(console: Console, finding: Finding) -> None:

@@ -170,14 +170,14 @@ def render_comment(report: Report, decision: GateDecision, link: str = "", run: 
 
     ``link`` is the address of the full report, and ``run`` the run as GitHub knows it, which a report cannot forge.
     """
-    ruling, agreed = decision.ruling, decision.accepted.verdicts
+    ruling, agreed = decision.ruling, decision.accepted
     accepted = [verdict for verdict, _ in agreed]
     rest = replace(report, verdicts=tuple(verdict for verdict in report.verdicts if verdict not in accepted))
     head = [MARK, *_head(ruling, run), context_line(report)]
     if any(verdict.outcome is Outcome.REGRESSED for verdict in ruling.verdicts):
         head.append("Add an intended regression to the file of accepted regressions, with a reason and an end.")
     parts = list(_findings(rest, summaries.summarize(rest)))
-    if problems := [f"- {plain(problem)}" for problem in decision.accepted.problems]:
+    if problems := [f"- {plain(problem)}" for problem in decision.problems]:
         parts.insert(0, ("Accepted regressions to remove", problems, True))
     if rows := [
         f"- {code(verdict.case.name)}, until {plain(str(entry.until))}: {plain(entry.reason)}"
