@@ -18,16 +18,16 @@ BUDGET = {
     "commands": 1115,  # with the bisection of a regression, and defaults in versions (one line, from worker)
     "doctor": 863,  # with rare slow calls (one line, from worker)
     "fleet": 393,
-    "gpus": 530,
-    "metrics": 752,  # with the rows of the life of a process
-    "model": 1062,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "gpus": 527,
+    "metrics": 750,  # with the rows of the life of a process
+    "model": 1059,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1240,
     "profiles": 507,
-    "race": 2180,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
+    "race": 2173,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1767,  # with many files of asv (one line, from worker)
     "session": 2209,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1123,  # with sparse and partial clones
-    "stats": 770,  # with rare slow calls
+    "stats": 763,  # with rare slow calls
     "storage": 367,
     "suite": 481,  # with limits in seconds
     "versions": 1081,  # with contracts and results

@@ -70,7 +70,7 @@ class Policy:
     leaves room for an interval between the two."""
     statistic: str = "median and tail"
     """What a verdict on time is about, one of `tfbench.model.STATISTICS`. The median has the least noise, and
-    the tail covers what it cannot see: slow calls, of which users pay all. ``mean`` and ``p90`` have more noise."""
+    the tail covers what it cannot see: slow calls, of which users pay all. ``mean`` has more noise."""
     tail_effect: float = 0.02
     """A case is `regressed` as well if slow calls raise the geometric mean of its calls by more than this: 5% of calls that
     take ten times as long raise it by 12%, and 2% that take sixty times as long by 8.5%."""

@@ -291,7 +291,7 @@ class TestGuard:
         assert launch_monitor.cause == ""
         assert device.readings == 1 + 5  # one before anything ran
         assert launch_monitor.energy == pytest.approx(8.0)
-        (reported,) = gpu_monitor.as_json()
+        (reported,) = gpu_monitor.as_json()["gpus"]
         assert reported["uuid"] == UUIDS[0]
         assert reported["launches"] == [
             {"sm_clock": 1980, "power": 350, "temperature": 45, "reasons": 0, "too_hot": 0, "capped": 0}

@@ -4,7 +4,6 @@ import math
 import random
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from tfbench.metrics.exact import first_call, imports, memory, of_launches, on_device
@@ -176,17 +175,6 @@ def test_the_absolute_tolerance_of_a_first_call_is_a_difference_of_medians():
     assert at.reason.code != "within-slack"
     less = first_call(firsts(*[1e-3 + slack * 0.99] * 3), before, range(3), POLICY, 1)
     assert less.reason.message.endswith(f"either way: {-slack * 990:+.1f} ms")
-
-
-def test_an_inconclusive_metric_states_the_scatter_of_its_launches():
-    found = first_call(firsts(1.0, 1.0, 1.0), firsts(1.1, 2.2, 0.55), range(3), POLICY, 1)
-    assert found.outcome is Outcome.INCONCLUSIVE
-    scatter = f"; ratios of single launches have a standard deviation of {math.log(2):.1%}"
-    assert scatter + "; work done once" in found.reason.message
-    memory = verdict_on(peaks(100, 100, 100), peaks(100, 200, 110))
-    assert memory.reason.message.endswith("% confidence, 3 launches); ratios of single launches have a standard "
-                                          f"deviation of {np.std(np.log([1, 2, 1.1]), ddof=1):.1%}")  # fmt: skip
-    assert "standard deviation" not in first_call(firsts(1.0), firsts(5.0), [0], POLICY, 1).reason.message
 
 
 def of(name, *values):

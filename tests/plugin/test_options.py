@@ -52,7 +52,7 @@ def checked(folder, *args, **given):
         ("gate_suite", 0.005, ["0.5%", "0.005"], ["x", "%", "0", "100%", "nan", "-1%"]),
         ("gate_device", 0.05, ["5%", "0.05"], ["0", "50%", "nan", "five"]),
         ("shard", Shard(2, 4), ["2/4"], ["0/4", "5/4", "x"]),
-        ("statistic", "p90", ["p90"], ["p91"]),
+        ("statistic", "mean", ["mean"], ["median"]),
         ("replay", "never", ["never"], ["some"]),
         ("policy", preset("quick"), ["quick"], ["lax"]),
     ],

@@ -236,7 +236,10 @@ def test_a_saved_baseline_races_with_the_thresholds_that_it_was_saved_with():
     assert races.there.thresholds == ()
 
 
-@pytest.mark.parametrize(("own", "asked", "used"), [("", "", "mean"), ("", "p90", "p90"), ("p90", "median", "mean")])
+@pytest.mark.parametrize(
+    ("own", "asked", "used"),
+    [("", "", "mean"), ("", "median and tail", "median and tail"), ("median and tail", "median", "mean")],
+)
 def test_a_saved_baseline_races_by_the_statistic_that_it_was_saved_with_or_that_the_run_asks_for(own, asked, used):
     races, case = Races(), replace(CODED, statistic=own)
     strategy = saved_baseline(races, statistic=asked)

@@ -27,7 +27,7 @@ def test_a_block_whose_bounds_lie_apart_takes_the_least_and_may_be_too_short(lea
     assert found == ([10.0, pytest.approx(last)], pytest.approx(doubt))
 
 
-@pytest.mark.parametrize("statistic", [Statistic.MEDIAN, Statistic.TAIL, Statistic.MEAN, Statistic.P90])
+@pytest.mark.parametrize("statistic", [Statistic.MEDIAN, Statistic.TAIL, Statistic.MEAN])
 def test_an_effect_has_the_doubts_of_both_sides(statistic):
     sides = (Run((1.0,) * 20, 1, {DOUBT: 0.1}), Run((2.0,) * 20, 1, {DOUBT: 0.3}))
     assert effect_of(statistic, *sides, 0).doubt == (0.1, 0.3)

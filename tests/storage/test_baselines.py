@@ -60,7 +60,7 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
     monkeypatch.setattr(baselines, "now", lambda: "2026-01-01T00:00:00+00:00")
     own = {"minimum_effect": 0.05, "tolerance": 0.1}
     plain = Case("b/test_y.py::test_y", "test_y", "b/test_y.py::test_y", source="abc", file="def",
-                 thresholds=tuple(own.items()), statistic="p90")  # fmt: skip
+                 thresholds=tuple(own.items()), statistic="mean")  # fmt: skip
     samples = {CASE.name: SAMPLE, plain.name: Sample(plain, (Run((2e-6,), 5),))}
     values = {plain.name: MetricValues({"casts": {"a": 1}}, {"flops": 3.0})}
     path = store.save("first", Baseline(CONTEXT, samples, values))
@@ -89,7 +89,7 @@ def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, m
     }
     assert (second["param"], second["params"], second["stats"]["iterations"]) == (None, {}, 5)
     names = "source", "file", "thresholds", "statistic"
-    assert [second["extra_info"]["tfbench"][name] for name in names] == ["abc", "def", own, "p90"]
+    assert [second["extra_info"]["tfbench"][name] for name in names] == ["abc", "def", own, "mean"]
     found = store.fetch("first")
     assert found.saved == "2026-01-01T00:00:00+00:00"
     assert (found.metric_values, found.samples[plain.name].case) == (values, plain)

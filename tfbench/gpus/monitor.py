@@ -82,12 +82,11 @@ class GpuMonitor:
         """How many processes fit into the memory of each GPU at once, at least one; one if its size is unknown."""
         return max(1, min(gpu.memory or 0 for gpu in self._counted) // GPU_PROCESS_MEMORY)
 
-    def as_json(self) -> list[JSON]:
-        """Return each GPU with the readings of each launch that counted."""
-        return [
-            {**asdict(gpu), "launches": [window.as_json() for _, window in counted]}
-            for gpu, counted in self._counted.items()
-        ]
+    def as_json(self) -> JSON:
+        """Return each GPU with the readings of each launch that counted, and the numbers of those that did not."""
+        launches = {gpu: [window.as_json() for _, window in counted] for gpu, counted in self._counted.items()}
+        gpus = [{**asdict(gpu), "launches": windows} for gpu, windows in launches.items()]
+        return {"gpus": gpus, "discarded": dict(self.discarded)}
 
     @contextmanager
     def watching(self, race: Hashable) -> Iterator[LaunchMonitor]:
@@ -300,9 +299,7 @@ class GpuSession:
 
     def as_json(self) -> JSON:
         """Return the GPUs and discarded launches for the report, ``{}`` without a GPU."""
-        if self.gpu_monitor is None:
-            return {}
-        return {"gpus": self.gpu_monitor.as_json(), "discarded": dict(self.gpu_monitor.discarded)}
+        return self.gpu_monitor.as_json() if self.gpu_monitor else {}
 
     def close(self) -> None:
         """Release the GPUs for other runs."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import median, stdev
+from statistics import median
 from typing import NamedTuple
 
 from tfbench.metrics import catalog, parity
@@ -265,7 +265,7 @@ def sampled(
     outcome, ratio = decision.outcome or Outcome.INCONCLUSIVE, decision.comparison.ratio
     codes = {**CODES, Outcome.REGRESSED: ReasonCode.MORE, Outcome.IMPROVED: ReasonCode.FEWER}
     note = because(Note.CHANGE, **facts, ratio=ratio, launches=launches)
-    return verdict(outcome, because(codes[outcome], note, _scatter(effects, outcome)), ratio)
+    return verdict(outcome, because(codes[outcome], note), ratio)
 
 
 OF_LAUNCHES: Mapping[str, tuple[str, Callable[[Policy], Limits]]] = {
@@ -324,8 +324,10 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     before, now = [old for old, _, _ in both], [new for _, new, _ in both]
     times = [(float(old[catalog.FIRST_CALL]), float(new[catalog.FIRST_CALL]), pair) for old, new, pair in both]
     doubts = [(old.get(catalog.FIRST_CALL_DOUBT, 0.0), new.get(catalog.FIRST_CALL_DOUBT, 0.0)) for old, new, _ in both]
-    known = [(*time, doubt) for time, doubt in zip(times, doubts, strict=True) if min(time[:2]) > 0]
-    effects = [Effect(math.log(new / old), pair, doubt=doubt) for old, new, pair, doubt in known]
+    effects = [
+        Effect(math.log(new / old), pair, doubt=doubt)
+        for (old, new, pair), doubt in zip(times, doubts, strict=True) if min(old, new) > 0
+    ]  # fmt: skip
     if not effects:
         return None
     decision = decide(effects, len(effects), Terms(policy, cases, False, policy.first_call), True)
@@ -334,13 +336,7 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     if decision.outcome is not Outcome.UNCHANGED and abs(difference) < tolerance:
         reason = because(ReasonCode.WITHIN_ABS_TOLERANCE, tolerance=tolerance, difference=difference)
         return replace(decision, outcome=Outcome.UNCHANGED, reason=reason)
-    return replace(decision, reason=decision.reason.noted(_scatter(effects, decision.outcome), _parts(before, now)))
-
-
-def _scatter(effects: Sequence[Effect], outcome: Outcome | None) -> Reason | None:
-    if outcome is not Outcome.INCONCLUSIVE or len(effects) < 2:
-        return None
-    return because(Note.SCATTER, deviation=stdev(effect.value for effect in effects))
+    return replace(decision, reason=decision.reason.noted(_parts(before, now)))
 
 
 def _parts(before: Facts, now: Facts) -> Reason:

@@ -116,13 +116,11 @@ class Statistic(Word):
     """The mean log-ratio of its rounds, which slow calls of one side move."""
     MEAN = "mean"
     """The ratio of the mean times."""
-    P90 = "p90"
-    """The ratio of the 90% quantiles of the times."""
     WHOLE = "whole"
     """The ratio of the mean times, with the work that calls leave to threads, child processes and the garbage collector."""
 
 
-STATISTICS = {"median and tail": (Statistic.MEDIAN, Statistic.TAIL), "mean": (Statistic.MEAN,), "p90": (Statistic.P90,)}
+STATISTICS = {"median and tail": (Statistic.MEDIAN, Statistic.TAIL), "mean": (Statistic.MEAN,)}
 """Value of `Policy.statistic` -> what is judged."""
 
 

@@ -328,10 +328,8 @@ class Note(_Code):
 
     LOPSIDED = "lopsided", "not decided: {differing} of {launches} launches disagree with the rest, and the mean of all launches is {mean:change}; one side may be bimodal, as the launches in --report-html show"
     NEIGHBOURS = "neighbours", "other programs ran on the processors of the race, and their time cannot be distinguished from the step's waits, so its time may be up to {doubt:effect} than shown: race on other processors (--cpus) or on a quieter machine"
-    P90_ROUNDS = "p90-rounds", "not decided: p90 needs at least {needed} rounds, and the race has {rounds}; use --statistic mean"
     RARE_CALLS = "rare-calls", "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}"
     COVERED = "covered", _covered
-    SCATTER = "scatter", "ratios of single launches have a standard deviation of {deviation:.1%}"
     FIRST_CALL_PARTS = "first-call-parts", _first_call_parts
     CALLS = "calls", words.calls
     CACHE = "cache", "{state} cache"

@@ -105,7 +105,6 @@ def make_plan(
     untimed: Mapping[int, float] | None = None,
     works_on: bool = False,
     waits: bool = False,
-    single: bool = False,
 ) -> Plan:
     """Plan blocks of about ``block_seconds``, at least one iteration, and the rounds that fit into the launch's budget.
 
@@ -127,7 +126,6 @@ def make_plan(
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
         works_on: Whether threads work on after a step. ``ahead_block_seconds`` and ``ahead_launch_seconds`` then apply.
         waits: Whether the waits of a step go on after it. Blocks then have ``ahead_calls`` at least.
-        single: Whether the time of each call counts, so that a block has one.
     """
     untimed = untimed or {}
     sliced = sliceable and not works_on and len(iteration) > 1 and min(iteration.values()) >= SLICED_ABOVE_SECONDS
@@ -141,7 +139,7 @@ def make_plan(
     for entrant in entrants:
         # A case may have another name or other thresholds on the other side.
         alike = [index for index in iteration if entrants[index].case.variant == entrant.case.variant]
-        alone = single or any(index in untimed for index in alike)
+        alone = any(index in untimed for index in alike)
         times = [max(1e-9, whole[index]) for index in alike] or [block]
         longest = max((iteration[index] for index in alike), default=0.0)
         primed = not (sliced or works_on) and longest < PRIME_BELOW_SECONDS

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import BESIDE, ONCE, STATISTICS, WAITED, Effect, Launch, Outcome, Plan, Run, Statistic
-from tfbench.model.reasons import Note, Reason, ReasonCode, because
+from tfbench.model.reasons import Reason, ReasonCode, because
 from tfbench.model.words import LARGEST
 from tfbench.policy import Policy, Thresholds, preset
 from tfbench.protocol import Prepared
@@ -423,10 +423,9 @@ class Race:
         sliceable = all(share is not None and share <= most for share in waiting) and rarely
         each = self.steps.preparing / self._opened  # a launch may have prepared for the next one as well
         waits = any(ready.waits for ready in prepared.values())
-        single = any(Statistic.P90 in self._judged(entrant) for entrant in prepared)
         plan = launching.make_plan(
             self.entrants, iteration, self.policy, on_device, each, sliceable, self.steps.untimed, self.steps.works_on,
-            waits, single,
+            waits,
         )  # fmt: skip
         if brief:
             return replace(plan, rounds=1, blocks=1)
@@ -556,10 +555,6 @@ class Race:
         decision = verdict.decide(evidence, rounds, self._terms(entrant, statistic, share), final)
         tail = decision.comparison.ratio if statistic is Statistic.TAIL else None
         decision = replace(decision, statistic=statistic, tail=tail)
-        if statistic is Statistic.P90 and rounds < verdict.P90_ROUNDS:
-            note = because(Note.P90_ROUNDS, needed=verdict.P90_ROUNDS, rounds=rounds)
-            outcome = Outcome.INCONCLUSIVE if final else None
-            return replace(decision, outcome=outcome, reason=because(ReasonCode.NOT_DECIDED, note))
         if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
             return self._proved.setdefault((self._basis, entrant, statistic), decision)
         if decision.outcome is Outcome.REGRESSED:

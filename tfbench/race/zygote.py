@@ -199,12 +199,6 @@ class _Forker:
             raise
         self._asking = threading.Lock()
 
-    @property
-    def ended(self) -> bool:
-        """Whether the process is gone, or has sent a message without a request."""
-        with self._asking:  # an answer that another thread waits for is no such message
-            return self.channel.ended
-
     def _ask(
         self, request: protocol.ForkRequest, wanted: type[M], descriptors: Sequence[int] = (), seconds: float = 0.0
     ) -> M:
@@ -460,7 +454,10 @@ class Zygote(_Forker):
     @property
     def alive(self) -> bool:
         """Whether it can still fork or become a launch."""
-        return not self.used and not self.log.closed and self.ancestor.alive and not self.ended
+        if self.used or self.log.closed or not self.ancestor.alive:
+            return False
+        with self._asking:  # an answer that another thread waits for is no message without a request
+            return not self.channel.ended
 
     def close(self) -> None:
         """End it and the processes it forked. Ending twice is fine."""

@@ -112,7 +112,7 @@ class RunOptions:
 
     # fmt: off
     policy: Policy = _option("preset of thresholds and budgets (default: %(default)s)", "|".join(PRESETS), GATE, default="standard", read=preset)  # noqa: RUF009
-    statistic: str = _option("what a verdict on time is about: median and tail (the default), mean or p90", "NAME", GATE, read=partial(_choice, "statistic", tuple(STATISTICS)))
+    statistic: str = _option("what a verdict on time is about: median and tail (the default), or mean", "NAME", GATE, read=partial(_choice, "statistic", tuple(STATISTICS)))
     against: str = _option("race a live side: self, PACKAGE==VERSION, tf-nightly, env:NAME=VALUE, python:PATH, git:REV, joined by +", "SPEC", ASKS)
     save_baseline: str = _option("save the measurements under this name, unless the run fails", "NAME", ASKS)
     baseline: str = _option("gate against a saved baseline", "NAME", ASKS)

@@ -68,18 +68,14 @@ def log_ratios(baseline: Sequence[float], contender: Sequence[float]) -> Floats:
     return effects
 
 
-def quantile_error(values: Floats, share: float = 0.5) -> float:
-    """Estimate the standard error of a quantile, the median by default, from the order statistics around it (McKean & Schrader 1984).
+def quantile_error(values: Floats) -> float:
+    """Estimate the standard error of the median from the order statistics around it (McKean & Schrader 1984).
 
-    Args:
-        values: Shape (rounds,), at least one; the error of one is 0.
-        share: The part of the values that lie below it.
+    ``values`` have the shape (rounds,), at least one; the error of one is 0.
     """
     ordered, count = np.sort(values), len(values)
-    reach = _BRACKET * math.sqrt(count * share * (1 - share))
-    low = max(1, round((count + 1) * share - reach))
-    high = count + 1 - max(1, round((count + 1) * (1 - share) - reach))
-    return float(ordered[high - 1] - ordered[low - 1]) / (2 * _BRACKET)
+    low = max(1, round((count + 1 - _BRACKET * math.sqrt(count)) / 2))
+    return float(ordered[-low] - ordered[low - 1]) / (2 * _BRACKET)
 
 
 @dataclass(frozen=True)

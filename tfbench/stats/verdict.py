@@ -28,7 +28,7 @@ from tfbench.model.case import BESIDE, COLLECTIONS, DOUBT, HANDED, RESTLESS, RET
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.policy import Policy, Thresholds
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of, unchanged_alpha
-from tfbench.stats.interval import FEW, Floats, huber_pseudovalues, interval, launch_effect, log_ratios, quantile_error
+from tfbench.stats.interval import FEW, Floats, huber_pseudovalues, interval, launch_effect, log_ratios
 
 CODES = {
     Outcome.REGRESSED: ReasonCode.SLOWER,
@@ -198,7 +198,6 @@ def balanced(effects: Floats, thresholds: Thresholds) -> NDArray[np.bool_]:
     return within
 
 
-_P90 = 0.9
 P90_ROUNDS = 64
 """Rounds of each side that a statement about p90 needs at least (MLPerf's early stopping)."""
 SLOW = 1.3
@@ -219,14 +218,10 @@ def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) ->
     before, now = (np.asarray(side, float) for side in sides)
     if statistic is Statistic.TAIL:
         return Effect(float(ratios.mean()), pair, _standard_error(ratios), doubt)
-    if statistic in (Statistic.MEAN, Statistic.WHOLE):
-        # The delta method for a ratio of paired means (Cochran 1977, Sampling Techniques, section 6.4).
-        error = _standard_error(now / now.mean() - before / before.mean())
-        more = 0.0 if statistic is Statistic.MEAN else _work_beside(contender) - _work_beside(baseline)
-        return Effect(math.log(now.mean() / before.mean()) + more, pair, error, doubt)
-    logs = np.log(before), np.log(now)
-    then, later = (float(np.quantile(side, _P90)) for side in logs)
-    return Effect(later - then, pair, math.hypot(*(quantile_error(side, _P90) for side in logs)), doubt)
+    # The delta method for a ratio of paired means (Cochran 1977, Sampling Techniques, section 6.4).
+    error = _standard_error(now / now.mean() - before / before.mean())
+    more = 0.0 if statistic is Statistic.MEAN else _work_beside(contender) - _work_beside(baseline)
+    return Effect(math.log(now.mean() / before.mean()) + more, pair, error, doubt)
 
 
 _SPIN = 1e-4
@@ -470,7 +465,7 @@ def _calls(runs: Sequence[Run]) -> Calls:
     return Calls(
         mean=float(times.mean()),
         p50=float(np.median(times)),
-        p90=float(np.quantile(times, _P90)) if single else None,
+        p90=float(np.quantile(times, 0.9)) if single else None,
         slow=float(slow.mean()),
         rounds=len(times),
     )
