@@ -67,23 +67,19 @@ class Outcome:
     summary: str
 
 
-FILES = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS}
-Changes = dict[str, list[tuple[str, str, str]]]
+FILES = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS, "pytest.ini": "[pytest]\npythonpath = .\n"}
+FILES[".gitignore"] = "__pycache__\n.tfbench\ntfbench-report\n*.txt\n"
 
 
-def build(root: Path, files: dict[str, str] = FILES, changes: Changes = CHANGES) -> None:
+def build(root: Path) -> None:
     """Create the repository, with a branch per pull request."""
     (root / "benchmarks").mkdir(parents=True)
-    files = files | {
-        "pytest.ini": "[pytest]\npythonpath = .\n",
-        ".gitignore": "__pycache__\n.tfbench\ntfbench-report\n*.txt\n",
-    }
-    for name, text in files.items():
+    for name, text in FILES.items():
         (root / name).write_text(textwrap.dedent(text).lstrip())
     _git(root, "init", "-q", "-b", "main")
     _git(root, "add", "-A")
     _git(root, "commit", "-qm", "before")
-    for branch, edits in changes.items():
+    for branch, edits in CHANGES.items():
         _git(root, "switch", "-qc", branch, "main")
         for name, old, new in edits:
             text = (root / name).read_text()
