@@ -1,7 +1,5 @@
 """What a change deselects, marks or loosens for itself alone is still judged as its base would judge it."""
 
-import json
-
 import pytest
 
 from tests.e2e.project import Project
@@ -43,12 +41,8 @@ MARKED = benchmarks({"two": "@pytest.mark.slow"})
 INI = "[pytest]\nmarkers =\n    slow\n"
 HIDING = {
     "a mark": (MARKED, {}, ("-m", "not slow")),
-    "a mark that -k matches": (MARKED, {}, ("-k", "not slow")),
     "a hook": (benchmarks(), {"conftest.py": HOOK}, ("-m", "not slow")),
     "a hook, with a file as the argument": (benchmarks(), {"conftest.py": HOOK}, ("benchmarks/test_mine.py",)),
-    "a hook, with cases as the arguments": (
-        benchmarks(), {"conftest.py": HOOK}, tuple(f"benchmarks/test_mine.py::test_{name}" for name in NAMES),
-    ),
     "an expression in addopts": (benchmarks(), {"pytest.ini": f"{INI}addopts = -k 'not two'\n"}, ("-m", "not slow")),
     "a deselection in addopts": (
         benchmarks(), {"pytest.ini": f"{INI}addopts = --deselect benchmarks/test_mine.py::test_two\n"}, ("-m", "not slow"),
@@ -89,7 +83,7 @@ def test_what_both_sides_deselect_or_the_user_leaves_out_is_not_missing(project)
         done = project.run("--against", "git:HEAD", *options)
         assert done.outcomes() == {"test_one": "unchanged", "test_two": "unchanged", "test_three": "unchanged"}, options
     project.write(f"{INI}addopts = -m 'not slow'\n", "pytest.ini")
-    project.git("commit", "-qam", "the base has it")
+    project.commit("the base has it")
     assert "test_slow" not in project.run("--against", "git:HEAD").outcomes()
 
 
@@ -117,7 +111,7 @@ def test_no_other_name_of_a_file_or_of_the_root_makes_its_cases_new(project, tmp
 
 def test_a_file_that_only_the_configuration_of_the_change_names_is_compared(project):
     project.write(f"{INI}tfbench_paths = benchmarks/test_other.py\n", "pytest.ini")
-    project.git("commit", "-qam", "fewer benchmarks")
+    project.commit("fewer benchmarks")
     project.write(f"{INI}tfbench_paths = benchmarks/test_mine.py\n", "pytest.ini")
     project.write("PACE = 3\n", "pace.py")
     done = project.run("--against", "git:HEAD")
@@ -125,55 +119,10 @@ def test_a_file_that_only_the_configuration_of_the_change_names_is_compared(proj
     assert done.outcomes() == {**regressed, "test_slow": "missing"}, done.output
 
 
-def test_a_file_that_the_list_of_the_base_lacks_and_its_worker_has_is_an_error(project):
-    unlisted = "import sys\nassert not sys.argv[0].endswith('collect.py')\n"
-    project.write(unlisted + benchmarks())
-    project.git("commit", "-qam", "a file that knows who imports it")
-    project.write(unlisted + benchmarks(names=["one"]))
-    done = project.run("--against", "git:HEAD", "benchmarks/test_mine.py")
-    assert done.code == 1
-    assert (
-        "the cases that are missing here are unknown: git:HEAD: benchmarks/test_mine.py is imported by" in done.output
-    )
-    assert project.tfbench("gate", "report.json").returncode == 5
-
-
 def test_a_case_that_only_the_change_selects_races(project):
     project.write(benchmarks(names=["slow"]), "benchmarks/test_other.py")
     done = project.run("--against", "git:HEAD", "-m", "not slow", "benchmarks/test_other.py")
     assert done.outcomes() == {"test_slow": "unchanged"}
-
-
-def test_shards_report_each_missing_case_once_and_renamed_cases_are_none(project):
-    names = ["one", "two", *(f"old{number}" for number in range(6))]
-    more = {name: f", old{name}=1" for name in names}  # so that no two functions have the same code
-    project.write(benchmarks(names=names, **more))
-    project.git("commit", "-qam", "more of them")
-    renamed = [name.replace("old", "new") for name in names]
-    text = benchmarks({"one": "@pytest.mark.slow", "two": "@pytest.mark.slow"}, names=renamed,
-                      **{name: more[name.replace("new", "old")] for name in renamed})  # fmt: skip
-    project.write(text)
-    for index in (1, 2, 3):
-        done = project.run("--against", "git:HEAD", "-m", "not slow", "--shard", f"{index}/3")
-        assert done.report["complete"], done.output
-        (project.root / "report.json").rename(project.root / f"{index}.json")
-    merged = project.tfbench("gate", "1.json", "2.json", "3.json", "--output", "whole")
-    assert merged.returncode == 4, merged.stderr
-    report = json.loads((project.root / "whole/report.json").read_text())
-    rows = {row["case"].rpartition("::")[2]: row["outcome"] for row in report["verdicts"] if row["metric"] == "time"}
-    assert rows == {"test_one": "missing", "test_two": "missing", **{f"test_new{n}": "unchanged" for n in range(6)}}
-    assert len(report["due"]) == 8
-
-
-@pytest.mark.parametrize("replay", ["all", "never"])
-def test_a_saved_case_that_only_the_change_deselects_is_missing(project, replay):
-    assert project.run("--save-baseline", "main").code == 0
-    project.write(MARKED)
-    done = project.run("--baseline", "main", "--replay", replay, "-m", "not slow")
-    assert {name for name, outcome in done.outcomes().items() if outcome == "missing"} == {"test_two"}
-    assert "'main' has it and its code runs it under the same options" in done.reason("test_two")
-    done = project.run("--baseline", "main", "--replay", replay, "-k", "two")
-    assert "missing" not in done.outcomes().values()
 
 
 LOOSE = "@pytest.mark.tfbench(minimum_effect=.45, tolerance=.9)"
@@ -279,38 +228,9 @@ def test_options_of_the_project_reach_all_processes(project, given):
         assert settings == 2 * [{"PYTEST_OPTION_calls": "3", "PYTEST_OPTION_nightly": "True"}]
 
 
-READING = """
-import os
-
-from tests.fakes.steps import taking
-
-
-def test_mine(bench):
-    bench(taking(bench, float(os.environ.get("SECONDS", "1e-5")) * float(os.environ["FACTOR"])))
-"""
-SETTING = """
-import os
-
-import pytest
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests():
-    os.environ["FACTOR"] = "1"
-"""
-
-
-def test_variables_that_the_conftest_of_a_change_sets_reach_both_sides(project):
-    project.write(SETTING, "env_plugin.py")  # as pytest-env sets those of the ini file
-    project.write(READING)
-    project.commit("the step depends on variables")
-    project.write('import os\n\nos.environ["SECONDS"] = "2e-5"\n', "conftest.py")
-    done = project.run("--against", "git:HEAD", "-p", "env_plugin", "-o", "pythonpath=.", "benchmarks/test_mine.py")
-    assert done.outcomes() == {"test_mine": "unchanged"}, done.output
-
-
 def test_a_benchmark_that_a_variable_of_the_changes_conftest_skips_is_no_benchmark_that_the_base_skips(project):
     project.write("import os\n" + benchmarks({"two": "@pytest.mark.skipif('OMITTED' in os.environ, reason='omitted')"}))
-    project.git("commit", "-qam", "skipped where a variable is set")
+    project.commit("skipped where a variable is set")
     project.write('import os\n\nos.environ["OMITTED"] = "1"\n', "conftest.py")
     done = project.run("--against", "git:HEAD", "-k", "two", "benchmarks/test_mine.py")
     assert done.outcomes() == {"test_two": "incomparable"}, done.output

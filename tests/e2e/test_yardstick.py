@@ -119,8 +119,7 @@ def test_a_helper_that_imports_what_only_the_change_has_costs_no_verdict_either(
     project.write(
         "from helper import seconds\nfrom tests.fakes.steps import taking\n\n\ndef test_x(bench):\n    bench(taking(bench, seconds()))\n"
     )
-    project.git("add", "-A")
-    project.git("commit", "-qam", "a helper")
+    project.commit("a helper")
     project.write(f"{SLOW}MORE = 1\n", "work.py")
     project.write(f"from work import MORE\n{helper}", "benchmarks/helper.py")
     done = project.run("--against", "git:HEAD", "-o", "pythonpath=. benchmarks")
@@ -143,7 +142,6 @@ def test_a_project_that_the_change_adds_below_the_top_has_new_cases(project):
 
 PLAIN = "from tests.fakes.steps import taking\nfrom work import SECONDS\n"
 SET_UPS = {
-    "a global of the module": {"benchmarks/test_mine.py": PLAIN + "N = {n}\n\ndef test_x(bench):\n    bench(taking(bench, N * SECONDS))\n"},
     "pytest_generate_tests": {
         "benchmarks/conftest.py": "def pytest_generate_tests(metafunc):\n    metafunc.parametrize('n', [{n}], ids=['n'])\n",
     },
@@ -166,12 +164,6 @@ SET_UPS = {
         "benchmarks/test_mine.py": PLAIN + "from pathlib import Path\n\ndef test_x(bench):\n"
         "    bench(taking(bench, int(Path(__file__).with_name('size.txt').read_text()) * SECONDS))\n",
     },
-    "a method of a class": {
-        "benchmarks/test_mine.py": PLAIN + "class TestX:\n    N = {n}\n    def test_x(self, bench):\n        bench(taking(bench, self.N * SECONDS))\n",
-    },
-    "the test of pytest-benchmark": {
-        "benchmarks/test_mine.py": PLAIN + "N = {n}\n\ndef test_x(benchmark):\n    benchmark(taking(benchmark._launch, N * SECONDS))\n",
-    },
 }  # fmt: skip
 OF_A_SETTING = PLAIN + "import settings\n\ndef test_x(bench):\n    bench(taking(bench, settings.N * SECONDS))\n"
 OF_A_FIXTURE = PLAIN + "def test_x(bench, n):\n    bench(taking(bench, n * SECONDS))\n"
@@ -191,8 +183,7 @@ def test_slower_code_is_found_whatever_set_up_of_its_benchmark_shrinks(project, 
             project.write(text.replace("{n}", str(size)), name)
 
     write(3, 1e-5)
-    project.git("add", "-A")
-    project.git("commit", "-qam", "before")
+    project.commit("before")
     write(2, 1.5e-5)
     done = project.run("--against", "git:HEAD")
     assert [outcome for name, outcome in done.outcomes().items() if "test_x" in name] == ["regressed"], done.output
@@ -214,43 +205,31 @@ def test_what_a_change_edits_in_its_benchmarks_is_named(project):
     ):
         assert line in lines, done.output
     assert done.sound
+    project.tfbench("gate", "report.json", "--comment", "c.md")
+    assert "The yardstick itself changed" in (project.root / "c.md").read_text()
 
 
 # A selection means the same on both sides
 
 
 @pytest.mark.parametrize("ini", [True, False])
-def test_an_expression_does_not_match_the_folder_that_a_suite_lies_in(project, ini, tmp_path_factory):
-    place = tmp_path_factory.mktemp("in") / "speed"
+@pytest.mark.parametrize("below", [True, False])
+def test_an_expression_does_not_match_the_folders_that_a_suite_lies_in(project, ini, below, tmp_path_factory):
+    place = (project.root if below else tmp_path_factory.mktemp("in")) / "speed"
     place.mkdir()
-    project.root = project.folder = place
-    project.report = place / "report.json"
+    project.folder = place
+    project.root, project.report = (project.root, project.report) if below else (place, place / "report.json")
     test = "def test_{}(bench):\n    bench(sum, [1] * 1000)\n"
     for name in ("speed", "other"):
-        project.write(test.format(name), f"test_{name}.py")
-    if ini:
-        project.write("[pytest]\n", "pytest.ini")
-    project.commit("base")
-    project.write("# changed\n" + test.format("speed"), "test_speed.py")
-    done = project.run("--against", "git:HEAD", "-k", "speed")
-    assert done.outcomes().keys() == {"test_speed"}, done.output
-
-
-@pytest.mark.parametrize("ini", [True, False])
-def test_an_expression_selects_the_same_in_a_project_below_the_top(project, ini):
-    place = project.root / "speed" / "inner"
-    place.mkdir(parents=True)
-    project.folder = place
-    for name in ("speed", "other"):
-        (place / f"test_{name}.py").write_text(f"def test_{name}(bench):\n    bench(sum, [1] * 1000)\n")
+        (place / f"test_{name}.py").write_text(test.format(name))
     if ini:
         (place / "pytest.ini").write_text("[pytest]\n")
-    project.git("add", "-A")
-    project.git("commit", "-qm", "a project below")
-    (place / "test_speed.py").write_text("# changed\ndef test_speed(bench):\n    bench(sum, [1] * 1000)\n")
+    project.commit("base")
+    (place / "test_speed.py").write_text("# changed\n" + test.format("speed"))
     here = set(project.run("--benchmark", "--collect-only", "-q", "-k", "speed", benchmark=False).output.split())
     done = project.run("--against", "git:HEAD", "-k", "speed")
     assert set(done.report["due"]) == {name for name in here if "::" in name}, done.output
+    assert len(done.report["due"]) == 1 + (below and not ini), "pytest's -k matches folders below its root"
 
 
 CLASSES = """
@@ -272,8 +251,7 @@ def test_a_class_of_tf_test_is_judged_by_its_file_of_the_change_as_well(project)
     project.write(f"{INI}tfbench_tf_test_benchmarks = perf/*.py\n", "pytest.ini")
     (project.root / "perf").mkdir()
     project.write(CLASSES.format(n=3), "perf/bench_x.py")
-    project.git("add", "-A")
-    project.git("commit", "-qam", "a class")
+    project.commit("a class")
     project.write("SECONDS = 1.5e-5\n", "work.py")
     project.write(CLASSES.format(n=2), "perf/bench_x.py")
     done = project.run("--against", "git:HEAD", "perf/bench_x.py")
