@@ -10,24 +10,19 @@ STEPS = """
 """
 
 
-@pytest.fixture
-def checkout(project):
-    """A project whose only commit is tagged, with a later change."""
-    project.write(STEPS)
-    project.commit("first")
-    project.git("tag", "v1.0")
-    return project
-
-
 def runs(folder):
     """Return the lines of each file of a history, oldest first."""
     return [[json.loads(line) for line in path.read_text().splitlines()] for path in sorted(folder.glob("*.jsonl"))]
 
 
 @pytest.mark.slow
-def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(checkout):
-    elsewhere = checkout.root.parent / "history of main"
-    done = checkout.run("--against", "git:v1.0", f"--history={elsewhere}")
+def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(project, monkeypatch):
+    project.write(STEPS)
+    project.commit("first")
+    project.git("tag", "v1.0")
+    elsewhere = project.root.parent / "history of main"
+    monkeypatch.setenv("TFBENCH_HISTORY", str(elsewhere))
+    done = project.run("--against", "git:v1.0", "--history")
     assert done.sound, done.output
     assert "jsonl added, 1 ratio to git:v1.0" in " ".join(done.output.split())
     ((first, case),) = runs(elsewhere)
@@ -37,23 +32,6 @@ def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(checkout):
     assert 0.5 < case["ratio"]["center"] < 2
     assert case["floors"]
     assert (elsewhere / ".gitignore").read_text() == "*\n"
-    shown = checkout.tfbench("history", "test_sum", "--folder", str(elsewhere))
+    shown = project.tfbench("history", "test_sum", "--folder", str(elsewhere))
     assert shown.returncode == 0, shown.stderr
     assert "ratio to git:v1.0, 1 run: too few to tell" in shown.stdout
-
-
-@pytest.mark.slow
-def test_a_run_without_a_side_adds_floors(checkout):
-    assert "history" not in checkout.run().output
-    assert runs(checkout.root / ".tfbench/history") == []
-    done = checkout.run("--history")
-    assert "added, floors alone" in " ".join(done.output.split())
-    assert "pytest-benchmark's own numbers" not in done.output, "no plain test of pytest-benchmark ran"
-
-
-@pytest.mark.slow
-def test_a_variable_names_the_folder_of_the_history(checkout, monkeypatch, tmp_path):
-    monkeypatch.setenv("TFBENCH_HISTORY", str(tmp_path / "history"))
-    done = checkout.run("--against", "git:v1.0", "--history")
-    assert done.sound, done.output
-    assert len(runs(tmp_path / "history")) == 1

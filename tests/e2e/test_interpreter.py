@@ -61,16 +61,6 @@ def test_an_isolated_interpreter_measures_in_isolated_ones(tmp_path):
     assert {tuple(one["flags"]) for one in seen} == {(2, False, 1, 1)}
 
 
-def test_variables_of_the_interpreter_reach_both_sides(project):
-    done, report, seen = started(project, PYTHONHASHSEED="7", PYTHONOPTIMIZE="1")
-    assert done.returncode == 0, done.stdout
-    assert len({one["hash"] for one in seen}) == 1
-    assert all(one["flags"][0] == 1 for one in seen)
-    settings = report["sides"]["baseline"]["settings"]
-    assert (settings["PYTHONHASHSEED"], settings["PYTHONOPTIMIZE"]) == ("7", "1")
-    assert "PYTHON_OPTIONS" not in settings
-
-
 @pytest.mark.parametrize(
     ("options", "environment", "said"),
     [

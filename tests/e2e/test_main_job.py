@@ -243,18 +243,6 @@ def test_new_deleted_renamed_and_moved_benchmarks_are_matched_with_a_commit(proj
     assert set(chosen.outcomes()) == {"test_mine"}, chosen.output
 
 
-@pytest.mark.slow
-def test_a_named_file_that_moved_is_raced_and_what_the_change_deletes_is_named(project):
-    before = benchmark("test_moving", 50e-6) + benchmark("test_deleted", 52e-6)
-    project.write(before, "benchmarks/test_before.py")
-    project.commit("before")
-    (project.root / "benchmarks/test_before.py").unlink()
-    project.write(benchmark("test_moving", 50e-6), "benchmarks/test_after.py")
-    done = project.run("--against", "git:HEAD", "benchmarks/test_after.py")
-    assert done.outcomes() == {"test_moving": "unchanged"}, done.output
-    assert "benchmarks/test_before.py: test_deleted (def test_deleted(bench): -> nothing" in done.output
-
-
 @pytest.mark.parametrize("named", ["src", "{root}/src"])
 def test_a_package_of_the_repository_is_imported_from_its_commit(project, monkeypatch, named):
     """The package is in PYTHONPATH, as in an editable installation, or next to the benchmarks."""

@@ -146,25 +146,6 @@ def test_a_process_for_each_test_is_refused_in_a_line(place):
     refused(place, place.run(*AGAINST, "--forked"), 4, line)
 
 
-def test_an_id_that_comes_from_an_option_is_an_error_that_says_so(place):
-    place.write(
-        """
-        def pytest_addoption(parser):
-            parser.addoption("--count", type=int, default=1)
-
-        def pytest_generate_tests(metafunc):
-            if (count := metafunc.config.getoption("count")) > 1:
-                metafunc.fixturenames.append("step_number")
-                metafunc.parametrize("step_number", range(count), indirect=False)
-        """,
-        "counting.py",
-    )
-    place.write("import pytest\n\n@pytest.fixture\ndef step_number():\n    return 0\n\n" + ONE)
-    done = place.run("-p", "counting", "--against", "self", "--count=2")
-    assert set(done.outcomes().values()) == {"error"}, done.output
-    assert "a plugin or a conftest.py, such as --count, leave that out" in done.reason("test_fine[0]")
-
-
 # pytest's settings
 
 
@@ -184,7 +165,7 @@ def test_plugins_that_the_project_requires_do_not_stop_the_workers(place):
     measured(place, place.run(*AGAINST, "-p", "no:randomly"))
 
 
-def test_a_conftest_at_the_root_applies_to_the_workers(place):
+def test_a_conftest_at_the_root_applies_to_the_workers_where_pytests_cache_is_too(place):
     place.write(
         """
         import os
@@ -199,55 +180,25 @@ def test_a_conftest_at_the_root_applies_to_the_workers(place):
         def pytest_timeout_set_timer(item, settings):
             return None
 
-        def pytest_xdist_setupnodes(config, specs):
-            pass
-
-        @pytest.fixture(autouse=True)
-        def everywhere(request):
-            assert request.config.getoption("--slowly")
-            os.environ["APPLIED"] = "1"
-
-        @pytest.fixture
-        def seconds():
-            return 1e-5
-        """,
-        "conftest.py",
-    )
-    place.write("""
-        import os
-
-        from tests.fakes.steps import taking
-
-        def test_fine(bench, seconds):
-            assert os.environ["APPLIED"] == "1"
-            bench(taking(bench, seconds))
-    """)
-    done = place.run("--against", "self", "-p", "xdist", "-p", "timeout", "--slowly")
-    assert "everywhere" not in done.output
-    assert (done.code, done.outcomes()) == (0, {"test_fine": "unchanged"}), done.output
-
-
-def test_a_conftest_may_use_pytests_cache_in_every_process(place):
-    place.write(
-        """
-        import pytest
-
         def pytest_configure(config):
             config.cache.set("theirs/started", True)
 
         @pytest.fixture(autouse=True)
         def everywhere(request):
+            assert request.config.getoption("--slowly")
             assert request.config.cache.get("theirs/started", False)
+            os.environ["APPLIED"] = "1"
 
         def pytest_sessionfinish(session):
             session.config.cache.set("theirs/ended", True)
         """,
         "conftest.py",
     )
-    place.write(ONE)
+    place.write(ONE.replace("    bench(", "    assert __import__('os').environ['APPLIED'] == '1'\n    bench("))
     place.write(".pytest_cache\n", ".gitignore")
     place.commit("some commit")
-    done = place.run("--against", "git:HEAD")
+    done = place.run("--against", "git:HEAD", "-p", "timeout", "--slowly")
+    assert "everywhere" not in done.output
     assert (done.code, done.outcomes()) == (0, {"test_fine": "unchanged"}), done.output
 
 
@@ -302,28 +253,15 @@ def test_a_run_from_a_folder_below_uses_the_project_and_prints_a_command_that_wo
     assert not (place.folder / ".tfbench").exists()
 
 
-def test_a_folder_below_without_an_ini_file_is_named_with_the_fix(place):
-    place.folder = place.root / "docs"
-    place.folder.mkdir()
-    fix = "start pytest in the project's folder; `tfbench init` there writes a pytest.ini and a first benchmark"
-    line = f"no benchmark was collected in {re.escape(str(place.folder))}; {fix}"
-    refused(place, place.run(*AGAINST), 5, line)
-
-
-@pytest.mark.parametrize("folder", ["docs", "benchmarks"])
-def test_a_folder_without_tests_is_named_with_the_names_that_pytest_collects(place, folder):
+def test_a_folder_or_a_selection_without_a_case_is_named_with_the_fix(place):
     (place.root / "docs").mkdir()
-    if folder == "benchmarks":
-        for file in (place.root / "benchmarks").glob("test_*.py"):
-            file.rename(file.with_name(file.name.removeprefix("test_")))
-    fix = re.escape("pytest collects functions named test_* from files named test_*.py or *_test.py")
-    given = [folder] if folder == "docs" else []
-    refused(place, place.run(*AGAINST, *given), 5, f"no benchmark was collected in {folder}; {fix}")
-
-
-def test_a_selection_without_a_case_is_named_with_the_fix(place):
+    names = "no benchmark was collected in docs; pytest collects functions named test_* from files named test_*.py or *_test.py"
+    refused(place, place.run(*AGAINST, "docs"), 5, re.escape(names))
     line = "no benchmark is selected; `pytest --benchmark --collect-only -q` lists all"
     refused(place, place.run(*AGAINST, "-k", "mispelt"), 5, line)
+    place.folder = place.root / "docs"
+    fix = "start pytest in the project's folder; `tfbench init` there writes a pytest.ini and a first benchmark"
+    refused(place, place.run(*AGAINST), 5, f"no benchmark was collected in {re.escape(str(place.folder))}; {fix}")
 
 
 def test_the_folder_of_the_benchmarks_races_a_commit_of_the_project(place):

@@ -42,15 +42,6 @@ def test_one_sample_per_launch_is_raced_and_gated_like_a_time(project):
     assert set(slower.outcomes().values()) == {"regressed"}, slower.output
 
 
-@pytest.mark.slow
-def test_variants_race_and_a_baseline_keeps_the_samples(project):
-    project.write(BENCHMARKS)
-    done = project.run("-k", "test_build", "--save-baseline", "first")
-    assert done.code == 0, done.output
-    again = project.run("-k", "test_build", "--baseline", "first", "--replay", "never")
-    assert set(again.outcomes().values()) <= {"unchanged", "inconclusive"}, again.output
-
-
 def test_a_side_that_measures_the_step_repeatedly_cannot_be_compared(project):
     project.write("""
         import os

@@ -1,11 +1,6 @@
 """The scale of a run chooses the shapes, and is part of the names of its cases."""
 
-import subprocess
-import sys
-
 import pytest
-
-from tests.e2e.project import ROOT
 
 BENCHMARKS = """
     import os
@@ -48,21 +43,3 @@ def test_unlike_scales_have_no_case_in_common(project):
     assert project.run(*one, "--save-baseline", "second").code == 0
     same = project.run(*one, "--baseline", "second")
     assert same.outcomes() == {"test_work[kind=odd-scale=medium]": "unchanged"}, same.output
-
-
-@pytest.mark.parametrize(("scale", "n"), [("small", 384), ("medium", 1024), ("large", 4096)])
-def test_the_suite_has_shapes_of_each_scale(scale, n, monkeypatch):
-    program = (
-        "from tfbench.suite.tensorflow_stub import stub_tensorflow\n"
-        "import types, sys\n"
-        "sys.modules['tensorflow'] = types.SimpleNamespace(config=types.SimpleNamespace(list_physical_devices=lambda k: []),"
-        " __getattr__=None, __spec__=None)\n"
-        "from benchmarks import axes\n"
-        "model = (len, 2, 3)\n"
-        "print(axes.by_scale(384, 4096), axes.by_scale((2, 28, (3, 7), 5), (128, 28, (3, 7), 256)), axes.by_scale(model, (sum, 8, 9))[0])"
-    )
-    monkeypatch.setenv("TFBENCH_SCALE", scale)
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    shapes = {"small": (2, 28, (3, 7), 5), "medium": (16, 28, (3, 7), 32), "large": (128, 28, (3, 7), 256)}[scale]
-    model = "sum" if scale == "large" else "len"
-    assert done.stdout == f"{n} {shapes} <built-in function {model}>\n", done.stderr

@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from tests.e2e import gate_demo
 from tests.e2e.project import Project
 
 pytestmark = pytest.mark.slow
@@ -53,33 +52,3 @@ def test_no_file_name_of_a_checkout_has_to_be_utf_8(tmp_path):
         assert gate.returncode == (5 if errors else 0), gate.stderr
         if errors:
             assert done.reason("test_raises").endswith("ValueError: caf?")
-
-
-@pytest.mark.parametrize("name", ["test_[x].py", "test_\n.py"])
-def test_a_file_whose_name_no_case_can_have_is_an_error_row_of_a_readable_report(project, name):
-    project.write(ONE)
-    project.write(ONE, f"benchmarks/{name}")
-    done = project.run("--against", "self", "--continue-on-collection-errors")
-    assert sorted(done.outcomes().values()) == ["error", "unchanged"], done.output
-    assert "which the name of a case cannot have; rename the file or its folder" in done.output
-    gate = project.tfbench("gate", "report.json")
-    assert (gate.returncode, gate.stderr) == (5, "")
-
-
-def test_a_folder_with_a_root_of_its_own_is_gated(tmp_path):
-    """The action runs in the workspace, and pytest names cases from the root that it finds."""
-    root = tmp_path / "repository"
-    files = {"sub/amount.py": "AMOUNT = 5e-5\n", "sub/pytest.ini": "[pytest]\npythonpath = .\n",
-             "sub/benchmarks/test_mine.py": ONE.replace("5e-5", "AMOUNT").replace("from tests", "from amount import AMOUNT\nfrom tests")}  # fmt: skip
-    (root / "sub/benchmarks").mkdir(parents=True)
-    for name, text in files.items():
-        (root / name).write_text(text)
-    project = Project(root)
-    project.write("tfbench-report\n", ".gitignore")
-    project.commit("before")
-    project.git("switch", "-qc", "slower")
-    project.write("AMOUNT = 1e-4\n", "sub/amount.py")
-    project.git("commit", "-qam", "slower")
-    found = gate_demo.gate(root, "slower", cheap=True, paths="sub/benchmarks")
-    assert found.code == 1, found.output
-    assert "found twice" in found.output
