@@ -155,19 +155,19 @@ def read(**numbers):
     return MetricValues(numbers=numbers)
 
 
+SMALLER, ACCURATE = ("smaller_than", 2.5, "artifact_bytes"), ("as_accurate", 0.01, "accuracy")
+ALLOWED = "97.00% of pruning=none, 1 percentage points less allowed"
+
+
 @pytest.mark.parametrize(
     ("claim", "mine", "other", "outcome", "text"),
     [
-        (("smaller_than", 2.5, "artifact_bytes"), 40, 100, "held",
-         "40 B, 100 B of pruning=none: 2.50x as small, 2.5x is claimed"),
-        (("smaller_than", 2.5, "artifact_bytes"), 41, 100, "broken",
-         "41 B, 100 B of pruning=none: 2.44x as small, 2.5x is claimed"),
-        (("as_accurate", 0.01, "accuracy"), 0.96, 0.97, "held",
-         "accuracy 96.00%, 97.00% of pruning=none, 1 percentage points less allowed"),
-        (("as_accurate", 0.01, "accuracy"), 0.9599999, 0.97, "broken",
-         "accuracy 96.00%, 97.00% of pruning=none, 1 percentage points less allowed"),
+        (SMALLER, 40, 100, "held", "40 B, 100 B of pruning=none: 2.50x as small, 2.5x is claimed"),
+        (SMALLER, 41, 100, "broken", "41 B, 100 B of pruning=none: 2.44x as small, 2.5x is claimed"),
+        (ACCURATE, 0.96, 0.97, "held", f"accuracy 96.00%, {ALLOWED}"),
+        (ACCURATE, 0.9599999, 0.97, "broken", f"accuracy 96.00%, {ALLOWED}"),
     ],
-)  # fmt: skip
+)
 def test_a_claim_about_a_model_needs_the_metric_of_both_variants(claim, mine, other, outcome, text):
     name, bound, metric = claim
     claim = Claim(name, "pruning=none", (), bound, metric)

@@ -28,17 +28,10 @@ def training(steps=5):
     device = built.plane("/device:GPU:0", **GPU)
     stream, copies = built.line(device, "Stream #20(Compute)"), built.line(device, "Stream #21(MemcpyH2D)")
     for at in range(0, 1000 * steps, 1000):
-        for place, op, start, length in ((1, "MatMul", 50, 400), (2, "Relu", 500, 100)):
-            built.event(host, python, "cuLaunchKernel", at + 10 * place, 8, correlation_id=2 * at + place, device_id=0)
-            built.event(
-                device,
-                stream,
-                f"kernel of {op}",
-                at + start,
-                length,
-                correlation_id=2 * at + place,
-                tf_op=f"a/{op}:{op}",
-            )
+        for op, start, length in (("MatMul", 50, 400), ("Relu", 500, 100)):
+            of = {"correlation_id": at + start}
+            built.event(host, python, "cuLaunchKernel", at + start // 10, 8, device_id=0, **of)
+            built.event(device, stream, f"kernel of {op}", at + start, length, tf_op=f"a/{op}:{op}", **of)
         built.event(device, copies, "MemcpyH2D", at + 610, 60, memcpy_details="kind:pageable size:4096 dest:0 async:1")
     return built
 

@@ -159,17 +159,6 @@ def test_a_case_opens_by_its_address_with_rounds_metrics_and_profile(visit):
     assert "time per step: host compute" in page.locator("#case").inner_text()
 
 
-def test_the_theme_can_be_chosen(visit):
-    page = visit("run", scheme="light")
-    button = page.get_by_role("button", name="Theme")
-    background = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(background) == "rgb(255, 255, 255)"
-    button.click()
-    button.click()
-    assert button.inner_text() == "Theme: dark"
-    assert page.evaluate(background) == "rgb(13, 17, 23)"
-
-
 @pytest.mark.alone
 def test_ten_thousand_cases_are_written_in_ten_seconds_and_seen_in_two(visit, tmp_path, record_property):
     report = run_report(10_000, launches=5, rounds=20)

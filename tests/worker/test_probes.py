@@ -223,35 +223,30 @@ def test_a_later_result_is_left_out_where_both_are_too_large(tmp_path, monkeypat
     assert evidence["calls"] == [1]
 
 
+TEXTS, KINDS = np.array([b"a", b"b"], object), ("float64", "int64")
+
+
 @pytest.mark.parametrize(
-    ("result", "names", "types"),
+    ("result", "parts"),
     [
         (
             {"a": [np.ones(3), 2.0], "b": ("text", np.array([1, 2]))},
-            ["['a'][0]", "['a'][1]", "['b'][1]"],
-            ["float64 in dict list", "float64 in dict list", "int64 in dict tuple"],
+            ["['a'][0] float64 in dict list", "['a'][1] float64 in dict list", "['b'][1] int64 in dict tuple"],
         ),
-        # Whatever the order of insertion.
-        ({"b": 1, "a": 2.0}, ["['a']", "['b']"], ["float64 in dict", "int64 in dict"]),
+        ({"b": 1, "a": 2.0}, ["['a'] float64 in dict", "['b'] int64 in dict"]),  # whatever the order of insertion
         (
-            {object: 1.0, object(): Pair(1.0, 2.0)},
-            ["[<class 'object'>]", "[<object object at …>][0]", "[<object object at …>][1]"],
-            ["float64 in dict", "float64 in dict Pair", "float64 in dict Pair"],
+            {object(): Pair(1.0, 2)},
+            [f"[<object object at …>][{at}] {kind} in dict Pair" for at, kind in enumerate(KINDS)],
         ),
-        ({"loss": 0.5, "table": Unreadable()}, ["['loss']"], ["float64 in dict"]),
-        (
-            {"path": "/tmp/x", "texts": np.array([b"a", b"b"], object), "things": np.array([{}, b"a"], object)},
-            ["['texts']"],
-            ["int64 in dict"],
-        ),
+        ({"loss": 0.5, "table": Unreadable()}, ["['loss'] float64 in dict"]),
+        ({"path": "/tmp/x", "texts": TEXTS, "things": np.array([{}, b"a"], object)}, ["['texts'] int64 in dict"]),
     ],
 )
-def test_numbers_are_found_in_nested_results(tmp_path, result, names, types):
+def test_numbers_are_found_in_nested_results(tmp_path, result, parts):
     evidence, arrays = written(tmp_path, result)
-    assert evidence["names"] == names
-    places = zip(evidence["dtypes"], evidence["inside"], strict=True)
-    assert [f"{dtype} in {inside}" for dtype, inside in places] == types
-    assert len(arrays) == len(names)
+    found = zip(evidence["names"], evidence["dtypes"], evidence["inside"], strict=True)
+    assert [f"{name} {dtype} in {inside}" for name, dtype, inside in found] == parts
+    assert len(arrays) == len(parts)
 
 
 def test_arrays_keep_their_shapes_and_equal_texts_have_equal_numbers(tmp_path):
