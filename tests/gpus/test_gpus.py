@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -189,12 +190,8 @@ def held(folder):
 
 def observed(*clocks, ends=345, reasons=0, processes=OURS):
     """Return a launch with these clocks, before and after which the GPU rests without the driver's bit for it."""
-    return GpuObservationWindow(
-        tuple(
-            GpuReading(sm_clock=clock, reasons=reasons, processes=frozenset(processes))
-            for clock in (ends, *clocks, ends)
-        )
-    )
+    reading = partial(GpuReading, reasons=reasons, processes=frozenset(processes))
+    return GpuObservationWindow(tuple(reading(sm_clock=clock) for clock in (ends, *clocks, ends)))
 
 
 class TestDisturbance:

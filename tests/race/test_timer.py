@@ -27,12 +27,10 @@ def test_blocks_lose_the_interrupts_that_they_contain():
     rng = np.random.default_rng(1)
     own = rng.integers(990_000, 1_010_000, 200)
     sides = {index: blocks(own, start) for index, start in ((0, 7), (3, 1_000_007))}
-    slowed = {
-        index: [
-            (begin, end + 50_000 * count) for (begin, end), count in zip(one, PER_4_MS.interrupts(one), strict=True)
-        ]
-        for index, one in sides.items()
-    }
+    slowed = {}
+    for index, one in sides.items():
+        counted = zip(one, PER_4_MS.interrupts(one), strict=True)
+        slowed[index] = [(begin, end + 50_000 * count) for (begin, end), count in counted]
     found = PER_4_MS.shortened(slowed)
     assert {index: len(times) for index, times in found.items()} == {0: 200, 3: 200}
     for times in found.values():

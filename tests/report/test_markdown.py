@@ -14,11 +14,7 @@ def test_the_verdict_is_the_first_line_and_regressions_have_cause_and_command():
     assert "  - profile: a step takes" in "\n".join(lines)
     assert "  - race it again: `pytest --benchmark --against git:main 'benchmarks" in "\n".join(lines)
     summaries = [line.partition("<summary>")[2].partition("<")[0] for line in lines if "<summary>" in line]
-    assert summaries == [
-        "2 inconclusive or incomparable",
-        "3 improvements",
-        "differences between the sides",
-    ]
+    assert summaries == ["2 inconclusive or incomparable", "3 improvements", "differences between the sides"]
 
 
 def test_it_is_cut_by_severity():

@@ -403,11 +403,8 @@ def test_facts_that_vary_are_medians_and_the_others_those_of_the_first_launch():
 
 def test_facts_of_the_model_are_added_to_the_variant():
     values = MetricValues(numbers={**dict.fromkeys(MODEL_METRICS, 0.5), "flops": 3.0})
-    result = CaseResult(
-        CASE,
-        variant_result=variant(CASE, CASE.name, 1.0, None, None, 1, 1, {"flops": 1.0}),
-        metric_values=values,
-    )
+    timed = variant(CASE, CASE.name, 1.0, None, None, 1, 1, {"flops": 1.0})
+    result = CaseResult(CASE, variant_result=timed, metric_values=values)
     assert with_model(result).variant_result.facts == {"flops": 1.0, **dict.fromkeys(MODEL_METRICS, 0.5)}
     assert with_model(replace(result, metric_values=None)).variant_result == result.variant_result
     assert with_model(replace(result, variant_result=None)).variant_result is None

@@ -289,12 +289,7 @@ def test_on_a_gpu_only_modules_of_tensorflow_are_dumped_and_not_what_xla_tries(t
     filtered = os.environ["XLA_FLAGS"].split()[-1]
     assert filtered.startswith("--xla_dump_hlo_module_re=")
     of_tensorflow = re.compile(filtered.partition("=")[2])
-    names = (
-        "a_inference_f_12__XlaMustCompile_true",
-        "a_forward_f_95",
-        "a_inference_one_step_on_data_452__",
-        "cluster_0__",
-    )
+    names = ("a_inference_f_12__XlaMustCompile_true", "a_forward_f_95", "a_inference_one_step_on_452__", "cluster_0__")
     assert all(map(of_tensorflow.search, names))
     assert not any(map(of_tensorflow.search, ("gemm_fusion_dot.3", "triton_softmax", "cublas-gemm.1", "wrapped_add")))
 
