@@ -13,6 +13,7 @@ import yaml
 
 from tests.e2e.project import wait_for
 from tests.fakes.report import CODE, SIDES, complete, row
+from tests.sides.test_source_tree import git as git_in
 from tfbench import cli
 from tfbench.commands import ci
 from tfbench.errors import SideError
@@ -444,9 +445,7 @@ def in_ci(monkeypatch, system, base, change):
     monkeypatch.setenv("GITHUB_EVENT_PATH", "event.json")
 
 
-def git(*words):
-    identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
-    return subprocess.run(["git", *identity, *words], check=True, capture_output=True, text=True).stdout.strip()
+git = partial(git_in, ".")
 
 
 def commit(name):

@@ -213,11 +213,7 @@ class Recorded(Environments):
         ("2.15.1", ["tensorflow==2.15.1"], ""),
         ("tensorflow-cpu==2.20.0+keras==3.9.0", ["tensorflow-cpu==2.20.0", "keras==3.9.0"], ""),
         ("tensorflow==2.15.1+python==3.10", ["tensorflow==2.15.1"], "3.10"),
-        (
-            "2.19.1+tf-keras+tensorflow-model-optimization==0.8.0",
-            ["tensorflow==2.19.1", "tf-keras", "tensorflow-model-optimization==0.8.0"],
-            "",
-        ),
+        ("2.19.1+tf-keras+tf-other==0.8.0", ["tensorflow==2.19.1", "tf-keras", "tf-other==0.8.0"], ""),
         # Another spelling would add the TensorFlow of this environment, whose files replace those of the requested one.
         ("tensorflow_cpu==2.20.0+My_Package[fast]==1.0", ["tensorflow-cpu==2.20.0", "my-package[fast]==1.0"], ""),
         ("TensorFlow.CPU==2.20.0", ["tensorflow-cpu==2.20.0"], ""),

@@ -8,23 +8,19 @@ from tfbench.sides.yardstick import ini_file
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "counts"),
     [
-        ("pytest.ini", ""),
-        ("pyproject.toml", "[tool.pytest.ini_options]\n"),
-        ("tox.ini", "[pytest]\n"),
-        ("setup.cfg", "[tool:pytest]\n"),
+        ("pytest.ini", "", True),
+        ("pyproject.toml", "[tool.pytest.ini_options]\n", True),
+        ("tox.ini", "[pytest]\n", True),
+        ("setup.cfg", "[tool:pytest]\n", True),
+        ("pyproject.toml", "[project]\nname = 'x'\n", False),
+        ("setup.cfg", "[metadata]\n", False),
     ],
 )
-def test_each_kind_of_file_is_found_up_to_the_top_of_the_tree(tmp_path, name, text):
+def test_each_kind_of_file_with_a_section_of_pytest_is_found_up_to_the_top_of_the_tree(tmp_path, name, text, counts):
     folder = tmp_path / "sub/benchmarks"
     folder.mkdir(parents=True)
     (tmp_path / name).write_text(text)
-    assert ini_file(folder, tmp_path) == str(tmp_path / name)
+    assert ini_file(folder, tmp_path) == (str(tmp_path / name) if counts else os.devnull)
     assert ini_file(folder, tmp_path / "sub") == os.devnull
-
-
-def test_a_file_without_a_section_of_pytest_does_not_count(tmp_path):
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    (tmp_path / "setup.cfg").write_text("[metadata]\n")
-    assert ini_file(tmp_path, tmp_path) == os.devnull

@@ -51,46 +51,38 @@ def test_data_of_the_benchmarks_that_git_ignores_is_there_on_the_other_side(chec
         (benchmarks / name).write_text(name)
     (checkout / "other.npz").write_text("of the project")
     for _ in range(2):  # the second one uses the first one's folder
-        top, _ = materialise(
-            checkout,
-            tree_of(checkout, "HEAD"),
-            tmp_path / "cache",
-            source_tree.Grafts(lambda name: name.startswith("sub")),
-        )
+        mine = source_tree.Grafts(lambda name: name.startswith("sub"))
+        top, _ = materialise(checkout, tree_of(checkout, "HEAD"), tmp_path / "cache", mine)
     assert (top / "sub/images.npz").read_text() == "images.npz"
     assert (top / "sub/data/1.bin").read_text() == "data/1.bin"
     assert sorted(os.listdir(top / "sub")) == ["a.py", "data", "images.npz"]
     assert not (top / "other.npz").exists()
 
 
-def test_the_variables_of_a_hook_of_git_lead_to_no_other_folder(checkout, tmp_path, monkeypatch):
-    before = snapshot(checkout), code_digest(checkout), source_tree.file_in(checkout, "HEAD", Path("sub/a.py"))
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    git(elsewhere, "init", "-q")
-    listed = git(checkout, "rev-parse", "--local-env-vars").split()
-    for name in [name for name in listed if not name.startswith("GIT_CONFIG_")]:
-        monkeypatch.setenv(name, str(elsewhere / ".git"))
-    monkeypatch.chdir(checkout / "sub")
-    assert source_tree.top_level(checkout / "sub") == checkout
-    assert (
-        snapshot(checkout),
-        code_digest(checkout),
-        source_tree.file_in(checkout, "HEAD", Path("sub/a.py")),
-    ) == before
+def test_variables_of_git_lead_to_no_other_folder_and_hide_no_code(checkout, tmp_path, monkeypatch):
+    def seen():
+        file = source_tree.file_in(checkout, "HEAD", Path("sub/a.py")), source_tree.top_level(checkout / "sub")
+        return (
+            file,
+            snapshot(checkout),
+            code_digest(checkout),
+            code_files(checkout),
+            source_tree.ignored_modules(checkout),
+        )
 
-
-@pytest.mark.parametrize("meaning", ["LITERAL", "NOGLOB", "GLOB", "ICASE"])
-def test_variables_that_change_the_meaning_of_patterns_hide_no_code(checkout, monkeypatch, meaning):
     (checkout / "sub" / "new.py").write_text("NAME = 'quoted'\n")
-    before = snapshot(checkout), code_digest(checkout), code_files(checkout), source_tree.ignored_modules(checkout)
-    monkeypatch.setenv(f"GIT_{meaning}_PATHSPECS", "1")
-    assert (
-        snapshot(checkout),
-        code_digest(checkout),
-        code_files(checkout),
-        source_tree.ignored_modules(checkout),
-    ) == before
+    (tmp_path / "elsewhere").mkdir()
+    git(tmp_path / "elsewhere", "init", "-q")
+    monkeypatch.chdir(checkout / "sub")
+    before = seen()
+    listed = git(checkout, "rev-parse", "--local-env-vars").split()
+    of_a_hook = {name: f"{tmp_path}/elsewhere/.git" for name in listed if not name.startswith("GIT_CONFIG_")}
+    of_patterns = [{f"GIT_{meaning}_PATHSPECS": "1"} for meaning in ("LITERAL", "NOGLOB", "GLOB", "ICASE")]
+    for variables in (of_a_hook, *of_patterns):
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            assert seen() == before, variables
 
 
 ODD = [os.fsdecode(name) for name in (b"caf\xe9.py", b" new\n\xff.py", b"sub/\xa0.txt")]
