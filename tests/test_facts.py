@@ -44,10 +44,7 @@ def test_another_project_whose_files_have_replaced_ours_is_named_in_one_line():
         ("-m pytest -O", ""),
         ("/bin/pytest --benchmark -O", ""),
         ("-OO -Bu -m pytest", "-O -O -B"),
-        (
-            "-bb -Werror -W ignore::DeprecationWarning -X dev -Xutf8=1 run.py",
-            "-b -b -Werror -Wignore::DeprecationWarning -Xdev -Xutf8=1",
-        ),
+        ("-bb -Werror -W ignore -X dev -Xutf8=1 run.py", "-b -b -Werror -Wignore -Xdev -Xutf8=1"),
         ("-IPvqi -c pass", "-E -s"),
         ("-OX dev -sm pytest", "-O -Xdev -s"),
         ("-X pycache_prefix=/x -d -", ""),

@@ -13,9 +13,6 @@ from tfbench.versions.bisect import patient
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_named_as_they_are_asked_for(name):
     assert preset(name).name == name
-
-
-def test_an_unknown_preset_lists_those_there_are():
     with pytest.raises(UsageError, match="quick, standard, strict"):
         preset("lax")
 

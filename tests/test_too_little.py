@@ -70,7 +70,8 @@ WAYS = {
     "a row under another name than the case due": (with_first(row("b/test_x.py::test_renamed")), 5),
     "one shard alone": (replace(GOOD, shard=SHARD), 5),
     "one shard alone that did not end": (replace(GOOD, shard=SHARD, complete=False), 5),
-    # One case that was not measured
+    # One case that is slower, or was not measured
+    "a case that regressed": (first("regressed"), 1),
     "a benchmark that broke": (first("error"), 5),
     "a benchmark that was not measured": (first("error", text="the run ended before"), 5),
     "a file that could not be imported": (complete([*GOOD.verdicts, row("b/test_y.py", "error")]), 5),
