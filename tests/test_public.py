@@ -43,25 +43,16 @@ WRONG = USER.replace("flops=2", 'flops="two"')
 
 
 @pytest.mark.slow
-def test_a_module_of_a_user_is_typed(tmp_path):
-    for name, text, code in (("right.py", USER, 0), ("wrong.py", WRONG, 1)):
-        (tmp_path / name).write_text(text)
-        options = ["--strict", "--config-file=", "--follow-imports=silent", f"--cache-dir={tmp_path}"]
-        command = [sys.executable, "-m", "mypy", *options, name]
-        environment = {"MYPYPATH": str(ROOT), "PATH": ""}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stdout
-        assert ('"flops"' in done.stdout) == bool(code)
-
-
-@pytest.mark.slow
-def test_pyright_agrees_in_its_strict_mode(tmp_path):
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_module_of_a_user_is_typed(tmp_path, checker):
     uv = Path(sys.executable).with_name("uv")
     (tmp_path / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", "extraPaths": [str(ROOT)]}))
+    (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = true\nfollow_imports = silent\nmypy_path = {ROOT}\n")
+    pyright = [uv, "tool", "run", "--quiet", "pyright", "--pythonpath", sys.executable]
     for name, text, code in (("right.py", USER, 0), ("wrong.py", WRONG, 1)):
         (tmp_path / name).write_text(text)
-        command = [uv, "tool", "run", "--quiet", "pyright", "--pythonpath", sys.executable, name]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        command = pyright if checker == "pyright" else [sys.executable, "-m", "mypy"]
+        done = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         assert ('"flops"' in done.stdout) == bool(code)
 
