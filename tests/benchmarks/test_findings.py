@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.__main__ import CASES
+
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED = sorted((ROOT / "benchmarks" / "reported").glob("test_*.py"))
 THREAD = re.compile(r"\b[\w.\-/]+#\d+")
@@ -68,3 +70,14 @@ def test_no_recorded_ratio_touches_1():
     for finding, found in find.load():
         if find.reproduced(found):
             assert find.end_of(found["race"])["ratio"]["low"] > 1, finding.name
+
+
+def test_the_forty_steps_are_benchmarks_of_the_suite():
+    assert len(set(CASES)) == 40
+    for case in CASES:
+        file, _, test = case.partition("::")
+        functions = {
+            node.name: node for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)
+        }
+        arguments = [one.arg for one in functions[test.partition("[")[0]].args.args]
+        assert arguments == (["bench", "variant"] if "[" in test else ["bench"]), case

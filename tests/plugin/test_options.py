@@ -13,6 +13,7 @@ import pytest
 
 from tfbench.errors import UsageError
 from tfbench.plugin.options import available_cpus, check_options, parse_cpus
+from tfbench.plugin.runner import table_groups
 from tfbench.policy import preset
 from tfbench.session.options import OPTIONS, RunOptions
 from tfbench.suite.shards import Shard
@@ -108,11 +109,11 @@ TAKEN = {
 """Plugin -> an option that it shares with tfbench, and what tfbench says of the value x. The reference has the same."""
 
 
-def run_pytest(folder, *words, file="other.py"):
+def run_pytest(folder, *words, file="other.py", plugin=("-p", "tfbench.plugin")):
     environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     plugins = ["-p", "other"] if file == "other.py" else []
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tfbench.plugin", *plugins, "-p", "no:cacheprovider", *words],
+        [sys.executable, "-m", "pytest", *plugin, *plugins, "-p", "no:cacheprovider", *words],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
@@ -221,13 +222,8 @@ def test_an_output_elsewhere_that_an_earlier_run_wrote_is_no_test(folder, tmp_pa
 def test_a_conftest_that_names_the_plugin_gives_its_options_too(tmp_path, tmp_path_factory):
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["tfbench.plugin"]\n')
     (tmp_path / "test_b.py").write_text("def test_b(bench):\n    bench(int)\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--benchmark", "--policy=nothing", "test_b.py", "--profile", elsewhere],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert "no policy named 'nothing'" in done.stdout + done.stderr
+    words = ("--benchmark", "--policy=nothing", "test_b.py", "--profile", str(tmp_path_factory.mktemp("elsewhere")))
+    assert "no policy named 'nothing'" in run_pytest(tmp_path, *words, file="conftest.py", plugin=())[1]
 
 
 @pytest.mark.slow
@@ -306,3 +302,15 @@ def test_a_comparison_whose_cases_another_plugin_all_leaves_out_does_not_pass(fo
     )
     found, output = run_pytest(folder, "--benchmark", *given)
     assert found == code, output
+
+
+def test_tables_of_pytest_benchmark_have_plain_tests_alone_unless_they_are_asked_for():
+    ours, plain = {"extra_info": {"tfbench": {}}}, {"extra_info": {}}
+    groups = [("a", [ours, plain]), ("b", [ours])]
+    for option, shown in (
+        ("--benchmark-json=x", [("a", [plain])]),
+        ("--benchmark-columns=min", groups),
+        ("--benchmark-verbose", groups),
+    ):
+        config = SimpleNamespace(invocation_params=SimpleNamespace(args=("--benchmark", option)))
+        assert table_groups(config, groups) == shown
