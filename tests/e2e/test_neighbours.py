@@ -264,13 +264,6 @@ def test_a_folder_or_a_selection_without_a_case_is_named_with_the_fix(place):
     refused(place, place.run(*AGAINST), 5, f"no benchmark was collected in {re.escape(str(place.folder))}; {fix}")
 
 
-def test_the_folder_of_the_benchmarks_races_a_commit_of_the_project(place):
-    place.commit("some commit")
-    place.folder = place.root / "benchmarks"
-    place.write(*SLOWER_YET)
-    measured(place, place.run("--against", "git:HEAD"))
-
-
 def test_a_path_with_blanks_and_umlauts_works(tmp_path):
     place = Place(tmp_path / "Größe und Maß", "mein 'Projekt' ä")
     place.commit("some commit")

@@ -40,15 +40,3 @@ def test_one_sample_per_launch_is_raced_and_gated_like_a_time(project):
     slower = project.run("--against", "self", "--inject-slowdown", "0.5", "-k", "test_build")
     assert slower.code == 1
     assert set(slower.outcomes().values()) == {"regressed"}, slower.output
-
-
-def test_a_side_that_measures_the_step_repeatedly_cannot_be_compared(project):
-    project.write("""
-        import os
-
-        def test_work(bench):
-            (bench if os.environ.get("AGAIN") else bench.once)(sum, [1, 2])
-    """)
-    done = project.run("--against", "env:AGAIN=1")
-    assert done.outcomes() == {"test_work": "error"}
-    assert "one side measures its step once" in done.reason("test_work")

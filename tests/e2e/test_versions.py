@@ -100,21 +100,6 @@ def test_a_side_that_does_not_start_is_a_reason_and_the_others_are_raced(project
     assert "env:SLOWER=1: the measuring process did not start" in nothing.stderr
 
 
-@pytest.mark.slow
-def test_paths_select_benchmarks_of_another_directory_and_single_cases(project, tmp_path_factory):
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    (elsewhere / "pytest.ini").write_text("[pytest]\ntfbench_paths = .\n")
-    (elsewhere / "test_other.py").write_text("def test_other(bench):\n    bench(sum, range(500))\n")
-    done = project.tfbench("versions", "self", "env:A=1", str(elsewhere), "--report-json", "v.json")
-    assert done.returncode == 0, done.stderr
-    (case,) = json.loads((project.root / "v.json").read_text())["cases"]
-    assert case["case"] == "test_other.py::test_other"
-    project.write(BENCHMARK)
-    named = "benchmarks/test_mine.py::test_same"
-    done = project.tfbench("versions", "self", named, "env:A=1", "--deselect", "nothing", "--report-json", "v.json")
-    assert [one["case"] for one in json.loads((project.root / "v.json").read_text())["cases"]] == [named]
-
-
 def test_shared_set_ups_of_each_version_are_told(project):
     project.write(
         """
