@@ -139,6 +139,12 @@ def test_an_inconclusive_case_says_what_could_hide_and_other_metrics_are_counted
     assert not [line for line in lines if "noisy" in line or "trace" in line]
 
 
+def test_a_group_of_findings_has_at_most_twenty():
+    lines = lines_of(verdicts=tuple(verdict(str(number), Outcome.INCONCLUSIVE) for number in range(23)))
+    assert len([line for line in lines if line.startswith("  test_")]) == 20
+    assert "  and 3 more: --report-html and --report-json have all" in lines
+
+
 def test_cases_that_an_ended_run_did_not_measure_have_one_entry():
     ended = Reason("not-measured", "the run ended before")
     open_cases = [verdict(str(number), Outcome.ERROR).changed(reason=ended) for number in range(40)]
