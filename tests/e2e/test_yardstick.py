@@ -182,7 +182,7 @@ def test_what_a_change_edits_in_its_benchmarks_is_named(project):
     lines = [line.strip() for line in done.output.splitlines()]
     for line in (
         "benchmarks/test_mine.py: SIZE (SIZE = 2 -> SIZE = 400)",
-        "conftest.py: pytest_configure (nothing -> def pytest_configure(): …)",
+        "conftest.py: pytest_configure (nothing -> def pytest_configure():)",
         "pytest.ini (nothing -> markers = slow)",
     ):
         assert line in lines, done.output
