@@ -16,17 +16,17 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
 
 BUDGET = {
     "commands": 1115,  # with the bisection of a regression, and defaults in versions (one line, from worker)
-    "doctor": 863,  # with rare slow calls (one line, from worker)
+    "doctor": 858,  # with rare slow calls (one line, from worker)
     "fleet": 393,
     "gpus": 527,
     "metrics": 750,  # with the rows of the life of a process
-    "model": 1059,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "model": 1035,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1240,
     "profiles": 507,
     "race": 2173,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1767,  # with many files of asv (one line, from worker)
     "session": 2209,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
-    "sides": 1123,  # with sparse and partial clones
+    "sides": 1120,  # with sparse and partial clones
     "stats": 763,  # with rare slow calls
     "storage": 367,
     "suite": 481,  # with limits in seconds

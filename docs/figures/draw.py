@@ -13,7 +13,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from tfbench.doctor.calibration import CalibrationTrial, Journal, slowdown_text, tally
+from tfbench.doctor.calibration import CHANGES, CalibrationTrial, Journal, slowdown_text, tally
 
 FOLDER = Path(__file__).parent
 INK, ACCENT, GREY = "#1f2933", "#c2410c", "#9aa5b1"
@@ -31,8 +31,7 @@ def draw_found(trials: list[CalibrationTrial]) -> None:
     """Draw the share of unchanged and of slowed code that is reported as regressed."""
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     row = tally("tfbench", trials)
-    points = {0.0: row.false_alarms, **row.detected}
-    points = {slowdown: rate for slowdown, rate in sorted(points.items()) if rate.trials}
+    points = {those[0].slowdown: row.found(kind, *CHANGES) for kind, those in row.trials.items()}
     x, y = [100 * slowdown for slowdown in points], [100 * rate.value for rate in points.values()]
     low = [100 * (rate.value - rate.low) for rate in points.values()]
     high = [100 * (rate.high - rate.value) for rate in points.values()]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.report import complete, row
-from tfbench.model import Outcome, Rate, Skip
+from tfbench.model import Outcome, Skip
 
 GOOD = complete([row("a"), row("b")])
 SKIP = Skip.about(row("b").case, reason="no GPU")
@@ -33,8 +33,3 @@ def test_each_case_that_was_due_needs_one_result(report, gap):
 def test_the_latest_profile_of_a_case_explains_it():
     report = replace(GOOD, profiles=PROFILES)
     assert (report.why("a"), report.why("b"), report.why("c")) == (["new"], ["other"], [])
-
-
-def test_a_rate_without_trials_is_zero():
-    assert Rate(1, 4, 0.1, 0.5).value == 0.25
-    assert Rate(0, 0, 0.0, 1.0).value == 0.0

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -27,7 +27,7 @@ from tfbench.errors import BenchmarkError, ReportError, UsageError
 from tfbench.fs import read_text
 from tfbench.gpus.monitor import GpuMonitor, GpuSession
 from tfbench.gpus.selection import has_driver
-from tfbench.model import TIME, Case, Outcome, Rate, RateRow, Ratio, SlowCalls, short_name
+from tfbench.model import TIME, Case, Outcome, Ratio, SlowCalls, short_name
 from tfbench.model.formats import Count, Seconds, convert, line
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
@@ -74,9 +74,9 @@ class CalibrationTrial(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"an interval from {interval.low:g} to {interval.high:g}")
 
     @property
-    def same(self) -> bool:
-        """Whether both sides ran the same code."""
-        return self.slowdown == 0 and not self.slow_calls
+    def kind(self) -> str:
+        """What the contender did more: ``+2%``, or a kind of slow calls; ``""`` if both sides ran the same code."""
+        return self.slow_calls or (f"+{slowdown_text(self.slowdown)}" if self.slowdown else "")
 
     @property
     def holds_truth(self) -> bool:
@@ -288,8 +288,23 @@ _TAIL = 0.025
 DETECTABLE = 0.95
 """A slowdown counts as detectable if at least this share of its trials has regressed."""
 
-_CHANGES = (Outcome.REGRESSED, Outcome.IMPROVED)
+CHANGES = (Outcome.REGRESSED, Outcome.IMPROVED)
 """Outcomes that are false on unchanged code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A number of hits among trials, with a 95% interval of the rate."""
+
+    hits: int
+    trials: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float:
+        """The observed rate, 0 without trials."""
+        return self.hits / self.trials if self.trials else 0.0
 
 
 def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
@@ -313,48 +328,48 @@ def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
     return Rate(hit, total, low, high)
 
 
+def rate(trials: Sequence[CalibrationTrial], is_hit: Callable[[CalibrationTrial], bool]) -> Rate:
+    """Compute the rate of hits. Trials of a workload in one run share zygotes, and are a cluster."""
+    sizes = Counter((trial.run, trial.workload) for trial in trials)
+    hits = Counter((trial.run, trial.workload) for trial in trials if is_hit(trial))
+    return clustered_rate([hits[cluster] for cluster in sizes], list(sizes.values()))
+
+
+@dataclass(frozen=True)
+class RateRow:
+    """The error rates of one workload, or of several."""
+
+    name: str
+    trials: Mapping[str, Sequence[CalibrationTrial]]
+    """By kind, ``""`` first, and slowdowns in ascending order."""
+
+    @property
+    def told(self) -> list[CalibrationTrial]:
+        """The trials of unchanged code that have intervals."""
+        return [trial for trial in self.trials.get("", ()) if trial.intervals]
+
+    def found(self, kind: str, *outcomes: Outcome) -> Rate:
+        """Return the share of these outcomes in the trials of a kind."""
+        return rate(self.trials.get(kind, ()), lambda trial: trial.outcome in outcomes)
+
+    @property
+    def smallest_found(self) -> float | None:
+        """The smallest slowdown that is detected, as are all larger ones; ``None`` without one."""
+        slowdowns = [(first.slowdown, kind) for kind, (first, *_) in self.trials.items() if first.slowdown]
+        reliable = takewhile(lambda one: self.found(one[1], Outcome.REGRESSED).value >= DETECTABLE, reversed(slowdowns))
+        return min((slowdown for slowdown, _ in reliable), default=None)
+
+
 def tally(name: str, trials: Sequence[CalibrationTrial]) -> RateRow:
     """Summarize trials in a row."""
-    same = [trial for trial in trials if trial.same]
-    slowdowns = sorted({trial.slowdown for trial in trials if trial.slowdown > 0})
-    kinds = dict.fromkeys(trial.slow_calls for trial in trials if trial.slow_calls)
-    tails = {kind: [trial for trial in trials if trial.slow_calls == kind] for kind in kinds}
-    slowed = {slowdown: [t for t in trials if t.slowdown == slowdown] for slowdown in slowdowns}
-    detected = {slowdown: _rate(those, Outcome.REGRESSED) for slowdown, those in slowed.items()}
-    told = [trial for trial in same if trial.intervals]
-    # A slowdown counts only if every larger one is detected too.
-    reliable = takewhile(lambda slowdown: detected[slowdown].value >= DETECTABLE, reversed(slowdowns))
-    return RateRow(
-        name=name,
-        false_alarms=_rate(same, *_CHANGES),
-        inconclusive=_rate(same, Outcome.INCONCLUSIVE),
-        detected=detected,
-        smallest_found=min(reliable, default=None),
-        seconds=median(trial.seconds for trial in same) if same else None,
-        seconds_detected={slowdown: median(trial.seconds for trial in those) for slowdown, those in slowed.items()},
-        launches=median(trial.launches for trial in same) if same else None,
-        tails={kind: _rate(those, Outcome.REGRESSED) for kind, those in tails.items()},
-        seconds_tails={kind: median(trial.seconds for trial in those) for kind, those in tails.items()},
-        coverage=_share(told, lambda trial: trial.holds_truth) if told else None,
-        nominal_coverage=fmean(trial.intervals[0].confidence for trial in told) if told else None,
-    )
+    kinds = dict.fromkeys(trial.kind for trial in sorted(trials, key=lambda one: (one.slowdown, one.kind != "")))
+    return RateRow(name, {kind: [trial for trial in trials if trial.kind == kind] for kind in kinds})
 
 
 def by_workload(trials: Sequence[CalibrationTrial]) -> list[RateRow]:
     """Summarize each workload in a row, in the order of their first trials."""
     names = dict.fromkeys(trial.workload for trial in trials)
     return [tally(name, [trial for trial in trials if trial.workload == name]) for name in names]
-
-
-def _rate(trials: Sequence[CalibrationTrial], *outcomes: Outcome) -> Rate:
-    return _share(trials, lambda trial: trial.outcome in outcomes)
-
-
-def _share(trials: Sequence[CalibrationTrial], is_hit: Callable[[CalibrationTrial], bool]) -> Rate:
-    """Compute the rate of hits. Trials of a workload in one run share zygotes, and are a cluster."""
-    sizes = Counter((trial.run, trial.workload) for trial in trials)
-    hits = Counter((trial.run, trial.workload) for trial in trials if is_hit(trial))
-    return clustered_rate([hits[cluster] for cluster in sizes], list(sizes.values()))
 
 
 # Print a calibration as a table
@@ -369,14 +384,11 @@ def table(title: str, rows: Sequence[RateRow]) -> Table:
 
     Journals with intervals have a column of their coverage. Its heading has the nominal one.
     """
-    told = [(row.nominal_coverage, row.coverage.trials) for row in rows if row.nominal_coverage and row.coverage]
-    # The mean confidence of all intervals of the rows.
-    nominal = sum(claim * trials for claim, trials in told) / sum(trials for _, trials in told) if told else None
-    slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
-    kinds = list(dict.fromkeys(kind for row in rows for kind in row.tails))
-    coverage = [] if nominal is None else [f"cov-\nerage\nof\n{nominal:.1%}".replace(".0%", "%")]
-    injected = [f"+{slowdown_text(slowdown)}" for slowdown in slowdowns]
-    rates = *coverage, *injected, *(kind.replace(" ", "\n") for kind in kinds), "min.\nde-\ntect-\nable", "s"
+    told = [trial for row in rows for trial in row.told]
+    slowdowns = {kind: trials[0].slowdown for row in rows for kind, trials in row.trials.items() if kind}
+    kinds = sorted(slowdowns, key=lambda kind: slowdowns[kind])
+    coverage = [f"cov-\nerage\nof\n{nominal(told)}".replace(".0%", "%")] if told else []
+    rates = *coverage, *(kind.replace(" ", "\n") for kind in kinds), "min.\nde-\ntect-\nable", "s"
     numbers = screen.right("false\npositives", "in-\nconclu-\nsive", *rates)
     made = screen.table(title, *screen.folded("workload", min_width=13), *numbers)
     names = [short_name(row.name) for row in rows]
@@ -386,33 +398,34 @@ def table(title: str, rows: Sequence[RateRow]) -> Table:
         screen.add_row(
             made,
             screen.break_name(name, _NAME),
-            of(row.false_alarms, " ≤"),
-            percent(row.inconclusive),
-            *([percent(row.coverage) if row.coverage else "-"] if coverage else []),
-            *(percent(row.detected[s]) if s in row.detected else "" for s in slowdowns),
-            *(percent(row.tails[kind]) if kind in row.tails else "" for kind in kinds),
+            of(row.found("", *CHANGES), " ≤"),
+            percent(row.found("", Outcome.INCONCLUSIVE)),
+            *([percent(rate(row.told, lambda trial: trial.holds_truth))] if coverage else []),
+            *(percent(row.found(kind, Outcome.REGRESSED)) if kind in row.trials else "" for kind in kinds),
             "-" if row.smallest_found is None else slowdown_text(row.smallest_found),
-            "-" if row.seconds is None else f"{row.seconds:.1f}",
+            seconds(row.trials[""]) if "" in row.trials else "-",
         )
     return made
 
 
-def costs(row: RateRow) -> str:
-    """Format the median seconds of a verdict: ``2.4 s on unchanged code, 19.0 s at +2%``; ``""`` without trials."""
-    same = [] if row.seconds is None else [f"{row.seconds:.1f} s on unchanged code"]
-    slowed = [f"{took:.1f} s at +{slowdown_text(slowdown)}" for slowdown, took in sorted(row.seconds_detected.items())]
-    tails = [f"{took:.1f} s at {kind}" for kind, took in row.seconds_tails.items()]
-    return ", ".join([*same, *slowed, *tails])
+def seconds(trials: Sequence[CalibrationTrial]) -> str:
+    """Format the median seconds of a verdict."""
+    return f"{median(trial.seconds for trial in trials):.1f}"
 
 
-def of(rate: Rate, bound: str = ", at most ") -> str:
+def nominal(trials: Sequence[CalibrationTrial]) -> str:
+    """Format the mean confidence that the intervals of trials claim."""
+    return f"{fmean(trial.intervals[0].confidence for trial in trials):.1%}"
+
+
+def of(found: Rate, bound: str = ", at most ") -> str:
     """Format a rate with its upper bound at 95% confidence: ``1/500, at most 1.1%``."""
-    return f"{rate.hits}/{rate.trials}{bound}{rate.high:.1%}" if rate.trials else "-"
+    return f"{found.hits}/{found.trials}{bound}{found.high:.1%}" if found.trials else "-"
 
 
-def percent(rate: Rate) -> str:
+def percent(found: Rate) -> str:
     """Format a rate as ``97%``, or as a dash without trials."""
-    return f"{rate.value:.1%}".replace(".0%", "%") if rate.trials else "-"
+    return f"{found.value:.1%}".replace(".0%", "%") if found.trials else "-"
 
 
 MEMORY_BOUND = "elementwise"
@@ -426,10 +439,6 @@ LEGEND = (
 )
 
 
-def _totals(trials: Sequence[CalibrationTrial]) -> RateRow:
-    return tally("in total", [trial for trial in trials if trial.workload != MEMORY_BOUND])
-
-
 def summary(plan: Plan, trials: Sequence[CalibrationTrial]) -> RenderableType:
     """Return the tables and lines of all trials of a plan."""
     if not trials:
@@ -437,17 +446,17 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial]) -> RenderableType:
     how = "".join(f", {words}" for words in plan.kinds.values() if words)
     what = f"policy {plan.policy.name}, a suite of {plural(plan.cases, 'case')}{how}"
     bound = [trial for trial in trials if trial.workload == MEMORY_BOUND]
-    totals = [in_total := _totals(trials), tally(f"{MEMORY_BOUND} (bound by memory)", bound)]
-    totals = [row for row in totals if row.false_alarms.trials or row.detected]
+    in_total = tally("in total", [trial for trial in trials if trial.workload != MEMORY_BOUND])
+    totals = [row for row in (in_total, tally(f"{MEMORY_BOUND} (bound by memory)", bound)) if row.trials]
     lines = [LEGEND]
-    if in_total.coverage and in_total.nominal_coverage:
-        hits = f"{in_total.coverage.hits}/{in_total.coverage.trials}"
-        bounds = f"{in_total.coverage.low:.1%} to {in_total.coverage.high:.1%} at 95% confidence"
-        lines.append(
-            f"coverage of intervals on unchanged code: {hits}, {bounds}, nominal {in_total.nominal_coverage:.1%}"
-        )
-    if taken := costs(in_total):
-        lines.append(f"median time of a verdict: {taken}")
+    if told := in_total.told:
+        covered = rate(told, lambda trial: trial.holds_truth)
+        bounds = f"{covered.low:.1%} to {covered.high:.1%} at 95% confidence, nominal {nominal(told)}"
+        lines.append(f"coverage of intervals on unchanged code: {covered.hits}/{covered.trials}, {bounds}")
+    taken = (
+        f"{seconds(those)} s {f'at {kind}' if kind else 'on unchanged code'}" for kind, those in in_total.trials.items()
+    )
+    lines.append(f"median time of a verdict: {', '.join(taken)}")
     lines.append(f"runs: {len({trial.run for trial in trials})}, each with zygotes of its own")
     tables = table(f"tfbench, {what}", by_workload(trials)), table("all workloads", totals)
     return Group(*tables, *map(Text, lines))

@@ -20,7 +20,6 @@ from tfbench.model.formats import (
     Name,
     Number,
     Seconds,
-    Share,
     Text,
     Texts,
     Time,
@@ -425,44 +424,3 @@ class Report:
     def why(self, case: str) -> list[str]:
         """Return the explanation of a regressed case by its latest profiles, as lines."""
         return next((profile["why"] for profile in reversed(self.profiles) if profile["case"] == case), [])
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A number of hits among trials, with a 95% interval of the rate."""
-
-    hits: Count
-    trials: Count
-    low: Share
-    high: Share
-
-    @property
-    def value(self) -> float:
-        """The observed rate, 0 without trials."""
-        return self.hits / self.trials if self.trials else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class RateRow:
-    """The error rates of one workload, or of all workloads; as in files."""
-
-    name: str
-    false_alarms: Rate
-    inconclusive: Rate
-    detected: Mapping[float, Rate]
-    """Slowdown -> share of its trials with the verdict regressed."""
-    smallest_found: float | None
-    """The smallest slowdown from which on nearly all trials are detected."""
-    seconds: float | None
-    """Median cost of a verdict on unchanged code, without the start of zygotes."""
-    seconds_detected: Mapping[float, float]
-    """Slowdown -> median cost of its verdicts."""
-    launches: float | None
-    coverage: Rate | None = None
-    """Share of verdicts on unchanged code whose intervals hold the true ratio; ``None`` if no trial has intervals."""
-    nominal_coverage: float | None = None
-    """The coverage that these intervals claim: the mean of their confidences."""
-    tails: Mapping[str, Rate] = field(default_factory=dict)
-    """Kind of injected slow calls -> share of its trials with the verdict regressed."""
-    seconds_tails: Mapping[str, float] = field(default_factory=dict)
-    """The same kind -> median cost of its verdicts."""

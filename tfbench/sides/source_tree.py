@@ -223,8 +223,6 @@ def new_files(root: Path) -> list[Path]:
 
 MODULES = (".py", ".pyc")
 """Endings of modules. Python runs one of bytecode if there is no other."""
-_MANY = 50_000
-"""Characters of names that a message to a worker may well have."""
 
 
 def _ignored(top: Path) -> list[str]:
@@ -233,13 +231,8 @@ def _ignored(top: Path) -> list[str]:
 
 
 def ignored_modules(top: Path) -> tuple[str, ...]:
-    """List the modules of a checkout that git ignores, and the folders that it ignores as a whole.
-
-    Of too many modules, their folders are listed instead.
-    """
+    """List the modules of a checkout that git ignores, and the folders that it ignores as a whole."""
     names = [name for name in _ignored(top) if name.endswith((*MODULES, "/")) and "__pycache__" not in name.split("/")]
-    if sum(map(len, names)) > _MANY:
-        names = [name if name.endswith("/") else os.path.dirname(name) for name in names]
     return tuple(dict.fromkeys(name.rstrip("/") for name in names if name != f"{DATA_FOLDER}/"))
 
 

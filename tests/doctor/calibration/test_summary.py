@@ -4,9 +4,19 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from tfbench.doctor.calibration import CalibrationTrial, Journal, clustered_rate, tally
+from tfbench.doctor import calibration
+from tfbench.doctor.calibration import (
+    CHANGES,
+    CalibrationTrial,
+    Journal,
+    Rate,
+    clustered_rate,
+    nominal,
+    seconds,
+    tally,
+)
 from tfbench.errors import ReportError
-from tfbench.model import Outcome, Rate, Ratio
+from tfbench.model import Outcome, Ratio
 
 
 def trial(outcome="unchanged", slowdown=0.0, workload="w", seconds=2.0, run=0, intervals=()):
@@ -47,23 +57,29 @@ def test_the_interval_of_clustered_trials_covers_the_rate():
     assert covered_if_independent <= 0.85 * 400
 
 
+def test_a_rate_without_trials_is_zero():
+    assert Rate(1, 4, 0.1, 0.5).value == 0.25
+    assert Rate(0, 0, 0.0, 1.0).value == 0.0
+
+
 def test_trials_of_a_workload_in_one_run_are_a_cluster():
     same_run = [trial("regressed")] * 4 + [trial(run=1)] * 4 + [trial(run=2)] * 4
     other_runs = [trial("regressed" if number < 4 else "unchanged", run=number) for number in range(12)]
-    assert tally("w", same_run).false_alarms.high > tally("w", other_runs).false_alarms.high
+    assert tally("w", same_run).found("", *CHANGES).high > tally("w", other_runs).found("", *CHANGES).high
 
 
 def test_a_row_counts_outcomes_by_slowdown():
     trials = [trial(), trial("inconclusive"), trial("regressed", seconds=4.0)]
     trials += [trial("regressed", 0.05)] * 19 + [trial("inconclusive", 0.05)] + [trial("unchanged", 0.02)]
     row = tally("w", trials)
-    assert (row.false_alarms.hits, row.false_alarms.trials) == (1, 3)
-    assert row.inconclusive.hits == 1
-    assert row.detected[0.05].value == 0.95
+    assert (row.found("", *CHANGES).hits, row.found("", *CHANGES).trials) == (1, 3)
+    assert row.found("", Outcome.INCONCLUSIVE).hits == 1
+    assert list(row.trials) == ["", "+2%", "+5%"]
+    assert row.found("+5%", Outcome.REGRESSED).value == 0.95
     assert row.smallest_found == 0.05
-    assert row.seconds == 2.0
+    assert seconds(row.trials[""]) == "2.0"
     missed = [trial("regressed", 0.02), trial("unchanged", 0.10)]  # the larger one, so the smaller is not found either
-    assert tally("w", missed).smallest_found is tally("w", []).seconds is None
+    assert tally("w", missed).smallest_found is tally("w", []).smallest_found is None
 
 
 def test_coverage_is_the_share_of_unchanged_code_whose_intervals_hold_one():
@@ -71,10 +87,10 @@ def test_coverage_is_the_share_of_unchanged_code_whose_intervals_hold_one():
     missing = trial("inconclusive", run=1, intervals=[(1.001, 1.02, 0.99)])
     slowed = trial("regressed", 0.05, intervals=[(1.06, 1.07, 0.99)])
     row = tally("w", [holding, holding, missing, trial(), slowed])
-    assert (row.coverage.hits, row.coverage.trials) == (2, 3)
-    assert row.nominal_coverage == pytest.approx((0.94 + 0.94 + 0.99) / 3)
-    without = tally("w", [trial(), trial()])
-    assert (without.coverage, without.nominal_coverage) == (None, None)
+    covered = calibration.rate(row.told, lambda trial: trial.holds_truth)
+    assert (covered.hits, covered.trials) == (2, 3)
+    assert nominal(row.told) == "95.7%"
+    assert tally("w", [trial(), trial()]).told == []
 
 
 @pytest.mark.parametrize(
