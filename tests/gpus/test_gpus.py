@@ -338,29 +338,24 @@ class TestSession:
     def made(self, kind, names, library, tmp_path, driver=True):
         return GpuSession(kind, names, POLICY, False, lambda: Nvml(library), tmp_path, lambda: driver)
 
-    def test_without_a_driver_nothing_happens(self, tmp_path):
+    def test_without_a_driver_nothing_happens_and_cpu_hides_the_gpus(self, tmp_path):
         made = self.made("all", (), library(), tmp_path, driver=False)
         assert (made.gpus, made.gpu_monitor, made.environment, made.notes) == ([], None, {}, [])
+        assert self.made("cpu", (), library(Device()), tmp_path).environment == {"CUDA_VISIBLE_DEVICES": "-1"}
 
     def test_gpu_cases_with_their_own_processes_are_skipped_without_a_gpu(self, tmp_path):
+        without = self.made("all", (), library(), tmp_path, driver=False)
         shared = Case("f.py::test_a[device=gpu]", "test_a", "f.py::test_a", (("device", "gpu"),))
-        assert not self.made("all", (), library(), tmp_path, driver=False).skip_reason(
-            shared
-        )  # it gives its own reason
         case = replace(shared, env=(("XLA_FLAGS", "--xla_gpu_autotune_level=0"),))
-        assert "no GPU here" in self.made("all", (), library(), tmp_path, driver=False).skip_reason(case)
+        assert "no GPU here" in without.skip_reason(case)
         assert "no GPU here" in self.made("cpu", (), library(Device()), tmp_path).skip_reason(case)
         there = self.made("all", (), library(Device()), tmp_path)
         assert not there.skip_reason(case)
         there.close()
-        assert not GpuSession("gpu", (), POLICY, True, driver=lambda: False).skip_reason(
-            case
-        )  # the workers report an error
-        other = Case("f.py::test_a", "test_a", "f.py::test_a")
-        assert not self.made("all", (), library(), tmp_path, driver=False).skip_reason(other)
-
-    def test_cpu_hides_the_gpus(self, tmp_path):
-        assert self.made("cpu", (), library(Device()), tmp_path).environment == {"CUDA_VISIBLE_DEVICES": "-1"}
+        locked = GpuSession("gpu", (), POLICY, True, driver=lambda: False)
+        assert not locked.skip_reason(case)  # the workers report an error
+        for other in (shared, Case("f.py::test_a", "test_a", "f.py::test_a")):  # the first gives its own reason
+            assert not without.skip_reason(other)
 
     def test_gpus_are_locked_monitored_and_reported(self, tmp_path):
         driver = library(Device(), Device(UUIDS[1]))

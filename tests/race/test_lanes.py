@@ -40,11 +40,6 @@ def whole(cores):
     return Processors(numbers[-1:], numbers, numbers[::-1])
 
 
-def test_one_lane_has_the_whole_machine():
-    four = machine(4)
-    assert lanes(whole(four), 1, four) == (whole(four),)
-
-
 def test_rounds_run_on_one_processor_of_a_lane_and_sides_prepare_on_both():
     six = machine(6)
     assert lanes(whole(six), 2, six) == (Processors((2,), (1, 2), (2, 1)), Processors((4,), (3, 4), (4, 3)))
