@@ -21,10 +21,10 @@ BUDGET = {
     "gpus": 527,
     "metrics": 750,  # with the rows of the life of a process
     "model": 1035,  # with the calls that a time covers, rare slow calls, and turns of several blocks
-    "plugin": 1240,
+    "plugin": 1242,
     "profiles": 507,
     "race": 2173,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
-    "report": 1767,  # with many files of asv (one line, from worker)
+    "report": 1769,  # with many files of asv (one line, from worker)
     "session": 2209,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1120,  # with sparse and partial clones
     "stats": 763,  # with rare slow calls

@@ -112,10 +112,11 @@ def test_the_command_races_the_same_sides_again(sides, policy, words):
     assert list(command_words(report, REGRESSED)) == ["pytest", "--benchmark", *words, CASE.name]
 
 
-def test_no_command_has_a_path_or_a_variable():
+def test_no_command_of_others_has_a_path_or_a_variable():
     for spec in ("python:/tmp/x", "env:LD_PRELOAD=x", "git:main; id"):
         report = replace(REPORT, sides={"baseline": {"spec": spec}})
         assert command_words(report, REGRESSED) == ()
+        assert command_words(report, REGRESSED, "../")[-1] == f"../{CASE.name}"  # it is the reader's own report
     assert command_words(REPORT, REGRESSED.changed(outcome=Outcome.MISSING)) == ()
     assert command_words(REPORT, REGRESSED.changed(name="--x")) == ()
 

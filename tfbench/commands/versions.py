@@ -85,7 +85,7 @@ def run_versions(arguments: argparse.Namespace) -> int:
     console.print(terminal.side_by_side(table))
     for label, report in reports.items():
         console.print(Text(f"\n{label} against {raced.labels[0]}", "bold"))
-        terminal.show(console, report)
+        terminal.show(console, report, root="")
     for note in (*raced.notes, *notes):
         console.print(note)
     seconds = f"{time.monotonic() - began:.0f} s, {raced.seconds:.0f} s of it measuring"

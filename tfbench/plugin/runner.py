@@ -640,7 +640,9 @@ class Runner:
         report = self._session.report(complete=True)
         if self.cases:
             width, colour = reporter._tw.fullwidth, reporter._tw.hasmarkup
-            text = terminal.render(report, width=width, colour=colour, strict=self._strict)
+            root = os.path.relpath(self._config.rootpath, self._config.invocation_params.dir)
+            here = "" if root == "." else f"{root}/"
+            text = terminal.render(report, width=width, colour=colour, strict=self._strict, root=here)
             reporter.write(in_use(self._config, text))
         if report.profiles:
             place = os.path.relpath(Path(report.profiles[0]["folder"]).parents[1], self._config.invocation_params.dir)

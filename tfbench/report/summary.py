@@ -133,21 +133,24 @@ def code_of_side(side: JSON) -> str:
 _DEFAULT_POLICY = "standard"
 
 
-def command_words(report: Report, verdict: Verdict) -> tuple[str, ...]:
+def command_words(report: Report, verdict: Verdict, root: str | None = None) -> tuple[str, ...]:
     """Return the words of the command that races the case of a verdict again. The last one is the name of the case.
 
-    Strangers may have made a report. There are no words if the case no longer exists, a side has another form than one
-    that can do no harm, or the project's conftest.py had options.
+    There are no words if the case no longer exists, or the project's conftest.py had options.
+    ``root`` leads from where the reader is to pytest's root, such as ``../``. Without it, strangers may have made the report,
+    so that there are no words for a side that could do harm.
     """
     name, contender, side = verdict.case.name, report.sides.get("contender", {}), report.sides.get("baseline", {})
     if verdict.outcome is Outcome.MISSING or not is_case(name):
         return ()
     baseline, spec, other = side.get("saved", ""), side.get("spec", ""), contender.get("spec") or WORKING_TREE
     specs = [one for one in (spec, other) if one != WORKING_TREE] if spec and not baseline else []
-    if not all(map(is_shared_spec, specs)) or any(one.startswith(OPTION) for one in contender.get("settings", {})):
+    if root is None and not all(map(is_shared_spec, specs)):
+        return ()
+    if any(one.startswith(OPTION) for one in contender.get("settings", {})):
         return ()
     if len(specs) > 1:
-        return "tfbench", "versions", spec, "self" if other == spec else other, name
+        return "tfbench", "versions", spec, "self" if other == spec else other, f"{root or ''}{name}"
     words = ["--baseline", baseline] if baseline else ["--against", spec] if spec else []
     policy = str(report.policy.get("name") or _DEFAULT_POLICY)
     if policy != _DEFAULT_POLICY and policy.isalnum() and policy.isascii():
@@ -155,7 +158,7 @@ def command_words(report: Report, verdict: Verdict) -> tuple[str, ...]:
     slowdown = contender.get("slowdown")
     if spec and isinstance(slowdown, (int, float)) and slowdown > 0:
         words += ["--inject-slowdown", f"{slowdown:g}"]
-    return "pytest", "--benchmark", *words, name
+    return "pytest", "--benchmark", *words, f"{root or ''}{name}"
 
 
 # Sort the verdicts of a report into what a reader must know, in the order in which terminal, HTML and Markdown show it
@@ -283,14 +286,14 @@ class Summary:
         return "" if self.ruling.result is Result.NOT_GATED else self.ruling.reason
 
 
-def summarize(report: Report, *, strict: bool = False) -> Summary:
-    """Sort and count the verdicts of a report, of a run that was gated strictly if ``strict``, see `rule`."""
+def summarize(report: Report, *, strict: bool = False, root: str | None = None) -> Summary:
+    """Sort and count the verdicts of a report, for ``strict`` see `rule`, and for ``root`` `command_words`."""
     ruling = rule(report, strict=strict, part=True)
     minimum = minimum_effect(report.policy)
     timed = report_times(report.verdicts)
     ratios = [verdict.ratio for verdict in timed if verdict.ratio is not None and 0 < verdict.ratio.center < math.inf]
     counts = count(timed) | ({"skipped": len(report.skips)} if report.skips else {})
-    findings = _findings(report, ruling, minimum)
+    findings = _findings(report, ruling, minimum, root)
     return Summary(
         ruling=ruling, headline=_headline(report, ruling, counts),
         findings={group: [one for one in findings if _GROUPS[one.verdict.outcome] is group] for group in Group}, counts=counts,
@@ -329,7 +332,7 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
     return {word.format("" if known[word] == 1 else "s"): known[word] for word in known}
 
 
-def _findings(report: Report, ruling: Ruling, minimum: float) -> list[CaseFinding]:
+def _findings(report: Report, ruling: Ruling, minimum: float, root: str | None) -> list[CaseFinding]:
     grave = {(verdict.case.name, verdict.metric) for verdict in ruling.verdicts}
     rows: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in report.verdicts:
@@ -353,7 +356,7 @@ def _findings(report: Report, ruling: Ruling, minimum: float) -> list[CaseFindin
         ratio = next((verdict.ratio for verdict in report_times(own)), None)
         new = time_now(old, ratio, new if new is not None else medians.get(name))
         first, *others = own
-        why, again = _causes(report, own), command_words(report, first)
+        why, again = _causes(report, own), command_words(report, first, root)
         findings.append(CaseFinding(first.case, first, tuple(others), old, new, *why, again))
     return sorted(findings, key=lambda finding: gravity(finding.verdict))
 

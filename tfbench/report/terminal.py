@@ -85,13 +85,14 @@ _UNMEASURED = 3
 _INDENT = "    "
 
 
-def render(report: Report, *, width: int, colour: bool, strict: bool = False) -> str:
+def render(report: Report, *, width: int, colour: bool, strict: bool = False, root: str | None = None) -> str:
     """Render the variants of each workload, then errors, regressions, inconclusive cases and improvements, and counts.
 
     Args:
         width: Characters per line. Only a single longer word, such as the name of a case, is longer.
+        root: See `tfbench.report.summary.command_words`.
     """
-    summary = summaries.summarize(report, strict=strict)
+    summary = summaries.summarize(report, strict=strict, root=root)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in summaries.differences(report.sides)]
     if lines := summaries.yardstick_lines(report):
         parts += [Text(f"{summaries.YARDSTICK}:"), *(_hanging(line, width) for line in lines)]
@@ -114,10 +115,10 @@ def render(report: Report, *, width: int, colour: bool, strict: bool = False) ->
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
-def show(screen: Screen, report: Report) -> None:
+def show(screen: Screen, report: Report, root: str | None = None) -> None:
     """Print a report, see `render`."""
     colour = screen.is_terminal and not screen.no_color
-    text = render(report, width=screen.width, colour=colour)
+    text = render(report, width=screen.width, colour=colour, root=root)
     screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
 
 
