@@ -174,8 +174,8 @@ RUN = GithubRun("success", "0123456789abcdef", ["conftest.py"])
         ("success", "incomparable", "incomparable", True),
         ("success", "not gated", "not gated", True),
         ("success", "regressed", "regressed", True),
-        ("failure", "regressed", "failure, regressed", False),
-        ("failure", "pass", "failure", True),
+        ("failure", "regressed", "failed, regressed", False),
+        ("failure", "pass", "failed", True),
     ],
 )
 def test_the_headline_is_a_pass_only_if_github_and_the_report_say_so(conclusion, word, title, disagree):

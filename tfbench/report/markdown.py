@@ -210,7 +210,7 @@ def _head(ruling: Ruling, run: GithubRun | None) -> list[str]:
 
 def _title(run: GithubRun, result: Result | None) -> str:
     """Return the title: GitHub's word on a run that failed, else the report's, which can only be a worse one."""
-    word = run.conclusion.replace("_", " ")
+    word = run.conclusion.replace("failure", "failed").replace("_", " ")
     if run.conclusion == _SUCCESS:
         word = str(result or "no report")
     elif result not in (None, Result.PASS):
