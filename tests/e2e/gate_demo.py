@@ -67,19 +67,23 @@ class Outcome:
     summary: str
 
 
-FILES = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS, "pytest.ini": "[pytest]\npythonpath = .\n"}
-FILES[".gitignore"] = "__pycache__\n.tfbench\ntfbench-report\n*.txt\n"
+FILES = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS}
+Changes = dict[str, list[tuple[str, str, str]]]
 
 
-def build(root: Path) -> None:
+def build(root: Path, files: dict[str, str] = FILES, changes: Changes = CHANGES) -> None:
     """Create the repository, with a branch per pull request."""
     (root / "benchmarks").mkdir(parents=True)
-    for name, text in FILES.items():
+    files = files | {
+        "pytest.ini": "[pytest]\npythonpath = .\n",
+        ".gitignore": "__pycache__\n.tfbench\ntfbench-report\n*.txt\n",
+    }
+    for name, text in files.items():
         (root / name).write_text(textwrap.dedent(text).lstrip())
     _git(root, "init", "-q", "-b", "main")
     _git(root, "add", "-A")
     _git(root, "commit", "-qm", "before")
-    for branch, edits in CHANGES.items():
+    for branch, edits in changes.items():
         _git(root, "switch", "-qc", branch, "main")
         for name, old, new in edits:
             text = (root / name).read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -21,6 +22,11 @@ from tfbench.sides.environments import run as uv
 
 pytestmark = pytest.mark.slow
 
+PLUGINS = (
+    "asyncio", "bdd", "cov", "django", "html", "mock", "playwright", "profiling", "randomly", "replay", "rerunfailures",
+    "resume", "shard", "split", "sugar", "timeout", "xdist",
+)  # fmt: skip
+"""Popular plugins, as their distributions are named after ``pytest-``."""
 LARGEST = 2_000_000
 """Bytes of the wheel and the sdist."""
 LIMIT = 240
@@ -150,6 +156,34 @@ def test_it_brings_no_tensorflow_and_says_what_is_missing(installed):
     other = installed.run("pytest", "--benchmark", "--against", "tensorflow==2.20.0")
     assert other.returncode == 4
     assert "pip install uv" in other.stderr
+
+
+@pytest.mark.parametrize("option", [[], ["--benchmark"]], ids=["tests", "benchmarks"])
+def test_help_and_collection_work_beside_popular_plugins(installed, option):
+    uv("pip", "install", "--quiet", "--python", installed.python, *(f"pytest-{name}" for name in PLUGINS))
+    (installed.root / "test_theirs.py").write_text("def test_theirs(mocker): ...\n")
+    (installed.root / "model.py").write_text("")
+    (installed.root / "benchmarks/test_mine.py").write_text("def test_mine(bench): bench(sum, [1])\n")
+    shown = installed.run("pytest", *option, "--help")
+    assert shown.returncode == 0, shown.stderr
+    assert ("--tfbench-device" in shown.stdout) == bool(option)
+    assert all(
+        word in shown.stdout for word in ("--headed", "--num-shards", "--profile-svg", "--reruns", "--benchmark ")
+    )
+    collected = installed.run("pytest", *option, "--collect-only", "-p", "no:randomly")
+    assert collected.returncode == 0, collected.stdout + collected.stderr
+    found = {"<Function test_mine>"} if option else {"<Function test_mine>", "<Function test_theirs>"}
+    assert found == set(re.findall(r"<Function \w+>", collected.stdout))
+    taken = re.findall(r"tfbench: (--[\w-]+) belongs to another plugin here", collected.stdout)
+    assert sorted(taken) == (["--device", "--profile", "--replay", "--resume"] if option else [])
+    listed = re.search(r"(?m)^plugins: (.*)$", collected.stdout)
+    loaded = set(re.findall(r"([a-z]+)-\d", listed[1])) if listed else set()
+    assert loaded >= set(PLUGINS) - {"randomly"}
+    if option:  # the benchmarks of another commit are collected beside them too
+        commit(installed.root)
+        raced = installed.run("pytest", *option, "-p", "no:sugar", "--tfbench-policy=quick", "--against=git:HEAD")
+        assert raced.returncode == 0, raced.stdout + raced.stderr
+        assert "pass: 1 unchanged" in raced.stdout
 
 
 @pytest.mark.tensorflow
