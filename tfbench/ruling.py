@@ -306,7 +306,7 @@ def _entry(row: Any, where: str) -> Entry:
     try:
         return convert(Entry, row)
     except FormError as error:
-        raise UsageError(f"{where}: {error if error.place else error.what}; {_FIX}") from None
+        raise UsageError(f"{where}: {brief(error if error.place else error.what)}; {_FIX}") from None
 
 
 _FIX = "write case, reason, until = 2027-01-31 (the last day), and up_to = 1.08, metric, gone = true or incomparable = true"

@@ -170,7 +170,7 @@ def use_history(path: Path) -> object:
 def use_accepted(path: Path) -> object:
     found = load_accepted(path)
     json.loads(as_json(found))
-    return ruling.accept(REPORT, found, datetime.date(2026, 1, 1))
+    return ruling.decided(REPORT, found, datetime.date(2026, 1, 1))
 
 
 def use_kept(path: Path) -> object:
