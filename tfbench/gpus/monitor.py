@@ -83,7 +83,7 @@ class GpuMonitor:
         return max(1, min(gpu.memory or 0 for gpu in self._counted) // GPU_PROCESS_MEMORY)
 
     def as_json(self) -> JSON:
-        """Return each GPU with the readings of each launch that counted, and the numbers of those that did not."""
+        """Return each GPU with its readings by valid launch, and the number of discarded launches by cause."""
         launches = {gpu: [window.as_json() for _, window in counted] for gpu, counted in self._counted.items()}
         gpus = [{**asdict(gpu), "launches": windows} for gpu, windows in launches.items()]
         return {"gpus": gpus, "discarded": dict(self.discarded)}

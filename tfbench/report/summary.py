@@ -149,8 +149,9 @@ def command_words(report: Report, verdict: Verdict, root: str | None = None) -> 
         return ()
     if any(one.startswith(OPTION) for one in contender.get("settings", {})):
         return ()
+    case = f"{root or ''}{name}"
     if len(specs) > 1:
-        return "tfbench", "versions", spec, "self" if other == spec else other, f"{root or ''}{name}"
+        return "tfbench", "versions", spec, "self" if other == spec else other, case
     words = ["--baseline", baseline] if baseline else ["--against", spec] if spec else []
     policy = str(report.policy.get("name") or _DEFAULT_POLICY)
     if policy != _DEFAULT_POLICY and policy.isalnum() and policy.isascii():
@@ -158,7 +159,7 @@ def command_words(report: Report, verdict: Verdict, root: str | None = None) -> 
     slowdown = contender.get("slowdown")
     if spec and isinstance(slowdown, (int, float)) and slowdown > 0:
         words += ["--inject-slowdown", f"{slowdown:g}"]
-    return "pytest", "--benchmark", *words, f"{root or ''}{name}"
+    return "pytest", "--benchmark", *words, case
 
 
 # Sort the verdicts of a report into what a reader must know, in the order in which terminal, HTML and Markdown show it
