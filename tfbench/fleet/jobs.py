@@ -464,7 +464,7 @@ def measured(pytest: Sequence[str], cpus: str, job: Job, root: Path, work: Path)
 # Run jobs: on this machine, one after another, or as tasks of Ray
 
 
-PROGRAM = (sys.executable, *interpreter_options(), "-m", "tfbench", "fleet", "job")
+_PROGRAM = (sys.executable, *interpreter_options(), "-m", "tfbench", "fleet", "job")
 """The command that does a job. The fleet's folder and the job's number follow."""
 
 
@@ -546,9 +546,7 @@ ROUNDS = 10_000
 """Cases up to which the merged report keeps the rounds, which are 2,500 bytes per case."""
 
 
-def run(
-    folder: FleetFolder, engine: Engine, tell: Callable[[str], None], program: Sequence[str] = PROGRAM
-) -> dict[int, str]:
+def run(folder: FleetFolder, engine: Engine, tell: Callable[[str], None]) -> dict[int, str]:
     """Run the jobs that have no report yet; return why each lost job has none after `ATTEMPTS` attempts.
 
     ``tell`` gets a line for each job that is done.
@@ -568,7 +566,7 @@ def run(
             seconds[index] = job.seconds
     began, planned, lost = time.monotonic(), sum(seconds.values()), dict.fromkeys(seconds, "")
     for _ in range(ATTEMPTS):
-        jobs = {index: ((*program, str(place), str(index)), str(folder.log(index).absolute())) for index in lost}
+        jobs = {index: ((*_PROGRAM, str(place), str(index)), str(folder.log(index).absolute())) for index in lost}
         with closing(engine(jobs)) as ended:
             for index in ended:
                 try:
