@@ -15,7 +15,7 @@ def _work(batch, heads, length, depth, size):
 @across(PRECISION, COMPILER)
 def test_attention(bench, variant):
     """Attention composed of ops, which write, normalize and read the scores of all pairs, unless XLA fuses them."""
-    batch, heads, length, depth = by_scale((1, 4, 128, 32), (16, 8, 1024, 64))
+    batch, heads, length, depth = by_scale((1, 4, 128, 32), (16, 8, 1024, 64), (16, 16, 2048, 256))
     query, key, value = (variant.cast(normal(batch, heads, length, depth, seed=seed)) for seed in (1, 2, 3))
 
     def attention(query, key, value):
@@ -29,7 +29,7 @@ def test_attention(bench, variant):
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
 def test_keras_attention(bench, variant):
     """Keras' MultiHeadAttention of a sequence with itself, including its four projections."""
-    batch, heads, length, depth = by_scale((1, 4, 128, 32), (16, 8, 1024, 64))
+    batch, heads, length, depth = by_scale((1, 4, 128, 32), (16, 8, 1024, 64), (16, 16, 2048, 256))
     tf.keras.utils.set_random_seed(1)
     layer = tf.keras.layers.MultiHeadAttention(heads, depth)
     width = heads * depth

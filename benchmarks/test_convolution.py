@@ -31,7 +31,7 @@ def _bench_convolution(bench, variant, images, filters, strides=1):
 @across(PRECISION, COMPILER)
 def test_conv2d_3x3(bench, variant):
     """The convolution of residual blocks, which uses every input nine times per output channel."""
-    batch, side, channels = by_scale((2, 28, 32), (128, 56, 64))
+    batch, side, channels = by_scale((2, 28, 32), (128, 56, 64), (256, 56, 384))
     images, filters = normal(batch, side, side, channels), normal(3, 3, channels, channels, seed=2)
     _bench_convolution(bench, variant, images, filters)
 
@@ -39,7 +39,7 @@ def test_conv2d_3x3(bench, variant):
 @across(PRECISION, COMPILER)
 def test_conv2d_1x1(bench, variant):
     """A matrix product over pixels, as in bottlenecks and separable convolutions."""
-    batch, side, channels = by_scale((2, 28, 96), (128, 28, 256))
+    batch, side, channels = by_scale((2, 28, 96), (128, 28, 256), (1280, 14, 2048))
     images, filters = normal(batch, side, side, channels), normal(1, 1, channels, channels, seed=2)
     _bench_convolution(bench, variant, images, filters)
 
@@ -47,7 +47,7 @@ def test_conv2d_1x1(bench, variant):
 @across(PRECISION, COMPILER)
 def test_conv2d_stem(bench, variant):
     """The first layer of a ResNet: large windows over three channels, which are too few to fill a vector register."""
-    batch, side = by_scale((1, 96), (128, 224))
+    batch, side = by_scale((1, 96), (128, 224), (2560, 224))
     images, filters = normal(batch, side, side, 3), normal(7, 7, 3, by_scale(32, 64), seed=2)
     _bench_convolution(bench, variant, images, filters, strides=2)
 
@@ -55,7 +55,7 @@ def test_conv2d_stem(bench, variant):
 @across(PRECISION, COMPILER)
 def test_depthwise(bench, variant):
     """One filter per channel: at most a sixteenth of the arithmetic, but rarely a sixteenth of the time."""
-    batch, side, channels = by_scale((2, 28, 64), (128, 56, 64))
+    batch, side, channels = by_scale((2, 28, 64), (128, 56, 64), (1024, 56, 384))
     images = variant.cast(normal(batch, side, side, channels))
     filters = variant.cast(normal(3, 3, channels, 1, seed=2))
     pixels = batch * side * side
@@ -76,7 +76,7 @@ def test_depthwise(bench, variant):
 @across(COMPILER)
 def test_conv2d_gradient(bench, variant):
     """The gradients of filters and images, which training adds to a convolution."""
-    batch, side, channels = by_scale((2, 28, 32), (128, 56, 64))
+    batch, side, channels = by_scale((2, 28, 32), (128, 56, 64), (128, 56, 384))
     images, filters = normal(batch, side, side, channels), normal(3, 3, channels, channels, seed=2)
     errors = normal(batch, side, side, channels, seed=3)
 
@@ -95,7 +95,7 @@ def test_conv2d_gradient(bench, variant):
 
 def _bench_block(bench, variant, compiled):
     """Benchmark convolution, bias, relu and global average pooling."""
-    batch, side, channels = by_scale((4, 28, 32), (128, 56, 64))
+    batch, side, channels = by_scale((4, 28, 32), (128, 56, 64), (128, 56, 384))
     pixels = batch * side * side
 
     def block(images, filters, bias):

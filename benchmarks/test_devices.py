@@ -13,7 +13,7 @@ GPU = DEVICE.only("gpu")
 @across(GPU, TF32)
 def test_tf32_product(bench, variant):
     """float32 products on Tensor Cores, with 10 of 23 fraction bits, or without Tensor Cores."""
-    n = by_scale(256, 8192)
+    n = by_scale(256, 8192, 10_240)
     with variant.on_device():
         a, b = normal(n, n, seed=1), normal(n, n, seed=2)
     product = tf.function(lambda a, b: tf.matmul(a, b), jit_compile=False)

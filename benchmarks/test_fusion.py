@@ -15,7 +15,8 @@ PARITY = 1e-5
 
 def _bench_convolution(bench, variant, step, moments):
     """Benchmark a step on images, filters and this many vectors of moments. The fourth is a variance."""
-    batch, side, inputs, outputs, kernel = by_scale((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
+    shapes = (2, 112, 8, 32, 3), (64, 112, 64, 64, 3), (320, 112, 128, 128, 3)
+    batch, side, inputs, outputs, kernel = by_scale(*shapes)
     pixels = batch * side * side
     vectors = [normal(outputs, seed=3 + number) for number in range(moments)]
     vectors[3:] = [1.0 + tf.abs(variance) for variance in vectors[3:]]
@@ -55,7 +56,8 @@ def test_conv2d_batchnorm_relu(bench, variant):
 @across(FUSION)
 def test_conv2d_squeeze_bias(bench, variant):
     """Conv2D over one row, Squeeze and BiasAdd as one _FusedConv2D or as three ops. A Keras Conv1D is built so."""
-    batch, length, inputs, outputs, kernel = by_scale((8, 1024, 16, 32, 5), (256, 4096, 64, 64, 5))
+    shapes = (8, 1024, 16, 32, 5), (256, 4096, 64, 64, 5), (768, 8192, 128, 128, 5)
+    batch, length, inputs, outputs, kernel = by_scale(*shapes)
     rows = normal(batch, 1, length, inputs)
     filters, bias = normal(1, kernel, inputs, outputs, seed=2), normal(outputs, seed=3)
 
@@ -77,7 +79,7 @@ def test_conv2d_squeeze_bias(bench, variant):
 @across(FUSION)
 def test_dense_bias_relu(bench, variant):
     """MatMul, BiasAdd and Relu as one _FusedMatMul or as three ops."""
-    batch, inputs, outputs = by_scale((2048, 16, 512), (8192, 1024, 4096))
+    batch, inputs, outputs = by_scale((2048, 16, 512), (8192, 1024, 4096), (131_072, 1024, 4096))
     rows, weights, bias = normal(batch, inputs), normal(inputs, outputs, seed=2), normal(outputs, seed=3)
 
     def dense_bias_relu(rows, weights, bias):
@@ -97,7 +99,7 @@ def test_dense_bias_relu(bench, variant):
 @across(FUSION_BY_XLA)
 def test_multiply_add_sum(bench, variant):
     """reduce_sum(x + y * z): one pass over three arrays with XLA, the traffic of seven passes without XLA."""
-    n = by_scale(2**22, 2**26)
+    n = by_scale(2**22, 2**26, 3 * 2**28)
     x, y, z = normal(n, seed=1), normal(n, seed=2), normal(n, seed=3)
 
     def multiply_add_sum(x, y, z):
@@ -110,7 +112,7 @@ def test_multiply_add_sum(bench, variant):
 @across(FUSION_BY_XLA)
 def test_gelu(bench, variant):
     """A chain of nine elementwise ops over one array: nine passes, or one if fused."""
-    n = by_scale(2**18, 2**26)
+    n = by_scale(2**18, 2**26, 9 * 2**27)
 
     def gelu(x):
         return 0.5 * x * (1.0 + tf.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))

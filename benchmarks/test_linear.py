@@ -31,28 +31,28 @@ def _bench_product(bench, variant, a, b):
 @across(PRECISION, COMPILER)
 def test_matmul(bench, variant):
     """Square matrix product, the compute-bound extreme, by precision and compiler."""
-    n = by_scale(384, 4096)
+    n = by_scale(384, 4096, 10_240)
     _bench_product(bench, variant, normal(n, n, seed=1), normal(n, n, seed=2))
 
 
 @across(PRECISION, COMPILER)
 def test_tall_product(bench, variant):
     """A tall matrix times a narrow one, as in a dense layer with few units: less arithmetic per number read."""
-    m, k, n = by_scale((4096, 256, 16), (65536, 1024, 64))
+    m, k, n = by_scale((4096, 256, 16), (65_536, 1024, 64), (3 * 2**20, 512, 256))
     _bench_product(bench, variant, normal(m, k, seed=1), normal(k, n, seed=2))
 
 
 @across(PRECISION, COMPILER)
 def test_batched_product(bench, variant):
     """Many small products in one op, as in attention."""
-    batch, n = by_scale((16, 96), (256, 256))
+    batch, n = by_scale((16, 96), (256, 256), (4096, 512))
     _bench_product(bench, variant, normal(batch, n, n, seed=1), normal(batch, n, n, seed=2))
 
 
 @across(PRECISION.only("float32", "mixed_float16"), ALIGNMENT)
 def test_aligned_product(bench, variant):
     """Dimensions divisible by 16, and one less: Tensor Cores and vector registers need divisible ones."""
-    n = by_scale(384, 4096) - variant.off()
+    n = by_scale(384, 4096, 10_240) - variant.off()
     a, b = variant.cast(normal(n, n, seed=1)), variant.cast(normal(n, n, seed=2))
     bench(
         tf.function(product, jit_compile=False),

@@ -10,7 +10,7 @@ EPSILON = 1e-3
 
 
 def _images():
-    return normal(*by_scale((4, 28, 28, 64), (128, 56, 56, 64)))
+    return normal(*by_scale((4, 28, 28, 64), (128, 56, 56, 64), (6144, 56, 56, 64)))
 
 
 @across(NORMALIZATION, COMPILER)
@@ -87,7 +87,7 @@ def test_batchnorm_inference_xla(bench, variant):
 @across(PRECISION, COMPILER)
 def test_layer_norm(bench, variant):
     """Layer normalization by the moments of each row, composed of ops that XLA fuses."""
-    rows, columns = by_scale((512, 256), (4096, 768))
+    rows, columns = by_scale((512, 256), (4096, 768), (3 * 2**19, 768))
     x = variant.cast(normal(rows, columns))
     scale, offset = variant.cast(normal(columns, seed=2)), variant.cast(normal(columns, seed=3))
 
@@ -109,7 +109,7 @@ def test_layer_norm(bench, variant):
 @across(PRECISION, COMPILER)
 def test_softmax(bench, variant):
     """Softmax over rows: passes for the maximum, the sum of exponentials and the ratio, which XLA can fuse."""
-    rows, columns = by_scale((256, 1024), (4096, 1024))
+    rows, columns = by_scale((256, 1024), (4096, 1024), (9 * 2**17, 1024))
     logits = variant.cast(normal(rows, columns))
     elements = rows * columns
 

@@ -60,7 +60,7 @@ def test_cumulative_sum(bench, variant):
 @across(PRECISION, COMPILER)
 def test_row_sums(bench, variant):
     """Sums of rows: one operation per number read."""
-    rows, columns = by_scale((512, 1024), (8192, 8192))
+    rows, columns = by_scale((512, 1024), (8192, 8192), (32_768, 32_768))
     x = variant.cast(tf.abs(normal(rows, columns)))
     step = variant.compile(lambda x: tf.reduce_sum(x, axis=1))
     work = {"flops": rows * columns, "bytes": rows * columns * x.dtype.size}

@@ -34,6 +34,8 @@ from tfbench import across, faster
 
 # So small that thousands of steps on one batch change neither the weights nor the work.
 LEARNING_RATE = 1e-6
+# Batch, inputs, hidden units and outputs of each scale.
+_MLPS = (64, 784, (256, 256), 10), (1024, 784, (4096, 4096), 10), (8192, 784, (8192, 8192), 10)
 # Model, batch, pixels per side, classes, and operations per image.
 _RESNET50 = (resnet50, 128, 224, 1000, RESNET50_FLOPS)
 
@@ -49,7 +51,7 @@ def _optimizer(variant):
 @across(PRECISION, COMPILER)
 def test_training_step(bench, variant):
     """An MLP on MNIST's shape, including the loss scaling that float16 needs."""
-    batch, inputs, hidden, outputs = by_scale((64, 784, (256, 256), 10), (1024, 784, (4096, 4096), 10))
+    batch, inputs, hidden, outputs = by_scale(*_MLPS)
     step = trainer(mlp(inputs, hidden, outputs), _optimizer(variant), crossentropy)
     bench(
         variant.compile(step),
@@ -77,7 +79,7 @@ def test_resnet_step(bench, variant):
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
 def test_transformer_step(bench, variant):
     """One encoder block: large products with normalization and softmax between them."""
-    batch, length, width, heads = by_scale((2, 64, 64, 4), (16, 512, 768, 12))
+    batch, length, width, heads = by_scale((2, 64, 64, 4), (16, 512, 768, 12), (64, 512, 1024, 16))
     step = trainer(transformer(length, width, heads), _optimizer(variant), squared)
     x = normal(batch, length, width)
     bench(

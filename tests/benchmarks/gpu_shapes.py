@@ -1,8 +1,8 @@
 """Trace every benchmark at its GPU shapes on a machine without a GPU.
 
 ``python -m tests.benchmarks.gpu_shapes [--first] [PART OF A NAME ...]`` prints a JSON object per case, or only for the
-first case of each workload with ``--first``. TensorFlow is given a fictitious GPU, and soft placement uses the CPU
-instead. Tracing a step builds its graph with all shapes, so shapes that do not fit are an error. Steps that are no
+first case of each workload with ``--first``. ``TFBENCH_SCALE=huge`` traces the huge shapes. TensorFlow is given a
+fictitious GPU, and soft placement uses the CPU instead. Tracing a step builds its graph with all shapes, so shapes that do not fit are an error. Steps that are no
 functions of tensors (Keras' own loops) run instead. Files with the same shapes on every device are left out.
 """
 
@@ -42,7 +42,8 @@ class Tracing(Bench[Any]):
 
         step, arguments = call.func, call.args
         self.reported = {
-            "facts": sorted(self.facts),
+            "work": {name: self.facts.get(name, 0) for name in ("flops", "bytes")},
+            "largest": max((_elements(argument) for argument in tf.nest.flatten(arguments)), default=0),
             "bytes": sum(map(_size, tf.nest.flatten(arguments))),
         }
         function = step if hasattr(step, "get_concrete_function") else tf.function(step, autograph=False)
@@ -54,11 +55,16 @@ class Tracing(Bench[Any]):
             self.reported["ran"] = True
 
 
-def _size(argument: Any) -> int:
+def _elements(argument: Any) -> int:
     try:
-        return int(argument.shape.num_elements()) * int(argument.dtype.size)
+        return int(argument.shape.num_elements())
     except (AttributeError, TypeError):
         return 0
+
+
+def _size(argument: Any) -> int:
+    elements = _elements(argument)
+    return elements * int(argument.dtype.size) if elements else 0
 
 
 class Shapes(Zygote):
@@ -103,8 +109,10 @@ class Shapes(Zygote):
         tf.config.list_logical_devices = lambda kind=None: [
             *list_logical(kind), *([logical] if kind in (None, "GPU") else [])
         ]  # fmt: skip
-        # Only shapes matter, and a gigabyte of random numbers takes seconds.
-        tf.random.stateless_normal = lambda shape, *_, dtype=tf.float32, **__: tf.zeros(shape, dtype)
+        # Only shapes matter, and a gigabyte of numbers takes seconds. Nothing writes into these.
+        tf.random.stateless_normal = lambda shape, *_, dtype=tf.float32, **__: tf.raw_ops.Empty(
+            shape=shape, dtype=dtype
+        )
         self._launch = tracing = Tracing()
         began = time.perf_counter()
         reports = runtestprotocol(item, log=False, nextitem=None)

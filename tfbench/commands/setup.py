@@ -22,13 +22,14 @@ from tfbench.race.process_launcher import ZYGOTES_TOGETHER, ProcessLauncher
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, packages_of, parse
 from tfbench.storage.baselines import Layout
+from tfbench.suite.axes import SCALES
 
 _SELECTIONS = {
     "-k": ("EXPRESSION", "select cases by name, as in pytest"),
     "-m": ("EXPRESSION", "select cases by mark, as in pytest"),
     "--deselect": ("CASE", "leave out a case; repeatable"),
     "--ignore": ("PATH", "leave out a file or folder; repeatable"),
-    "--scale": ("small|medium|large", "shapes of the benchmarks"),
+    "--scale": ("|".join(SCALES), "shapes of the benchmarks"),
     "--device": ("cpu|gpu|all|gpu:0,1", "select cases by device; GPUs by index or UUID"),
 }
 """Options that pytest gets unchanged."""

@@ -37,6 +37,7 @@ from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_o
 from tfbench.sides.spec import WORKING_TREE, of_version
 from tfbench.storage.baselines import HISTORY_VARIABLE, JOURNAL
 from tfbench.storage.history import ignore_in_git
+from tfbench.suite.axes import SCALES
 from tfbench.suite.shards import SuitePart, digest
 from tfbench.untrusted import NO_CASE, brief, is_case, plural
 
@@ -131,7 +132,7 @@ class Job(_Sealed):
     """Every threshold, with lists as JSON has them. A machine whose tfbench has others refuses the job."""
     sides: PlannedSides
     device: Annotated[str, Meta(max_length=200)]
-    scale: Annotated[str, formats.exactly("small|medium|large")]
+    scale: Annotated[str, formats.exactly("|".join(SCALES))]
     seed: Annotated[int, Meta(ge=0, lt=2**32)]
     session: Annotated[str, formats.exactly("[0-9TZ:+-]{10,40}-[0-9a-f]{8}")]
     """Identity of the run in a history. A repeated job has the same, so a history has it once."""
@@ -482,14 +483,9 @@ def run_job(words: Sequence[str], log: str, variables: Mapping[str, str]) -> int
     Path(log).parent.mkdir(parents=True, exist_ok=True)
     # Ray sets the number of OpenMP threads and hides GPUs; the job's processes decide both themselves.
     own = {key: value for key, value in os.environ.items() if key not in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")}
-    with open(log, "ab") as output:
+    with open(log, "ab") as out:
         return run_terminable(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**own, **variables},
-            start_new_session=True,
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**own, **variables}, start_new_session=True
         )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # The scale of a run: how large the shapes of its benchmarks are. Names of cases contain it
 
 
-SMALL, MEDIUM, LARGE = SCALES = ("small", "medium", "large")
+SMALL, *_ = SCALES = ("small", "medium", "large", "huge")
 VARIABLE = "TFBENCH_SCALE"
 """Environment variable that tells the scale to benchmarks, in all processes of a run."""
 _PARAMETER = "_tfbench_scale"
