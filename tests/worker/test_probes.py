@@ -86,7 +86,9 @@ def gpu(monkeypatch):
     listed = SimpleNamespace(name="/physical_device:GPU:0")
     config = SimpleNamespace(list_physical_devices=lambda kind: [listed])
     config.experimental = SimpleNamespace(get_memory_info=refuse)
-    tensorflow = SimpleNamespace(config=config)
+    tensorflow = SimpleNamespace(
+        config=config, nest=SimpleNamespace(flatten=lambda part, expand_composites: [part]), Tensor=()
+    )
     monkeypatch.setattr(tf_runtime, "tensorflow", lambda: tensorflow)
 
 
@@ -109,9 +111,10 @@ def test_on_a_gpu_the_same_part_of_a_large_result_is_written_in_every_precision(
     gpu, tmp_path, monkeypatch, rows, kept, dtype
 ):
     monkeypatch.setattr(probes, "MOST_ON_GPU", MOST_ON_GPU >> 12)
+    monkeypatch.setattr(probes, "LARGEST", 9 * 4096)  # what is written counts, of the results of both calls
     large = np.arange(rows * 4).reshape(rows, 4).astype(dtype)
-    monkeypatch.setattr(tf_runtime, "flattened", lambda result: [tf_runtime.Part("", "", one) for one in result or ()])
-    _, (part, loss) = written(tmp_path, [large, np.array(1.0)])
+    _, (part, loss, *later) = written(tmp_path, [large, np.array(1.0)], (6, [large, np.array(1.0)]))
+    assert len(later) == 2
     assert part.shape == (kept, 4)
     assert np.array_equal(part, large[:: -(-rows // kept)])
     assert loss == 1.0

@@ -421,7 +421,7 @@ FILE = "outputs.npz"
 LARGEST = 1 << 28
 """Upper limit in bytes, since the controller holds the results of all variants of a workload at once."""
 MOST_ON_GPU = 1 << 24
-"""Numbers above which only a part of a result is compared on a GPU, whose large shapes would fill the disk and take seconds."""
+"""Numbers above which only a part of an array is compared on a GPU, whose large shapes would fill the disk and take seconds."""
 MOST = 4096
 """Upper limit of arrays, because each of them is written and read on its own."""
 
@@ -432,9 +432,10 @@ def outputs(folder: Path) -> Probe:
     The evidence has names, types, containers and the numbers of the calls. The result of the last call is left out if both
     together are too large.
     """
-    first = tf_runtime.flattened((yield FIRST))
+    most = MOST_ON_GPU if tf_runtime.gpus() else None
+    first = tf_runtime.flattened((yield FIRST), most)
     call, result = yield LAST
-    later = tf_runtime.flattened(result)
+    later = tf_runtime.flattened(result, most)
     del result  # it is released before others count what stays alive
     if len(first) + len(later) > MOST or _bytes([*first, *later]) > LARGEST:
         later = []
@@ -446,14 +447,9 @@ def outputs(folder: Path) -> Probe:
     if (size := _bytes(first)) > LARGEST:
         raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
     parts = [*first, *later]
-    # Every n-th row, so that variants whose results have other shapes still differ in them, and those of another
-    # precision do not.
-    numbers = sum(part.array.size for part in first)
-    step = -(-numbers // MOST_ON_GPU) if tf_runtime.gpus() else 1
-    kept = (part.array[::step] if part.array.ndim else part.array for part in parts)
+    arrays = (part.array for part in parts)
     # Not every version of numpy reads extension types, such as bfloat16.
-    portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for array in kept)
-    np.savez(folder / FILE, *portable)
+    np.savez(folder / FILE, *(array.astype(np.float32) if array.dtype.kind == "V" else array for array in arrays))
     return {
         "file": FILE,
         "names": [part.name for part in parts],

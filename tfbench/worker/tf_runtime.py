@@ -14,6 +14,7 @@ import functools
 import hashlib
 import inspect
 import io
+import math
 import numbers
 import os
 import platform
@@ -320,8 +321,11 @@ class Part(NamedTuple):
     array: np.ndarray[Any, Any]
 
 
-def flattened(result: object) -> list[Part]:
-    """Return every array of numbers in a nested result.
+def flattened(result: object, most: int | None = None) -> list[Part]:
+    """Return every array of numbers in a nested result; of one with more numbers than ``most``, every n-th row.
+
+    Rows, so that variants whose results have other shapes still differ in them, and those of another precision do not. They
+    are taken on the device of a tensor.
 
     Variables and tensors count with their values, and tensors and arrays of texts with numbers that stand for the texts.
     So do whole numbers of more than 64 bits. The order is that of the keys of dicts, and not of their insertion. Fields of
@@ -332,7 +336,8 @@ def flattened(result: object) -> list[Part]:
     arrays = []
     for name, inside, part in _leaves("", "", result):
         try:
-            array = _numbers(part)
+            step = -(-math.prod(getattr(part, "shape", ())) // most) if most else 1
+            array = _numbers(part[::step] if step > 1 else part)
         except Exception:  # its value cannot be read
             continue
         if array is not None:
