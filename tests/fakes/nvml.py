@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import json
 import sys
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest import mock
@@ -56,6 +58,23 @@ class Device:
 
     def at(self, values: list[Any]) -> Any:
         return values[min(self.readings - 1, len(values) - 1)] if self.readings else values[0]
+
+
+H200 = Path(__file__).parents[1] / "gpus" / "data" / "h200-capped.json"
+"""The readings of a `tfbench doctor --gpu` on 27 November 2026: driver 580.159.04, TensorFlow 2.21.0."""
+
+
+def h200() -> Device:
+    """Return an H200 that gives the recorded readings, in which no other process uses it."""
+    content = json.loads(H200.read_text(encoding="utf-8"))
+    (gpu,), told = content["gpus"], content["told"]
+    recorded = {
+        "clocks": [row["sm_clock"] for row in told],
+        "reasons": [row["reasons"] for row in told],
+        "energy": [round(1000 * row["energy"]) for row in told],
+        "hot": [round(1e9 * row["too_hot"]) for row in told],
+    }
+    return Device(UUIDS[0], gpu["name"], memory=gpu["memory"], vbios=gpu["vbios"], **recorded)
 
 
 _FIELDS = {

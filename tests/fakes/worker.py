@@ -5,7 +5,8 @@ It replaces `tfbench.worker` in tests of the controller. `install` writes an int
 
     {"cases": {"t.py::test_a": {"seconds": 1e-5, "at": "rounds", "does": "die"}}}
 
-``seconds`` is the time of an iteration, ``kernel`` (or the variable ``KERNEL``) the µs of a kernel in a profiled step, and ``meets`` how often the process waits for the other side before it is
+``seconds`` is the time of an iteration, ``dispatch`` the share of a block until its work is dispatched, ``kernel`` (or the variable
+``KERNEL``) the µs of a kernel in a profiled step, and ``meets`` how often the process waits for the other side before it is
 prepared. The process answers once it has had ``waits`` turns, 0 by default. At ``at`` the process does what ``does`` names, see `ACTIONS`.
 ``at`` is ``set-up``, ``meeting``, ``rounds``, ``result`` or ``stop`` of a launch, or, at the top of the file, ``start`` or ``launch``
 of the zygote. ``env`` names an environment variable without which nothing happens, and
@@ -208,7 +209,8 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
                 os.read(pipes[0], 1)
             block = round(seconds * 1e9 * (serve.iterations * (1 + serve.extra)))
             began = tuple(2 * block * turn for turn in range(len(serve.follow) * serve.blocks))
-            channel.send(protocol.Rounds(began, tuple(start + block for start in began), ()))
+            dispatched = [start + round(case["dispatch"] * block) for start in began] if "dispatch" in case else ()
+            channel.send(protocol.Rounds(began, tuple(start + block for start in began), tuple(dispatched)))
     else:
         channel.send(protocol.DevicesListed({"CPU": ("cpu:0",)}))
     _act(case, "stop", channel)

@@ -1,16 +1,13 @@
 """Published readings of real GPUs, and recordings, which can be replayed."""
 
 import json
-from pathlib import Path
 
-from tests.fakes.nvml import Beats, Device, Replay, library
+from tests.fakes.nvml import H200, Beats, Device, Replay, library
 from tfbench.gpus.monitor import GpuMonitor, disturbance
 from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml, Recording
 from tfbench.policy import preset
 
 POLICY = preset("standard")
-H200 = Path(__file__).parent / "data" / "h200-capped.json"
-"""The readings of a `tfbench doctor --gpu` on 27 November 2026: driver 580.159.04, TensorFlow 2.21.0."""
 NOBODY: frozenset[int] = frozenset()
 
 

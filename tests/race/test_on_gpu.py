@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fakes import worker
-from tests.fakes.nvml import Device, library
+from tests.fakes.nvml import Device, h200, library
 from tests.fakes.suites import one_file
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.nvml import Nvml
@@ -23,11 +23,11 @@ NAME = "t.py::test_fine"
 
 @pytest.fixture
 def launcher(tmp_path):
-    """Returns a launcher on a GPU of this memory, and the entrants of a case."""
+    """Returns a launcher on a GPU, by default with the readings of an H200, and the entrants of a case."""
     opened = []
 
-    def start(gigabytes, variant=(), where=FOUR, **variables):
-        nvml = Nvml(library(Device(memory=gigabytes << 30)))
+    def start(gigabytes=None, variant=(), where=FOUR, **variables):
+        nvml = Nvml(library(Device(memory=gigabytes << 30) if gigabytes else h200()))
         gpu_monitor = GpuMonitor(nvml.identities(), nvml, POLICY, set)
         executable = worker.install(tmp_path, cases={NAME: {}})
         opened.append(ProcessLauncher(one_file(tmp_path), POLICY, where, gpu_monitor))
@@ -48,13 +48,14 @@ def opened(launcher, entrants):
 def test_both_sides_prepare_at_once_where_the_memory_of_the_gpu_has_room(launcher):
     launch = opened(*launcher(80))
     assert (launch.cpus, launch.places) == ((3,), [(3,), (2,)])
+    assert opened(*launcher()).places == [(3,), (2,), (1,), (0,)]
     launch = opened(*launcher(24))
     assert (launch.cpus, launch.places) == ((3,), [(3,)])
 
 
 def test_first_calls_have_all_processors(launcher):
     """XLA compiles on them and tries its kernels, which takes 10 s on one of an H200's machine."""
-    started, entrants = launcher(80)
+    started, entrants = launcher()
     assert opened(started, entrants).compiling == FOUR.near
     start, requests = started.start, []
 

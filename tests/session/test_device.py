@@ -1,16 +1,24 @@
 """Device time and energy of both sides: a whole session whose driver and processes follow a script."""
 
+import io
+import json
 import sys
+from collections import Counter
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.fakes import worker
-from tests.fakes.nvml import UUIDS, Device, library
+from tests.fakes.nvml import UUIDS, Device, h200, library
 from tests.fakes.suites import request_of
-from tfbench.model import Case, Outcome
+from tfbench.model import Case, Note, Outcome, because
 from tfbench.policy import preset
+from tfbench.report import summary, terminal
+from tfbench.report.summary import HIDDEN_SHARE
 from tfbench.ruling import grave
+from tfbench.session.profiling import HIDDEN_DISPATCH
 from tfbench.session.session import Session
 
 NAME = "t.py::test_a"
@@ -23,10 +31,10 @@ GATED = POLICY.with_device_gate(0.05)
 def measured(tmp_path, monkeypatch):
     """Returns a function that measures the case on a GPU that takes 1 J per reading, and returns the rows of its metrics."""
 
-    def run(policy=POLICY, script=None, energy=True, **changes):
+    def run(policy=POLICY, script=None, energy=True, device=None, **changes):
         joules = [1000 * reading for reading in range(1000)] if energy else None
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where GPUs are locked
-        monkeypatch.setitem(sys.modules, "pynvml", library(Device(UUIDS[1], energy=joules)))
+        monkeypatch.setitem(sys.modules, "pynvml", library(device or Device(UUIDS[1], energy=joules)))
         script = {"seconds": 9e-4, "kernel": 800} if script is None else script
         executable = worker.install(tmp_path, cases={NAME: script})
         request = request_of(tmp_path, [CASE], policy=policy, executable=executable, device="gpu:0", **changes)
@@ -93,6 +101,54 @@ def test_a_profile_that_was_not_taken_costs_no_verdict(measured):
     assert result.why[0].startswith("profile: not taken: the profiler wrote no file")
 
 
-def test_a_host_bound_case_is_noted_with_a_side_as_well(measured):
-    result, _ = measured(against="env:KERNEL=100", policy=GATED, script={"seconds": 9e-4, "kernel": 100})
-    assert result.why == ("host-bound: the device works in 11% of a step",)
+RECORDED = [
+    json.loads(line)
+    for line in Path(__file__).parents[2].joinpath("docs/results/h200-variants.jsonl").open(encoding="utf-8")
+]
+"""Variants on that H200: their times, and those of their dispatch and kernels."""
+HIDDEN = because(Note.HIDDEN).message
+
+
+def shares(row):
+    """Return the shares of kernels and of dispatch in the time of a recorded variant."""
+    return row["device_time"] / row["median_seconds"], row["dispatch_time"] / row["median_seconds"]
+
+
+def test_the_time_of_dispatch_predicts_whose_kernels_are_hidden():
+    """One product, whose kernels take 0.52 of its time, counts as hidden by its dispatch alone."""
+    told = [(share < HIDDEN_SHARE, dispatch > HIDDEN_DISPATCH) for share, dispatch in map(shares, RECORDED)]
+    assert Counter(told) == {(True, True): 10, (False, True): 1, (False, False): 5}
+
+
+@pytest.mark.parametrize(
+    ("variant", "hidden"),
+    [
+        ("test_conv2d_3x3[compiler=none,precision=float32]", True),
+        ("test_matmul[compiler=none,precision=float32]", False),
+    ],
+)
+def test_kernels_hidden_behind_dispatch_are_named_with_a_profile_and_without(measured, variant, hidden):
+    """On the readings of an H200."""
+    (row,) = (row for row in RECORDED if row["case"].endswith(variant))
+    script = {
+        "seconds": row["median_seconds"],
+        "kernel": 1e6 * row["device_time"],
+        "dispatch": min(1.0, shares(row)[1]),
+    }
+    result, rows = measured(script=script, device=h200())
+    assert (HIDDEN in rows["time"].reason.message) is hidden
+    assert summary.is_hidden(result.variant_result.facts) is hidden
+    assert rows["energy"].values.contender > 0
+    table = io.StringIO()
+    Console(file=table, width=100).print(*terminal.variant_tables([result.variant_result], 80))
+    assert ("hidden behind dispatch" in table.getvalue()) is hidden
+
+    _, rows = measured(script=script, device=h200(), against="self")
+    assert rows["time"].outcome is Outcome.UNCHANGED
+    assert "device_time" not in rows
+    assert rows["time"].reason.message.endswith(HIDDEN) is hidden
+
+
+def test_hidden_kernels_are_named_where_another_side_is_profiled(measured):
+    _, rows = measured(against="env:KERNEL=100", policy=GATED, script={"seconds": 9e-4, "kernel": 100})
+    assert HIDDEN in rows["time"].reason.message

@@ -333,6 +333,7 @@ class Note(_Code):
     FIRST_CALL_PARTS = "first-call-parts", _first_call_parts
     CALLS = "calls", words.calls
     CACHE = "cache", "{state} cache"
+    HIDDEN = "hidden", "hidden behind dispatch: other kernels would hardly change the time; give it larger shapes (--scale), or compare kernels (--gate-device 5%)"
     OWN_TIMES = "own-times", "one time per launch, as the benchmark takes and reports it itself"
     PER_ITEM = "per-item", "per item: a call had {before:g}, and has {now:g} now"
     TWO_SPEEDS = "two-speeds", "calls take {fast:duration} or {slow:duration}: {shares[0]:.0%} of the baseline's were slow, and {shares[1]:.0%} of the contender's"

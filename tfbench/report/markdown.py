@@ -119,7 +119,7 @@ def _findings(report: Report, summary: summaries.Summary) -> Iterator[Part]:
             open_ = group in _OPEN or (group is summaries.Group.INCONCLUSIVE and not severe)
             rows = [_row(finding, again=open_) for finding in findings]
             count = len(findings)
-            yield f"{group.heading.capitalize()} ({count})" if open_ else f"{count} {group.heading}", rows, open_
+            yield f"{group.value.capitalize()} ({count})" if open_ else f"{count} {group.value}", rows, open_
     if lines := summaries.differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
     if lines := summaries.skip_lines(report):

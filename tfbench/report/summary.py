@@ -55,6 +55,15 @@ class CaseTable:
         return [name for name, ratios in self.ratios.items() if (ratios[-1] or 0.0) > 1 + limit]
 
 
+HIDDEN_SHARE = 0.5
+"""A step in which a GPU works for a smaller share of the time is hidden behind its dispatch: the host takes longer."""
+
+
+def is_hidden(facts: JSON) -> bool:
+    """Return whether a profile of a step shows that other kernels would hardly change its time."""
+    return bool(facts.get("device_share", 1.0) < HIDDEN_SHARE)
+
+
 def calls_that_differ(verdict: Verdict) -> str:
     """Return `calls` of a verdict whose mean has another ratio than its median; ``""`` for others."""
     if verdict.calls is None:
@@ -178,18 +187,13 @@ _MEASURED: Mapping[str, str] = {
 
 
 class Group(str, enum.Enum):
-    """A part of the summary, in the order of this list."""
+    """A part of the summary, in the order of this list, with its heading."""
 
-    ERRORS = "errors"
+    ERRORS = "errors and missing cases"
     REGRESSIONS = "regressions"
-    INCONCLUSIVE = "inconclusive"
+    INCONCLUSIVE = "inconclusive or incomparable"
     UNGATED = "shown and not gated"
     IMPROVEMENTS = "improvements"
-
-    @property
-    def heading(self) -> str:
-        mixed = {Group.ERRORS: "errors and missing cases", Group.INCONCLUSIVE: "inconclusive or incomparable"}
-        return mixed.get(self, self.value)
 
 
 _GROUPS: Mapping[Outcome, Group] = {

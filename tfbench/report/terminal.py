@@ -67,7 +67,8 @@ def _variant_results(title: str, results: list[VariantResult], columns: Iterable
         ratio = Text("reference" if result.variant else "-", "dim")
         if result.ratio is not None:
             ratio = Text(times(result.ratio), _RATIO_COLOURS.get(result.outcome, ""))
-        cells: list[str | Text] = [_levels(result.case), duration(seconds), ratio, str(result.launches)]
+        hidden = "\n  hidden behind dispatch" if summaries.is_hidden(facts) else ""
+        cells: list[str | Text] = [_levels(result.case) + hidden, duration(seconds), ratio, str(result.launches)]
         cells += [words(facts[fact]) if fact in facts else "" for fact, _, words in extra]
         if work:
             cells.append(rate(facts[work[0]] / seconds, work[1]) if facts.get(work[0]) else "")
@@ -142,7 +143,7 @@ def _group(
         return []
     least, is_sorted = summary.limits[1] - 1, group is summaries.Group.REGRESSIONS
     limit = f", by size above the threshold of {least:.1%}" if is_sorted else ""
-    made: list[RenderableType] = [Text(f"{group.heading} ({len(findings)}{limit})", "bold")]
+    made: list[RenderableType] = [Text(f"{group.value} ({len(findings)}{limit})", "bold")]
     unmeasured: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
         if finding.verdict.reason.code == ReasonCode.NOT_MEASURED:

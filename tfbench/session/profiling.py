@@ -16,7 +16,7 @@ from tfbench.metrics import catalog
 from tfbench.metrics.catalog import read as read_metrics
 from tfbench.metrics.exact import MetricChange, metric_changes, on_device, result_changes
 from tfbench.metrics.parity import ProbeOutput, compare
-from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict
+from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict, because
 from tfbench.policy import Policy
 from tfbench.profiles import attribution as breakdowns
 from tfbench.profiles.folders import Kept, folder_of, step_breakdown, write_about
@@ -25,14 +25,16 @@ from tfbench.race.launch import Entrant
 from tfbench.race.prober import ZYGOTES, Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report.profile import MOST, NO_CAUSE, content_of, in_words, op_lines, steps_line
+from tfbench.report.summary import is_hidden
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import NO_BASELINE, with_facts
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import WORKING_TREE, Side
 from tfbench.untrusted import plural
 
-DEVICE_BOUND = 0.5
-"""A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
+HIDDEN_DISPATCH = 0.85
+"""A step whose dispatch takes this share of its time hides its kernels. On an H200, dispatch took 0.90 or more where kernels
+had less than half of the time, and 0.83 or less where they had two thirds (`docs/results/h200-variants.jsonl`)."""
 
 # Explain what changed in a case between two entrants, from probes without timing
 
@@ -76,9 +78,8 @@ def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
     dnn = ["on" if side.found["graph"]["onednn"] else "off" for side in (before, now) if "graph" in side.found]
     if len(set(dnn)) == 2:
         notes.append(f"oneDNN is {dnn[0]} before, {dnn[1]} now")
-    for probe in ("graph", "xla"):
-        if probe in before.absent and probe in now.absent:
-            notes.append(f"{probe}: {now.absent[probe]}")
+    both = [probe for probe in ("graph", "xla") if probe in before.absent and probe in now.absent]
+    notes += [f"{probe}: {now.absent[probe]}" for probe in both]
     if before.outputs and now.outputs:
         notes.append(compare(now.outputs, before.outputs).note(Note.OUTPUTS).message)
     return notes
@@ -110,12 +111,9 @@ class Explained:
     def as_json(self) -> list[JSON]:
         """Return one entry per side, in the format of a report."""
         about = {"schema": "tfbench-profile/1", "case": self.kept.case}
-        why = {CONTENDER: [*self.why]}
-        return [
-            about
-            | {"side": side, "folder": str(self.kept.folder / side), "why": why.get(side, []), **content_of(steps)}
-            for side, steps in self.profiles.items()
-        ]
+        entries = {side: {"side": side, "folder": str(self.kept.folder / side), "why": []} for side in self.profiles}
+        entries[CONTENDER]["why"] = [*self.why]
+        return [{**about, **entry, **content_of(self.profiles[side])} for side, entry in entries.items()]
 
 
 def take(
@@ -191,11 +189,11 @@ def traced_again(evidence: Explanation) -> list[str]:
     return []
 
 
-def ops_changed(evidence: Explanation) -> list[str]:
-    """Return lines on the ops that graphs gained and lost, and on the kernels that XLA made of them."""
+def ops_changed(evidence: Explanation, but: str = "") -> list[str]:
+    """Return lines on the ops that graphs gained and lost, and on the kernels that XLA made of them, but for one metric."""
     lines = []
     for change in evidence.metrics:
-        if change.metric in _OPS and change.counts:
+        if change.metric in _OPS and change.metric != but and change.counts:
             loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
             _, _, now, what = change.cells
             place, noun = _OPS[change.metric]
@@ -247,7 +245,7 @@ class Explainer:
         Raises `SideError` if a process does not start, and without ``place`` nothing if a profile cannot be taken.
         """
         # What may be behind another change: retraces, types of the result, kernels and ops.
-        changed = [*traced_again(evidence), *evidence.results, *ops_changed(evidence)] if evidence else []
+        changed = [*traced_again(evidence), *evidence.results, *ops_changed(evidence, metric)] if evidence else []
         if metric not in (TIME, catalog.FIRST_CALL, catalog.PEAK_HOST_MEMORY, *_LEAKS):
             return Answer(changed)
         self.launcher.start_pairs(sides, [0])
@@ -316,10 +314,10 @@ class Profiles:
     """Findings for cases that pass, and why a case has no profile."""
 
     def with_device(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
-        """Add device time and energy of a step, compare them with a live side, and note a host-bound step.
+        """Add device time and energy of a step, compare them with a live side, and note kernels hidden behind dispatch.
 
-        Each such launch takes seconds, so a case whose time is unchanged gets none, unless the gate asks for it.
-        Raises `SideError` if a zygote does not start.
+        Each such launch takes seconds, so a case whose time is unchanged gets none, unless the gate asks for it: its kernels
+        count as hidden by the time of its dispatch. Raises `SideError` if a zygote does not start.
         """
         case, policy = result.case, self.request.policy
         entrants = {CONTENDER: Entrant(case, self.contender)}
@@ -327,7 +325,7 @@ class Profiles:
             return result
         if result.baseline is not None and (baseline := self.strategy.baseline_entrant(case)):
             if result.verdict and result.verdict.outcome is Outcome.UNCHANGED and not policy.device_gated:
-                return result
+                return _noted(result, _dispatch_share(result) > HIDDEN_DISPATCH)
             entrants = {BASELINE: baseline, **entrants}
         self.report(f"{case.workload}: device time and energy")
         count = policy.device_launches if len(entrants) > 1 else 1
@@ -339,12 +337,9 @@ class Profiles:
                 rows = [twice(row, again.get(row.metric)) if row.outcome is Outcome.REGRESSED else row for row in rows]
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
-        share = facts.get(catalog.DEVICE_SHARE, 1.0)
-        why = (f"host-bound: the device works in {share:.0%} of a step",) if share < DEVICE_BOUND else ()
         if len(entrants) == 1 and not self.strategy.baseline:
             rows = [row.changed(reason=NO_BASELINE) for row in rows]
-        result = replace(result, metrics=(*result.metrics, *rows))
-        return replace(with_facts(result, facts), why=why)
+        return _noted(with_facts(replace(result, metrics=(*result.metrics, *rows)), facts), is_hidden(facts))
 
     def _on_device(
         self, entrants: Mapping[str, Entrant], launches: Sequence[int], seconds: float
@@ -401,6 +396,18 @@ class Profiles:
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
         return replace(result, profiles=tuple(profiles.as_json()), why=why or tuple(profiles.why[:MOST]))
+
+
+def _dispatch_share(result: CaseResult) -> float:
+    """Return the share of a step that its dispatch takes; 0 if it uses no memory of a GPU."""
+    if result.sample is None or (result.metric_values and result.metric_values.numbers.get("peak_device_memory") == 0):
+        return 0.0
+    return median(run.facts.get(catalog.DISPATCH_TIME, 0.0) / median(run.seconds) for run in result.sample.runs)
+
+
+def _noted(result: CaseResult, hidden: bool) -> CaseResult:
+    noted = result.verdict.noted(because(Note.HIDDEN)) if result.verdict and hidden else result.verdict
+    return replace(result, verdict=noted)
 
 
 def device_facts(step: breakdowns.StepBreakdown, seconds: float) -> JSON:

@@ -528,9 +528,7 @@ class Session:
 
     def remember(self) -> Path | None:
         """Record the run, unless it was interrupted or its code was edited. Raises as `RunRecorder.remember`."""
-        if self.interrupted or self.edited:
-            return None
-        return self.recorder.remember(self.measurements())
+        return None if self.interrupted or self.edited else self.recorder.remember(self.measurements())
 
     def measurements(self) -> RunMeasurements:
         """Return what the run has measured so far, and where."""
