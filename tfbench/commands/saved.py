@@ -73,8 +73,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_whole(arguments.html, report_page.render(report, versions, notes))
     if arguments.markdown:
-        text = markdown.side_by_side(versions) if versions else markdown.render(report)
-        write_whole(arguments.markdown, text)
+        write_whole(arguments.markdown, markdown.side_by_side(versions) if versions else markdown.render(report))
     for path in filter(None, (arguments.html, arguments.markdown)):
         say(f"report written: {path}")
     if export:

@@ -85,7 +85,7 @@ def size(value: float, number: Callable[[float], str] = _significant) -> str:
 
 def difference(value: float) -> str:
     """Format the error of a result relative to another one."""
-    return "an infinite factor" if value >= LARGEST else f"{value:.2g}"
+    return "an infinite factor" if value >= LARGEST else f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.2g}"
 
 
 def named(counts: Mapping[str, int]) -> str:
@@ -137,9 +137,7 @@ def ends(ratio: Ratio) -> str:
 
 def factor(value: float) -> str:
     """Format a ratio: ``1.052``."""
-    if math.isinf(value):
-        return "∞"
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+    return "∞" if math.isinf(value) else f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
 def evidence(ratio: Ratio, launches: int) -> str:

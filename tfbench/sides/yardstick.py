@@ -192,7 +192,7 @@ def changes_of(tree: JudgedTree) -> list[YardstickChange]:
     """Return the definitions and files of the yardstick that the other tree has otherwise."""
     before, now = (Path(top) for _, top in (tree.own_redirect, tree.tree_redirect))
     changes: list[YardstickChange] = []
-    for name in differing_files(now, tree.tree):
+    for name in (one for one in differing_files(now, tree.tree) if "__pycache__" not in one.split("/")):
         old, new = before / name, now / name
         if posixpath.basename(name).startswith(_COPY):
             if (theirs := ini_file(tree.own_root, before)) != os.devnull and _settings(theirs) == _settings(str(new)):

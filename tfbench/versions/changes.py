@@ -413,7 +413,7 @@ class ChangeFinder:
 
     def _cause(self, sides: tuple[Entrant, Entrant], change: CaseChange, evidence: Explanation) -> Sequence[str]:
         if change.kind == "graph":
-            return [*ops_changed(evidence), *evidence.results]
+            return [*ops_changed(evidence, change.verdict.metric), *evidence.results]
         if self.explainer is None or change.kind in ("contract", "result"):
             return []
         self.explainer.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")

@@ -141,9 +141,7 @@ class OwnFiles:
         """Return the files that were opened while watching, are imported or mapped; ``None`` if some may be missing."""
         if self._inotify >= 0:
             self._drain()
-        if not self._knows:
-            return None
-        return sorted(self._opened | {name for name in self.loaded().values() if name})
+        return sorted(self._opened | {name for name in self.loaded().values() if name}) if self._knows else None
 
     def all_files(self) -> list[str]:
         """Return each file of the tree."""
