@@ -23,8 +23,13 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> tf.keras.Model:
 
 
 def mlp_flops(batch: int, *widths: int) -> int:
-    """Count a forward pass' operations in dense layers of these widths. A training step has three times as many."""
+    """Count a forward pass' operations in dense layers of these widths."""
     return sum(2 * batch * before * after for before, after in pairwise(widths))
+
+
+def mlp_training_flops(batch: int, *widths: int) -> int:
+    """Count a training step's: each layer has gradients of its weights, and each but the first of its inputs."""
+    return 3 * mlp_flops(batch, *widths) - mlp_flops(batch, *widths[:2])
 
 
 def resnet(side: int, blocks: int, classes: int = 10) -> tf.keras.Model:

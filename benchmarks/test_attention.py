@@ -41,4 +41,5 @@ def test_keras_attention(bench, variant):
 
     work = _work(batch, heads, length, depth, x.dtype.size)
     work["flops"] += 8 * batch * length * width**2
+    work["bytes"] = 2 * batch * length * width * x.dtype.size + 4 * 4 * width**2
     bench(variant.compile(self_attention), x, parity=4 * variant.parity(), max_traces=1, **work)

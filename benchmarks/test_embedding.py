@@ -39,7 +39,15 @@ def test_embedding_gradient(bench, variant, draw):
     def gradient(rows, errors):
         return tf.math.unsorted_segment_sum(errors, rows, table.shape[0])
 
-    bench(variant.compile(gradient), rows, errors, items=count, bytes=2 * 4 * count * width, parity=1e-4, max_traces=1)
+    bench(
+        variant.compile(gradient),
+        rows,
+        errors,
+        items=count,
+        bytes=4 * (count + len(table)) * width,
+        parity=1e-4,
+        max_traces=1,
+    )
 
 
 @across(COMPILER)
@@ -55,4 +63,5 @@ def test_sparse_adam(bench, variant):
         optimizer.apply_gradients([(tf.IndexedSlices(errors, rows, shape), weights)])
         return weights[0]
 
-    bench(variant.compile(update), errors, rows, items=len(rows), bytes=7 * 4 * math.prod(table.shape), max_traces=1)
+    words = 6 * math.prod(table.shape) + math.prod(errors.shape)
+    bench(variant.compile(update), errors, rows, items=len(rows), bytes=4 * words, max_traces=1)

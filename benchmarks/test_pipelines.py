@@ -130,10 +130,10 @@ def _costly(records=64):
 @across(STORAGE)
 def test_first_epoch(bench, variant, tmp_path):
     """The epoch that fills a cache: it computes and stores every record."""
-    numbers = itertools.count()
+    numbers, source = itertools.count(), _costly()
 
     def epoch():
-        kept = variant.keep(_costly(), str(tmp_path / str(next(numbers))))
+        kept = variant.keep(source, str(tmp_path / str(next(numbers))))
         return iter(_as_written(kept.map(tf.reduce_sum).batch(1_000_000))).get_next()
 
     bench(epoch, items=64, parity=1e-5)
