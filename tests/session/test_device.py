@@ -101,10 +101,8 @@ def test_a_profile_that_was_not_taken_costs_no_verdict(measured):
     assert result.why[0].startswith("profile: not taken: the profiler wrote no file")
 
 
-RECORDED = [
-    json.loads(line)
-    for line in Path(__file__).parents[2].joinpath("docs/results/h200-variants.jsonl").open(encoding="utf-8")
-]
+VARIANTS = Path(__file__).parents[2] / "docs" / "results" / "h200-variants.jsonl"
+RECORDED = [json.loads(line) for line in VARIANTS.read_text(encoding="utf-8").splitlines()]
 """Variants on that H200: their times, and those of their dispatch and kernels."""
 HIDDEN = because(Note.HIDDEN).message
 

@@ -245,7 +245,7 @@ class Explainer:
         Raises `SideError` if a process does not start, and without ``place`` nothing if a profile cannot be taken.
         """
         # What may be behind another change: retraces, types of the result, kernels and ops.
-        changed = [*traced_again(evidence), *evidence.results, *ops_changed(evidence, metric)] if evidence else []
+        changed = [*traced_again(evidence), *evidence.results, *ops_changed(evidence)] if evidence else []
         if metric not in (TIME, catalog.FIRST_CALL, catalog.PEAK_HOST_MEMORY, *_LEAKS):
             return Answer(changed)
         self.launcher.start_pairs(sides, [0])
