@@ -16,6 +16,7 @@ from tfbench.errors import SideError
 from tfbench.report import json_format
 from tfbench.sides.source_tree import tree_of
 from tfbench.suite.functions import line_of
+from tfbench.suite.shards import Shard, part
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,17 @@ def test_a_path_may_follow_an_option(monkeypatch):
     assert (seen["words"], seen["select -k"]) == (["2.19.0", "2.20.0", "benchmarks/", "more/"], ["x"])
     assert cli.main(["bisect", "a/", "--good", "1", "--bad", "2", "b/"]) == 0
     assert seen["paths"] == ["a/", "b/"]
+
+
+@pytest.mark.parametrize(("command", "option"), [("gate", "--comment"), ("report", "--markdown")])
+def test_files_before_and_after_an_option_are_read(tmp_path, monkeypatch, command, option):
+    monkeypatch.chdir(tmp_path)
+    names = ["b/test_x.py::test_x", "b/test_x.py::test_y"]
+    for index, name in enumerate(names, 1):
+        shard = part(Shard(index, 2), names, [name])
+        Path(f"{index}.json").write_text(json_format.render(complete([row(name)], shard=shard)))
+    assert cli.main([command, "1.json", option, "out.md", "2.json"]) == 0
+    assert "2 cases" in Path("out.md").read_text()
 
 
 def test_reports_are_read_where_the_system_has_no_file_locks(tmp_path):

@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest and (not hasattr(arguments, "intermixed") or any(word.startswith("-") for word in rest)):
         fix = "; give options of pytest as --arguments=OPTION" if hasattr(arguments, "arguments") else ""
         parsers[arguments.command].error(f"unrecognized arguments: {harmless(' '.join(rest))}{fix}")
-    if rest:
+    if rest:  # words without a type: a command makes paths of them itself
         getattr(arguments, arguments.intermixed).extend(rest)
     hear_of_children()
     if warning := foreign_distribution():

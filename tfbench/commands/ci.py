@@ -214,7 +214,7 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
     # fmt: off
     option = parser.add_argument
     parser.set_defaults(intermixed="reports")
-    option("reports", metavar="REPORT", type=Path, nargs="*", help="a report of --report-json, all shards of a run, a folder or archive of them, or the folder of a fleet")
+    option("reports", metavar="REPORT", nargs="*", help="a report of --report-json, all shards of a run, a folder or archive of them, or the folder of a fleet")
     option("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
     _add_min_compared(parser)
     option("--output", type=Path, metavar="DIR", help="write the merged report and the accepted regressions")
@@ -259,7 +259,7 @@ def run_gate(arguments: argparse.Namespace) -> int:
         return _comment_on(arguments, github)
     if not arguments.reports:
         raise UsageError("give a REPORT, or --comment and --conclusion for a run without one")
-    report = _whole(arguments.reports)
+    report = _whole([Path(report) for report in arguments.reports])
     if arguments.output:
         write_whole(arguments.output / REPORT, json_format.lines(report))
     return _decide(arguments, report, arguments.accepted).ruling.result.code
@@ -323,7 +323,7 @@ def _comment_on(arguments: argparse.Namespace, github: markdown.GithubRun) -> in
     try:
         if len(arguments.reports) != 1:
             raise ReportError(f"--conclusion is for one report, not {len(arguments.reports)}")
-        report, agreed = artifact.load_artifact(arguments.reports[0])
+        report, agreed = artifact.load_artifact(Path(arguments.reports[0]))
         decision = decided(report, agreed, min_compared=arguments.min_compared)
         text, code = markdown.render_comment(report, decision, arguments.link, github), decision.ruling.result.code
     except ReportError as error:

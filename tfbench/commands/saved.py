@@ -33,7 +33,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     # fmt: off
     option = parser.add_argument
     parser.set_defaults(intermixed="files")
-    option("files", metavar="FILE", type=_path, nargs="+", help="a report, another result file, or a baseline's name")
+    option("files", metavar="FILE", nargs="+", help="a report, another result file, or a baseline's name")
     option("--html", type=Path, metavar="PATH", help="write a page: one file with charts, for a browser")
     option("--markdown", type=Path, metavar="PATH", help="write Markdown, for a pull request")
     option("--tensorboard", metavar="DIR", help="write TensorBoard scalars and hyperparameters, one run per case")
@@ -60,7 +60,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     if arguments.html:
         check_library()
     export = _tensorboard() if arguments.tensorboard else None
-    report, versions, notes = read_inputs(arguments.files)
+    report, versions, notes = read_inputs([_path(file) for file in arguments.files])
     if limit and not versions:
         raise UsageError("--fail-on-regression compares the times of two files; give both")
     screen = Screen()
