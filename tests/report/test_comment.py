@@ -1,5 +1,6 @@
 """The comment on a pull request, and annotations: no text of a report acts as markup."""
 
+import re
 import shlex
 from dataclasses import replace
 
@@ -19,9 +20,11 @@ from tfbench.report.markdown import (
     headline_annotation,
     plain,
     render_comment,
+    side_by_side,
     without_report,
 )
 from tfbench.report.markdown import render as render_markdown
+from tfbench.report.summary import CaseTable
 from tfbench.ruling import Entry, GateDecision, Result, Ruling
 
 VERDICT = REPORT.verdicts[0]
@@ -98,6 +101,20 @@ def test_no_text_of_a_report_is_markup(text):
     rows = [line for line in made.splitlines() if line.startswith("- `")]
     assert len(rows) == 2  # the regression, and what is accepted
     outside_of_code(render_markdown(replace(report, verdicts=(hostile,), policy={"name": text})))
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, OF_A_REPORT, "\\| @everyone"])
+def test_no_text_of_a_table_is_markup_or_ends_its_cell(text):
+    made = side_by_side(CaseTable(text, [text], [[f"a{text}", text]]))
+    outside_of_code(made)
+    for line in made.splitlines()[-3:]:
+        assert len(re.findall(r"(?:\\.|[^|\\])+", line.strip("|"))) == 2, line
+
+
+def test_a_bar_in_a_list_has_no_backslash():
+    row = VERDICT.changed(name="b/test_x.py::test_x[a|b]")
+    text = render(REPORT, "regressed", "1 regressed", [row], [(row.changed(metric="flops"), "agreed", "2027-01-31")])
+    assert text.count("- `b/test_x.py::test_x[a|b]`") == 2
 
 
 def outside_of_code(made):

@@ -29,12 +29,7 @@ _PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-!|~$])")
 
 
 def code(text: str) -> str:
-    """Format as code, in which GitHub reads no mention, link or markup."""
-    return verbatim(text).replace("|", "\\|")
-
-
-def verbatim(text: str) -> str:
-    """Format as code outside of a table, where GitHub shows the backslash of an escaped bar."""
+    """Format as code, in which GitHub reads no mention, link or markup; in a cell of a table, a bar has to be escaped."""
     shown = " ".join(printable(text[:_CODE]).replace("`", "'").split())
     return f"`{shown or ' '}`"
 
@@ -132,14 +127,15 @@ def _row(finding: summaries.CaseFinding, *, again: bool) -> str:
     head = f"- {code(finding.case.name)}: {plain(finding.what)}{ratio}"
     lines = [head, *(f"  - {plain(detail)}" for detail in finding.why)]
     if again and finding.command:
-        lines.append(f"  - race it again: {verbatim(finding.command)}")
+        lines.append(f"  - race it again: {code(finding.command)}")
     return "\n".join(lines)
 
 
 def side_by_side(cases: summaries.CaseTable) -> str:
     """Return a table of the times of several files or versions."""
     rows = [["case", *map(plain, cases.labels)], ["---"] * (len(cases.labels) + 1)]
-    rows += [[code(name), *cells] for name, *cells in cases.rows]
+    # A bar that follows two backslashes ends the cell, and the rest of the name would be no code.
+    rows += [[re.sub(r"\\*\|", r"\\|", code(name)), *map(plain, cells)] for name, *cells in cases.rows]
     lines = [f"| {' | '.join(row)} |" for row in rows]
     taken = _taken(lines, LONGEST - _RESERVE - len(cases.caption))
     more = [f"\n… and {len(lines) - len(taken):,} more cases: --html has all"] if len(taken) < len(lines) else []

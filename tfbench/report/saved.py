@@ -126,7 +126,7 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
         "processor": cpu.get("brand_raw") or cpu.get("brand") or info.get("processor"),
     }  # fmt: skip
     facts, saved = _facts(machine, info.get("python_version", "")), a_text(content.get("datetime", ""), "datetime")
-    return ResultFile(path, "pytest-benchmark", saved, times_by_name, facts, left_out)
+    return ResultFile(path, "pytest-benchmark", brief(saved), times_by_name, facts, left_out)
 
 
 def _of_asv(path: str, content: JSON) -> ResultFile:
