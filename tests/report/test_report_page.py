@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.run_report import HOSTILE, run_report, variants_report, versions
 from tests.report.test_html_page import unpacked
-from tests.report.test_render import verdict
+from tests.report.test_render import rounds, verdict
 from tfbench.errors import UsageError
 from tfbench.model import Outcome, Ratio, Report
 from tfbench.report import page
@@ -38,6 +38,14 @@ def test_every_case_has_its_rounds_and_metrics():
     assert [row[0] for row in found[0]["grids"][0]["rows"]] == ["graph_ops"]
     assert ["verdict", "unchanged", "outcome unchanged"] in found[0]["facts"]
     assert len(unpacked(html, "cases")["rows"]) == 60
+
+
+def test_a_case_has_the_same_times_in_all_tables_of_the_page():
+    both = (rounds("a", "baseline", 1e-3), rounds("a", "contender", 3e-3))
+    html = render(Report({"name": "quick"}, {}, (verdict("a", Outcome.REGRESSED, 1.2),), rounds=both))
+    assert 'data-label="new">1.20 ms</td>' in html
+    ((_, _, *times, _, _, _, _),) = unpacked(html, "cases")["rows"]
+    assert times == pytest.approx([1e-3, 1.2e-3])
 
 
 def test_sections_without_data_are_left_out():

@@ -7,7 +7,8 @@ import pytest
 
 from tests.report.test_json_reader import CASE, REPORT
 from tests.report.test_render import case, rounds, verdict
-from tfbench.model import Note, Outcome, Ratio, ReasonCode, Report, because
+from tfbench.model import Note, Outcome, Ratio, Reason, ReasonCode, Report, because
+from tfbench.report.report_page import render
 from tfbench.report.summary import Group, code_of_side, command_words, minimum_effect, summarize
 
 REGRESSED = REPORT.verdicts[0]
@@ -86,10 +87,13 @@ def test_the_cause_is_that_of_the_profile_then_of_the_other_metrics():
 def test_times_that_a_benchmark_takes_itself_have_no_unit():
     slower = verdict("a", Outcome.REGRESSED, 1.1)
     both = rounds("a", "baseline", 17256.0), rounds("a", "contender", 18981.6)
-    own = slower.changed(reason=slower.reason.noted(because(Note.OWN_TIMES)))
-    (usual,), (theirs,) = (summarize(made(row, rounds=both)).findings[Group.REGRESSIONS] for row in (slower, own))
-    assert usual.sides() == "17256 s -> 18982 s"
-    assert theirs.sides() == "17,256 -> 18,982"
+    notes = {(): "17256 s -> 18982 s", (because(Note.OWN_TIMES),): "17,256 -> 18,982"}
+    notes[(Reason("own-times", "of a file"),)] = "17,256 -> 18,982"
+    for more, words in notes.items():
+        row = slower.changed(reason=slower.reason.noted(*more))
+        (finding,) = summarize(made(row, rounds=both)).findings[Group.REGRESSIONS]
+        assert finding.sides() == words
+        assert f'data-label="old">{words.partition(" ->")[0]}</td>' in render(made(row, rounds=both))
 
 
 @pytest.mark.parametrize("policy", [{}, {"minimum_effect": "x"}, {"minimum_effect": 0}, {"minimum_effect": 1e9}])

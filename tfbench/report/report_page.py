@@ -45,7 +45,7 @@ def render(
     return page.render_page(
         "report.html", sections, data,
         scripts=("report.js",), title="Performance report", subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
-        summary=summary, most=_MOST, times=times, duration=duration,
+        summary=summary, most=_MOST, times=times,
         warnings=list(_warnings(report, summary)), notes=notes, facts=list(_facts(report, summary)),
         differences=summaries.differences(report.sides), yardstick=summaries.yardstick_lines(report), heading=summaries.YARDSTICK, skipped=summaries.skip_lines(report),
         report=report,
@@ -150,18 +150,14 @@ def _all_cases(report: Report, summary: summaries.Summary) -> page.DataGrid:
     """Return the times of all cases, with their ratios to the baseline side, or to the reference variant without one."""
     changes = Counter(row.name for row in report.verdicts if row.metric != TIME and row.outcome not in _QUIET)
     to_reference = {result.case.name: result.ratio for result in report.variant_results}
-    medians: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in report.rounds:
-        medians[row.case][row.side] = row.median_seconds
-    for result in report.variant_results:
-        medians[result.case.name].setdefault("contender", result.median_seconds)
+    known = summaries.times_of(report)
     columns = (
         ("case", "case"), ("verdict", "outcome"), ("old", "seconds"), ("new", "seconds"), ("ratio", "interval"),
         ("launches", "number"), ("cost", "seconds"), ("changed metrics", "number"),
     )  # fmt: skip
     rows: list[Sequence[object]] = [
         [
-            row.case.name, row.outcome, *(medians[row.case.name].get(side) for side in ("baseline", "contender")),
+            row.case.name, row.outcome, *known[row.name],
             _ends(row.ratio or to_reference.get(row.name)), row.launches, row.wall_seconds, changes[row.case.name],
         ]
         for row in summaries.report_times(report.verdicts)

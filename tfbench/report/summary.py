@@ -12,7 +12,6 @@ from typing import Any
 from tfbench.facts import OPTION
 from tfbench.metrics.catalog import CONTRACT
 from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Reason, ReasonCode, Report, Verdict
-from tfbench.model.measurement import by_side
 from tfbench.model.words import calls, counted, duration, times
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
@@ -237,7 +236,7 @@ class CaseFinding:
 
     def shown(self, seconds: float) -> str:
         """Format a time; one that the benchmark takes itself without a unit, since some report microseconds."""
-        if all(note.code is not Note.OWN_TIMES for note in self.timed.reason.notes):
+        if all(note.code != Note.OWN_TIMES for note in self.timed.reason.notes):
             return duration(seconds)
         return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
@@ -325,8 +324,7 @@ def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
 def minimum_effect(policy: Mapping[str, Any]) -> float:
     """Return the smallest change that a policy reports; the default policy's for a report that does not state it."""
     effect = policy.get("minimum_effect")
-    usable = isinstance(effect, (int, float)) and 0 < effect < 10
-    return float(effect) if usable and effect is not None else Policy().minimum_effect
+    return float(effect) if isinstance(effect, (int, float)) and 0 < effect < 10 else Policy().minimum_effect
 
 
 def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
@@ -343,9 +341,7 @@ def _findings(report: Report, ruling: Ruling, minimum: float, root: str | None) 
     for verdict in report.verdicts:
         if verdict.outcome in _GROUPS:
             rows[verdict.name].append(verdict)
-    rounds = by_side(report.rounds)
-    medians = {result.case.name: result.median_seconds for result in report.variant_results}
-    order = list(Group)
+    known, order = times_of(report), list(Group)
 
     def gravity(verdict: Verdict) -> tuple[int, bool, float]:
         """Sort cases, and the verdicts of a case that is no slower."""
@@ -356,13 +352,9 @@ def _findings(report: Report, ruling: Ruling, minimum: float, root: str | None) 
         own.sort(key=lambda row: (row.metric != TIME or row.outcome is not Outcome.REGRESSED, gravity(row)))
         if not any(row.outcome in _DECISIVE or row.metric == TIME or (name, row.metric) in grave for row in own):
             continue
-        sides = rounds.get(name, {})
-        old, new = (sides[side].median_seconds if side in sides else None for side in ("baseline", "contender"))
-        ratio = next((verdict.ratio for verdict in report_times(own)), None)
-        new = time_now(old, ratio, new if new is not None else medians.get(name))
         first, *others = own
         why, again = _causes(report, own), command_words(report, first, root)
-        findings.append(CaseFinding(first.case, first, tuple(others), old, new, *why, again))
+        findings.append(CaseFinding(first.case, first, tuple(others), *known[name], *why, again))
     return sorted(findings, key=lambda finding: gravity(finding.verdict))
 
 
@@ -409,6 +401,18 @@ def time_now(old: float | None, ratio: Ratio | None, median: float | None) -> fl
     Two medians of different launches are not paired, and may contradict the ratio, which compares turns of the same moment.
     """
     return old * ratio.center if old and ratio and 0 < ratio.center < math.inf else median
+
+
+def times_of(report: Report) -> Mapping[str, tuple[float | None, float | None]]:
+    """Return the times of each case: the baseline's median and `time_now`, ``None`` if the report does not have them."""
+    medians = {(row.case.name, "contender"): row.median_seconds for row in report.variant_results}
+    medians |= {(row.case, row.side): row.median_seconds for row in report.rounds}
+    ratios = {row.name: row.ratio for row in report_times(report.verdicts)}
+    known = defaultdict[str, tuple[float | None, float | None]](lambda: (None, None))
+    for name, _ in medians:
+        old = medians.get((name, "baseline"))
+        known[name] = old, time_now(old, ratios.get(name), medians.get((name, "contender")))
+    return known
 
 
 def time_spent(report: Report) -> str:
