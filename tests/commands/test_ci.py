@@ -132,6 +132,32 @@ def test_a_regression_names_the_command_that_finds_its_commit_and_runs_it_within
     assert "not found within --bisect 3" in capsys.readouterr().out
 
 
+def test_the_command_has_the_scale_and_the_parameters_of_the_case_and_its_file_from_this_folder(job, capsys):
+    Path("sub").mkdir()
+    name = "b/test_x.py::test_x[http://x/../y-scale=medium]"
+    sides = {
+        "baseline": {"spec": "git:main", **CODE},
+        "contender": {**SIDES["contender"], "root": str(Path("sub").resolve())},
+    }
+    job(raced=(1, json_format.render(complete([row(name, "regressed")], sides=sides))))
+    found = f"tfbench bisect --good main --bad {CODE['commit']} --scale medium 'sub/{name}'"
+    assert found in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("folder", [".", "sub"])
+def test_an_annotation_names_the_file_from_the_root_of_the_repository(job, monkeypatch, capsys, tmp_path, folder):
+    root = tmp_path / "sub"
+    (root / "b").mkdir(parents=True)
+    (root / "b/test_x.py").write_text("\ndef test_x(bench): ...\n")
+    sides = {"baseline": {"spec": "git:main", **CODE}, "contender": {**SIDES["contender"], "root": str(root)}}
+    Path("r.json").write_text(report("regressed", sides=sides))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    monkeypatch.chdir(folder)
+    assert cli.main(["gate", str(tmp_path / "r.json")]) == 1
+    assert "::error file=sub/b/test_x.py,line=2,title=regressed" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("outcome", "baseline", "contender"),
     [

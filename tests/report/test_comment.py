@@ -144,8 +144,11 @@ def test_it_is_never_longer_than_github_allows():
 
 def test_an_annotation_stays_on_its_line():
     hostile = VERDICT.changed(reason=Reason("code", "a\n::error::b%"), name="a,b:c.py::x")
-    assert annotation(hostile, 7) == "::error file=a%2Cb%3Ac.py,line=7,title=regressed%3A x::a%0A::error::b%25"
-    assert annotation(VERDICT.changed(outcome=Outcome.INCONCLUSIVE, metric="graph_ops"), None) == (
+    assert (
+        annotation(hostile, 7, hostile.name)
+        == "::error file=a%2Cb%3Ac.py,line=7,title=regressed%3A x::a%0A::error::b%25"
+    )
+    assert annotation(VERDICT.changed(outcome=Outcome.INCONCLUSIVE, metric="graph_ops"), None, "") == (
         "::warning title=inconclusive graph_ops%3A test_x[a=1]::5.2% slower".replace("5.2%", "5.2%25")
     )
 

@@ -116,6 +116,14 @@ def test_the_command_races_the_same_sides_again(sides, policy, words):
     assert list(command_words(report, REGRESSED)) == ["pytest", "--benchmark", *words, CASE.name]
 
 
+@pytest.mark.parametrize("name", ["b.py::test_x[scale=huge]", "b.py::test_x[a=1-scale=huge]"])
+def test_the_command_has_the_scale_that_the_name_of_the_case_contains(name):
+    for specs, words in ((["git:main"], ["--against", "git:main"]), (["keras==3.5.0", "keras==3.6.0"], [])):
+        sides = {side: {"spec": spec} for side, spec in zip(("baseline", "contender"), specs, strict=False)}
+        found = command_words(replace(REPORT, sides=sides), REGRESSED.changed(name=name))
+        assert list(found[2:]) == [*(words or specs), "--scale", "huge", name]
+
+
 def test_no_command_of_others_has_a_path_or_a_variable():
     for spec in ("python:/tmp/x", "env:LD_PRELOAD=x", "git:main; id"):
         report = replace(REPORT, sides={"baseline": {"spec": spec}})

@@ -67,7 +67,7 @@ def test_tensorboard_reads_scalars_and_hyperparameters_and_no_tensorflow_is_impo
 
 
 def test_without_tensorboard_the_extra_is_named_before_anything_is_written(saved, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
     monkeypatch.delitem(sys.modules, "tfbench.report.tensorboard", raising=False)
     assert cli.main(["report", str(saved), "--tensorboard", str(tmp_path / "logs")]) == 2
     assert "--tensorboard needs tensorboard: pip install tensorboard" in capsys.readouterr().err

@@ -25,7 +25,7 @@ from tfbench.race.workers import run_terminable
 from tfbench.report import artifact, json_format, markdown
 from tfbench.report.merge import merge
 from tfbench.report.screen import COLOURS, Screen, say
-from tfbench.report.summary import code_of_side
+from tfbench.report.summary import case_words, code_of_side
 from tfbench.ruling import Entry, GateDecision, Result, decided
 from tfbench.sides import source_tree
 from tfbench.suite.functions import line_of
@@ -100,8 +100,8 @@ def _find_commit(arguments: argparse.Namespace, report: Report, decision: GateDe
     good, _, more = str(then.get("spec", "")).partition("+")
     if not slower or more or not good.startswith("git:") or now.get("dirty") or not now.get("commit"):
         return
-    place = os.path.relpath(_root_of(report) / slower[0].case.name)
-    words = ("tfbench", "bisect", "--good", good.removeprefix("git:"), "--bad", str(now["commit"]), place)
+    case = case_words(_from("", report, slower[0].case.name))
+    words = ("tfbench", "bisect", "--good", good.removeprefix("git:"), "--bad", str(now["commit"]), *case)
     say(f"the commit that made it slower: {command(*words)}")
     try:
         if arguments.bisect:
@@ -268,11 +268,10 @@ def run_gate(arguments: argparse.Namespace) -> int:
 def _whole(paths: Sequence[Path]) -> Report:
     """Read a report, or merge those of all shards of a run or of all jobs of a fleet."""
     if len(paths) == 1:
-        from tfbench.fleet.jobs import PLAN, FleetFolder
-        from tfbench.fleet.jobs import merge as merge_fleet
+        from tfbench.fleet import jobs
 
-        if (paths[0] / PLAN).is_file():
-            return merge_fleet(FleetFolder(paths[0]), {})
+        if (paths[0] / jobs.PLAN).is_file():
+            return jobs.merge(jobs.FleetFolder(paths[0]), {})
     reports = artifact.load_reports(paths)
     for name, report in reports:
         if report.shard:
@@ -302,6 +301,12 @@ def _root_of(report: Report) -> Path:
         if root and place.is_relative_to(here) and place.is_dir():
             return place
     return here
+
+
+def _from(folder: str, report: Report, name: str) -> str:
+    """Return the name of a case with the path of its file from a folder, ``""`` for the current one."""
+    file, separator, rest = name.partition("::")
+    return f"{os.path.relpath(_root_of(report) / file, os.path.realpath(folder))}{separator}{rest}"
 
 
 def _decide(arguments: argparse.Namespace, report: Report, accepted: Path | None) -> GateDecision:
@@ -387,7 +392,9 @@ def announce(report: Report, decision: GateDecision) -> None:
             for line in report.why(verdict.case.name):
                 console.print(Text(f"  {line}"))
         if github:
-            print(markdown.annotation(verdict, line_of(_root_of(report), verdict.case.name)))  # escaped by itself
+            name, workspace = verdict.case.name, os.environ.get("GITHUB_WORKSPACE", "")
+            # escaped by itself
+            print(markdown.annotation(verdict, line_of(_root_of(report), name), _from(workspace, report, name)))
     for problem in decision.problems:
         console.print(Text(problem, "red"))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import math
 import sys
 from collections.abc import Callable
@@ -86,12 +86,9 @@ def run_report(arguments: argparse.Namespace) -> int:
 
 def _tensorboard() -> Callable[[Report, str], str]:
     """Import the writer of TensorBoard's files; raises `UsageError` if TensorBoard is not installed."""
-    try:
-        export: Callable[[Report, str], str] = importlib.import_module("tfbench.report.tensorboard").export
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "tensorboard":
-            raise
-        raise UsageError("--tensorboard needs tensorboard: pip install tensorboard") from None
+    if importlib.util.find_spec("tensorboard") is None:
+        raise UsageError("--tensorboard needs tensorboard: pip install tensorboard")
+    export: Callable[[Report, str], str] = importlib.import_module("tfbench.report.tensorboard").export
     return export
 
 

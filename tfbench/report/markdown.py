@@ -224,15 +224,15 @@ def _own_files(run: GithubRun) -> str:
 # Annotate the code of a pull request by workflow commands
 
 
-def annotation(verdict: Verdict, line: int | None) -> str:
+def annotation(verdict: Verdict, line: int | None, name: str) -> str:
     """Build a workflow command, which GitHub's runner reads from the output of a job, to show a verdict at its benchmark.
 
-    ``line`` is the first one of the benchmark in its file, if known.
+    ``line`` is the first one of the benchmark in its file, if known, and ``name`` that of the case in the repository.
     """
     metric = "" if verdict.metric == TIME else f" {verdict.metric}"
     fields = {"title": f"{verdict.outcome}{metric}: {verdict.case.short_name}"}
     if line is not None:
-        fields = {"file": verdict.case.name.partition("::")[0], "line": str(line), **fields}
+        fields = {"file": name.partition("::")[0], "line": str(line), **fields}
     return _command(result_of(verdict), fields, verdict.reason.message)
 
 

@@ -17,6 +17,7 @@ from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.sides.spec import WORKING_TREE
 from tfbench.stats.verdict import mean_ratio
+from tfbench.suite.axes import SCALES
 from tfbench.untrusted import command, is_case, is_shared_spec, plural, some
 
 # Words about a verdict, and drawings of its interval
@@ -157,9 +158,9 @@ def command_words(report: Report, verdict: Verdict, root: str | None = None) -> 
         return ()
     if any(one.startswith(OPTION) for one in contender.get("settings", {})):
         return ()
-    case = f"{root or ''}{name}"
+    case = case_words(f"{root or ''}{name}")
     if len(specs) > 1:
-        return "tfbench", "versions", spec, "self" if other == spec else other, case
+        return "tfbench", "versions", spec, "self" if other == spec else other, *case
     words = ["--baseline", baseline] if baseline else ["--against", spec] if spec else []
     policy = str(report.policy.get("name") or _DEFAULT_POLICY)
     if policy != _DEFAULT_POLICY and policy.isalnum() and policy.isascii():
@@ -167,7 +168,13 @@ def command_words(report: Report, verdict: Verdict, root: str | None = None) -> 
     slowdown = contender.get("slowdown")
     if spec and isinstance(slowdown, (int, float)) and slowdown > 0:
         words += ["--inject-slowdown", f"{slowdown:g}"]
-    return "pytest", "--benchmark", *words, case
+    return "pytest", "--benchmark", *words, *case
+
+
+def case_words(name: str) -> tuple[str, ...]:
+    """Return the words of a command that select a case: the scale that its name contains, and the name."""
+    ends = {f"{mark}scale={scale}]": scale for scale in SCALES for mark in "[-"}
+    return *(word for end, scale in ends.items() if name.endswith(end) for word in ("--scale", scale)), name
 
 
 # Sort the verdicts of a report into what a reader must know, in the order in which terminal, HTML and Markdown show it
