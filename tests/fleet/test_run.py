@@ -62,6 +62,17 @@ def test_every_job_ends_and_each_is_told(folder):
     assert told[-1] == "4 of 4 jobs, 8 unchanged"
 
 
+def test_no_engine_is_asked_when_every_job_has_its_report(folder):
+    asked = []
+
+    def engine(jobs):
+        asked.append(len(jobs))
+        return Engine(lambda index, attempt: finish(folder, index))(jobs)
+
+    assert run(folder, engine) == run(folder, engine) == {}
+    assert asked == [4]
+
+
 def test_a_lost_job_is_tried_again_and_then_an_error_of_each_of_its_cases(folder):
     def does(index, attempt):
         if index == 1 and attempt < 3:

@@ -562,6 +562,8 @@ def run(folder: FleetFolder, engine: Engine, tell: Callable[[str], None]) -> dic
             seconds[index] = job.seconds
     began, planned, lost = time.monotonic(), sum(seconds.values()), dict.fromkeys(seconds, "")
     for _ in range(ATTEMPTS):
+        if not lost:  # no machine is needed any more
+            break
         jobs = {index: ((*_PROGRAM, str(place), str(index)), str(folder.log(index).absolute())) for index in lost}
         with closing(engine(jobs)) as ended:
             for index in ended:
