@@ -104,14 +104,14 @@ def change(metric, *values, outcome=Outcome.REGRESSED, ratio=None, cause=""):
     return CaseChange("2.21", judged(CASE, outcome, reason, metric, ratio, values=values), cause)
 
 
-def made(*changes, entry=None, outcome=Outcome.REGRESSED):
+def made(*changes, entry=None, outcome=Outcome.REGRESSED, case=CASE):
     """Return a matrix of one case on two sides."""
     first, second = (
-        variant(CASE, CASE.name, 0.1, RATIO if n else None, outcome if n else None, 6, 9, {}) for n in (0, 1)
+        variant(case, case.name, 0.1, RATIO if n else None, outcome if n else None, 6, 9, {}) for n in (0, 1)
     )
-    timed = {} if entry else {"2.21": judged(CASE, outcome, Reason("slower", "50% slower"), TIME, RATIO)}
+    timed = {} if entry else {"2.21": judged(case, outcome, Reason("slower", "50% slower"), TIME, RATIO)}
     about = {name: {"spec": f"tensorflow=={name}.0", "import_seconds": None} for name in ("2.20", "2.21")}
-    return Matrix(about, (Row(CASE, (first, entry or second), timed, changes),), 1.0)
+    return Matrix(about, (Row(case, (first, entry or second), timed, changes),), 1.0)
 
 
 CHANGES = (
@@ -138,6 +138,14 @@ def test_each_version_has_a_report_with_its_findings_and_their_causes():
     content = matrix.as_json(both, POLICY.as_json())
     assert content["cases"][0]["changes"][0]["cause"] == "op: SelectV2"
     assert json.dumps(content)
+
+
+def test_a_case_that_is_not_gated_fails_no_comparison_of_versions():
+    (report,) = matrix.reports(made(*CHANGES, case=replace(CASE, ungated="a study")), POLICY.as_json()).values()
+    assert decided(report).ruling.result is Result.PASS
+    (finding,) = summarize(report).findings[Group.UNGATED]
+    assert finding.verdict.reason.message.startswith("shown and not gated (a study): 50% slower")
+    assert {str(row.outcome) for row in finding.others} == {"ungated"}
 
 
 def test_the_table_has_the_time_on_the_reference_and_ratios_with_their_verdicts():

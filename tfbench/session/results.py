@@ -44,6 +44,17 @@ def untimed(case: Case, outcome: Outcome, reason: Reason, output: str = "", **me
     return CaseResult(case, Verdict.of(case, outcome, reason, **measured), output=output)
 
 
+_UNGATED = (Outcome.REGRESSED, Outcome.INCOMPARABLE, Outcome.INCONCLUSIVE)
+"""What the mark of a case can keep from preventing a pass. An error and a missing case show nothing of its speed."""
+
+
+def ungated(row: Verdict, why: str) -> Verdict:
+    """Return a verdict on a case whose mark says why it is shown and not gated; the same one if ``why`` is empty."""
+    if not why or row.outcome not in _UNGATED:
+        return row
+    return row.changed(outcome=Outcome.UNGATED, reason=because(ReasonCode.UNGATED, row.reason, why=why))
+
+
 def of_variant(race: Race, index: int) -> CaseResult:
     """Return the result of one variant, relative to the reference variant of its race."""
     case = race.entrants[index].case

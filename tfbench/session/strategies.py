@@ -21,7 +21,7 @@ from tfbench.race.timer import Phase
 from tfbench.session.options import NEVER
 from tfbench.session.races import Races
 from tfbench.session.request import CaseResult, RunProgress, RunRequest, missing
-from tfbench.session.results import NO_BASELINE, BaselineValues, MetricChecker, skipped_on_one_side, untimed
+from tfbench.session.results import NO_BASELINE, BaselineValues, MetricChecker, skipped_on_one_side, ungated, untimed
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, Listing, benchmarks_of
 from tfbench.sides.environments import Environments, installed, minor, other_requirements
@@ -284,10 +284,6 @@ class SideStarter:
 # Decide what each case races against: the other variants, a live side, or the side of a saved baseline
 
 
-_UNGATED = (Outcome.REGRESSED, Outcome.INCOMPARABLE, Outcome.INCONCLUSIVE)
-"""What the mark of a case can keep from preventing a pass. An error and a missing case show nothing of its speed."""
-
-
 @dataclass
 class Strategy:
     """What the cases of a run race against, chosen once at its start: the other variants of their workload, or a side."""
@@ -371,12 +367,7 @@ class Strategy:
             if result.verdict and result.verdict.outcome is Outcome.IMPROVED and self.request.fail_on_improvement:
                 return replace(result, verdict=result.verdict.noted(because(Note.UNWANTED)))
             return result
-        first, *others = (
-            row.changed(outcome=Outcome.UNGATED, reason=because(ReasonCode.UNGATED, row.reason, why=case.ungated))
-            if row.outcome in _UNGATED
-            else row
-            for row in result.rows
-        )
+        first, *others = (ungated(row, case.ungated) for row in result.rows)
         return replace(result, verdict=first, metrics=tuple(others))
 
     def _marked(self, case: Case) -> Case | None:

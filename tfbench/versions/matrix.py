@@ -19,7 +19,7 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ZYGOTES_TOGETHER, Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.report.summary import CaseTable
-from tfbench.session.results import of_variant
+from tfbench.session.results import of_variant, ungated
 from tfbench.sides.spec import Side, packages_of
 from tfbench.untrusted import plural, some
 from tfbench.versions.changes import CaseChange, ChangeFinder
@@ -244,7 +244,7 @@ def reports(matrix: Matrix, policy: JSON) -> dict[str, Report]:
             if isinstance(first, Untimed) and entry is _NO_REFERENCE:
                 entry = replace(first, what=f"{first.what} on {reference}")
             if not isinstance(entry, Untimed):
-                verdicts += _verdicts(row, label)
+                verdicts += [ungated(verdict, row.case.ungated) for verdict in _verdicts(row, label)]
             elif entry.skipped:
                 skips.append(Skip.about(row.case, reason=entry.why))
             else:
