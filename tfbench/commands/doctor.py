@@ -13,7 +13,6 @@ from rich.text import Text
 
 from tfbench import __version__
 from tfbench.commands import amount
-from tfbench.commands.setup import progress_bar
 from tfbench.doctor import calibration, checks, noise
 from tfbench.doctor.calibration import SLOWDOWNS, Journal, Plan, parse_selection
 from tfbench.doctor.checks import COLOURS, Finding, GpuCheck, State
@@ -26,6 +25,7 @@ from tfbench.model import JSON
 from tfbench.model.words import size
 from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import Policy, preset
+from tfbench.race.lanes import Processors
 from tfbench.report.screen import Screen, add_row, table
 from tfbench.session.options import read_number
 from tfbench.sides.environments import Environments, kept
@@ -42,7 +42,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     other = parser.add_mutually_exclusive_group().add_argument
     other("--gpu", action="store_true", help="check instead whether tfbench works on the GPUs")
     other("--envs", action="store_true", help="list instead the environments that uv built for other versions")
-    option("--device", default="gpu", metavar="gpu|gpu:0,1", help="with --gpu: the GPUs, by index or UUID")
+    option("--device", metavar="gpu|gpu:0,1", help="with --gpu: the GPUs, by index or UUID")
     option("--record", type=Path, metavar="FILE", help="with --gpu: save every reading of the driver as JSON, for a report")
     option("--prune", type=amount, metavar="N", help="with --envs: remove environments that are unused for N days (0 for all) and not in use now")
     # fmt: on
@@ -63,22 +63,22 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     matrix product against itself, and a race with 10% extra work on one side. Exit code 0: all checks pass. 1: a check
     failed. 3: the machine has no GPU, and no check ran.
     """
+    for option, other in (("prune", "envs"), ("device", "gpu"), ("record", "gpu")):
+        if getattr(arguments, option) is not None and not getattr(arguments, other):
+            raise UsageError(f"--{option} has no effect without --{other}; add it, or leave --{option} out")
     if arguments.envs:
         return _environments(arguments.prune)
     if arguments.gpu:
-        return _check_gpus(arguments.device, arguments.record)
+        return _check_gpus(arguments.device or "gpu", worker_processors(arguments.cpus), arguments.record)
     policy, console = preset("standard"), Screen()
     where = worker_processors(arguments.cpus)
     state = checks.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
     measured = noise.Measured()
     if not arguments.no_race:
-        with progress_bar(console) as bar:
-            task = bar.add_task("", total=arguments.seconds)
-            if bar.disable:
-                console.print(f"starting {2 * noise.PAIRS} zygotes, then racing for {arguments.seconds:g} s …")
+        with console.status("") as status:
             measured = noise.measure(
                 arguments.seconds, state, where, policy,
-                lambda text, done: bar.update(task, description=text, completed=done),
+                lambda text, done: status.update(f"{text}, {done:.0f} of {arguments.seconds:g} s"),
             )  # fmt: skip
     findings = checks.worst_first([*checks.examine(state, measured.window), *measured.findings])
     code = noise.exit_code(findings)
@@ -108,7 +108,7 @@ def _environments(days: float | None) -> int:
     return 0
 
 
-def _check_gpus(device: str, record: Path | None) -> int:
+def _check_gpus(device: str, where: Processors, record: Path | None) -> int:
     console = Screen(soft_wrap=True)
     kind, names = parse_device(device)
     if not has_driver():
@@ -132,7 +132,7 @@ def _check_gpus(device: str, record: Path | None) -> int:
         return checks.NOT_FIT
     for note in gpu_session.notes:
         _print(console, Finding("driver", State.WARN, note))
-    check = GpuCheck(gpu_session, worker_processors(None), policy)
+    check = GpuCheck(gpu_session, where, policy)
     states = set()
     try:
         with console.status("") as status:
@@ -164,7 +164,7 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     option("-k", dest="chosen", default="", metavar="EXPRESSION", help="select cases by name, as in pytest")
     option("--budget", type=amount, default=600, metavar="SECONDS", help="time for this call (default %(default)s)")
     option("--policy", default="standard", help="the measured policy (default %(default)s)")
-    option("--cases", type=int, default=30, help="size of the suite that shares alpha (default %(default)s)")
+    option("--cases", type=int, default=noise.CASES, help="size of the suite that shares alpha (default %(default)s)")
     option("--cpus", default="", metavar="LIST", help="processors for the workers")
     option("--device", default="all", metavar="cpu|gpu|gpu:0,1", help="devices, as for pytest (default %(default)s)")
     slowdowns = ",".join(map(str, SLOWDOWNS))
@@ -186,17 +186,16 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     plan = _plan(arguments, policy)
     journal = Journal(arguments.journal or Layout.of(project_root()).calibration / plan.journal_name)
     interrupted = False
-    with progress_bar(console) as bar:
-        task = bar.add_task("", total=None)
+    with console.status("") as status:
 
         def tell(text: str, verdicts: int) -> None:
-            bar.update(task, description=f"{verdicts} verdicts, {text}")
+            status.update(f"{verdicts} verdicts, {text}")
 
         try:
             calibration.calibrate(plan, journal, arguments.budget, tell, random.Random())
         except KeyboardInterrupt:
             interrupted = True
-    trials = journal.read()
+    trials = journal.read(policy.name)
     console.print(calibration.summary(plan, trials))
     console.print(f"trials kept in {journal.path}; run the same command again to add more")
     return 130 if interrupted else 0

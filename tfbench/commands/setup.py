@@ -1,4 +1,4 @@
-"""Shared parts of the commands that measure: selected cases, sides, workers, and a progress bar."""
+"""Shared parts of the commands that measure: selected cases, sides and workers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tfbench.errors import UsageError
 from tfbench.gpus.monitor import GpuSession
@@ -47,12 +44,6 @@ def selected_words(arguments: argparse.Namespace) -> tuple[list[str], dict[str, 
     """Return the options of `add_selections` as words for pytest, and their values by option."""
     selected = {option: getattr(arguments, f"select {option}") for option in _SELECTIONS}
     return [word for option, values in selected.items() for value in values for word in (option, value)], selected
-
-
-def progress_bar(console: Console) -> Progress:
-    """Create a progress bar that is shown on terminals only."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=not sys.stdout.isatty())
 
 
 class CommandSetup(ExitStack):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated, Literal
@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 from scipy.special import betaincinv, stdtrit
 
+from tfbench.doctor.noise import CASES, DETECTED
 from tfbench.errors import BenchmarkError, ReportError, UsageError
 from tfbench.fs import read_text
 from tfbench.gpus.monitor import GpuMonitor, GpuSession
@@ -39,6 +40,7 @@ from tfbench.report import screen
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, parse
 from tfbench.storage.baselines import Layout
+from tfbench.suite.shards import digest
 from tfbench.untrusted import brief, described, parse_json, plural
 
 # Store the trials of a calibration: verdicts on code with a known slowdown, one line of JSON each
@@ -95,8 +97,11 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> list[CalibrationTrial]:
-        """Read every trial. An incomplete last line is ignored. Raises `ReportError` if another line is not a trial."""
+    def read(self, policy: str = "") -> list[CalibrationTrial]:
+        """Read every trial. An incomplete last line is ignored.
+
+        Raises `ReportError` if another line is not a trial, and `UsageError` if one is of another policy than this one.
+        """
         lines = read_text(self.path).split("\n") if self.path.exists() else []
         trials = []
         for number, words in enumerate(lines[:-1], start=1):  # text after the last newline is incomplete
@@ -105,6 +110,8 @@ class Journal:
             except ValueError as error:
                 text = f"{brief(self.path)}, line {number}: not a trial ({described(error)}); move the file away"
                 raise ReportError(text) from None
+        if other := next((trial.policy for trial in trials if policy not in ("", trial.policy)), ""):
+            raise UsageError(f"{brief(self.path)} has trials of policy {other}; give --policy {other} or another file")
         return trials
 
     def append(self, trial: CalibrationTrial) -> None:
@@ -172,19 +179,21 @@ class Plan:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """How the plan differs from the usual one: name in a journal's file -> words."""
-        against = f"against-{re.sub(r'[^a-zA-Z0-9.=]+', '-', self.against)}"  # sides do not share a journal
+        """How the plan differs from the usual one: name in a journal's file -> words. Plans that differ share no journal."""
+        kind, names = self.device
         kinds = {
             "tails": ("", self.tails),
-            against: (f"against {self.against}", self.against != "self"),
-            "gpu": ("on a GPU", self.device[0] == "gpu"),
+            f"against {self.against}": (f"against {self.against}", self.against != "self"),
+            " ".join((kind, *names)): ("on a GPU" if kind == "gpu" else "", kind != "all"),
+            f"{self.cases} cases": ("", self.cases != CASES),
+            f"of {digest(str(self.root / file) for file in self.files)[:8]}": ("", self.root != WORKLOADS),
         }
         return {name: words for name, (words, applies) in kinds.items() if applies}
 
     @property
     def journal_name(self) -> str:
         """The name of the file of its trials."""
-        return "-".join([self.policy.name, *self.kinds]) + ".jsonl"
+        return re.sub(r"[^a-zA-Z0-9.=]+", "-", " ".join([self.policy.name, *self.kinds])) + ".jsonl"
 
 
 def files_of(paths: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
@@ -210,7 +219,7 @@ def calibrate(
     if seconds <= 0:
         return
     began = time.monotonic()
-    trials = journal.read()
+    trials = journal.read(plan.policy.name)
 
     def tell(text: str) -> None:
         progress(text, len(trials))
@@ -221,14 +230,12 @@ def calibrate(
     with closing(GpuSession(kind, names, plan.policy)) as gpus, Environments(kept(), tell) as environments:
         contender = Side("contender", sys.executable, plan.root, env=gpus.environment)
         sides = parse(plan.against, contender, Layout.of(Path.cwd()).trees, environments), contender
-        number = 1 + max((trial.run for trial in trials), default=-1)
-        while time.monotonic() - began < seconds:
+        for number in count(1 + max((trial.run for trial in trials), default=-1)):
             for trial in _one_run(plan, sides, gpus.gpu_monitor, number, rng, tell):
                 trials.append(trial)
                 journal.append(trial)
                 if time.monotonic() - began > seconds:
-                    break
-            number += 1
+                    return
 
 
 def _one_run(
@@ -270,10 +277,9 @@ def _one_run(
             if race.decision is None or race.decision.outcome is None:
                 failure = next(iter(race.failures.values()), "the race ended without a decision")
                 raise BenchmarkError(f"{name}: {failure}")
-            outcome, seconds = race.decision.outcome, round(race.wall_seconds, 3)
             effects = [effect for stage in race.races for effect in stage.effects(1)]
             yield CalibrationTrial(
-                "race", plan.policy.name, short, slowdown, outcome, seconds, race.launches, number,
+                "race", plan.policy.name, short, slowdown, race.decision.outcome, round(race.wall_seconds, 3), race.launches, number,
                 tuple(round(effect.value, 6) for effect in effects), tuple(effect.pair for effect in effects),
                 tuple(round(effect.error, 6) for effect in effects),
                 tuple(stage.decisions[1].comparison.ratio for stage in race.races), kind,
@@ -285,9 +291,6 @@ def _one_run(
 
 _TAIL = 0.025
 """On each side of an interval of 95%."""
-DETECTABLE = 0.95
-"""A slowdown counts as detectable if at least this share of its trials has regressed."""
-
 CHANGES = (Outcome.REGRESSED, Outcome.IMPROVED)
 """Outcomes that are false on unchanged code."""
 
@@ -356,7 +359,7 @@ class RateRow:
     def smallest_found(self) -> float | None:
         """The smallest slowdown that is detected, as are all larger ones; ``None`` without one."""
         slowdowns = [(first.slowdown, kind) for kind, (first, *_) in self.trials.items() if first.slowdown]
-        reliable = takewhile(lambda one: self.found(one[1], Outcome.REGRESSED).value >= DETECTABLE, reversed(slowdowns))
+        reliable = takewhile(lambda one: self.found(one[1], Outcome.REGRESSED).value >= DETECTED, reversed(slowdowns))
         return min((slowdown for slowdown, _ in reliable), default=None)
 
 
@@ -443,8 +446,7 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial]) -> RenderableType:
     """Return the tables and lines of all trials of a plan."""
     if not trials:
         return Text("no verdict yet; give the calibration more time with --budget")
-    how = "".join(f", {words}" for words in plan.kinds.values() if words)
-    what = f"policy {plan.policy.name}, a suite of {plural(plan.cases, 'case')}{how}"
+    what = f"tfbench, policy {plan.policy.name}", f"a suite of {plural(plan.cases, 'case')}", *plan.kinds.values()
     bound = [trial for trial in trials if trial.workload == MEMORY_BOUND]
     in_total = tally("in total", [trial for trial in trials if trial.workload != MEMORY_BOUND])
     totals = [row for row in (in_total, tally(f"{MEMORY_BOUND} (bound by memory)", bound)) if row.trials]
@@ -458,5 +460,5 @@ def summary(plan: Plan, trials: Sequence[CalibrationTrial]) -> RenderableType:
     )
     lines.append(f"median time of a verdict: {', '.join(taken)}")
     lines.append(f"runs: {len({trial.run for trial in trials})}, each with zygotes of its own")
-    tables = table(f"tfbench, {what}", by_workload(trials)), table("all workloads", totals)
+    tables = table(", ".join(filter(None, what)), by_workload(trials)), table("all workloads", totals)
     return Group(*tables, *map(Text, lines))

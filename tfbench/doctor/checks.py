@@ -300,9 +300,8 @@ def table_of(findings: Sequence[Finding]) -> Table:
 def conclusion(findings: Sequence[Finding], code: int) -> Text:
     """Return the last line: whether the machine is fit, and how many findings have each state."""
     states = Counter(finding.state for finding in findings)
-    return Text.assemble(
-        _VERDICTS[code], ": ", ", ".join(f"{states[state]} {state}" for state in State if states[state])
-    )
+    counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
+    return Text.assemble(_VERDICTS[code], f": {counts}")
 
 
 def _check(name: str, missing: str, read: Callable[[Machine], T | None]) -> Register[T]:

@@ -40,7 +40,7 @@ CASES = 30
 """Size of the suite whose alpha is shared, the same as in `tfbench calibrate`."""
 PAIRS = 6
 """Pairs of zygotes, and fewest launches of a workload. The deviation between fewer pairs is a guess."""
-_DETECTED = 0.95
+DETECTED = 0.95
 """Share of the races that must find a slowdown for it to count as detectable."""
 _LOOKS = 1.3
 """By so much a race needs a larger effect than a single test after its last launch: its looks share alpha, and it estimates
@@ -77,7 +77,7 @@ def detectable(launch: float, zygote: float, policy: Policy) -> float:
     """
     launch, zygote = max(launch, policy.launch_deviation), max(zygote, policy.zygote_deviation)
     error = math.sqrt(launch**2 / policy.looks[-1] + zygote**2 / policy.zygotes)
-    quantiles = norm.ppf(1 - case_alpha(policy, CASES) / 2) + norm.ppf(math.sqrt(_DETECTED))
+    quantiles = norm.ppf(1 - case_alpha(policy, CASES) / 2) + norm.ppf(math.sqrt(DETECTED))
     return float((1 + policy.minimum_effect) * math.exp(_LOOKS * quantiles * error) - 1)
 
 

@@ -1,5 +1,6 @@
 """A calibration from start to end with real processes, on a step without TensorFlow."""
 
+import argparse
 import sys
 from dataclasses import replace
 from functools import partial
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfbench import cli, policy
+from tfbench.commands.doctor import _plan, add_calibrate
 from tfbench.doctor import calibration
 from tfbench.doctor.calibration import Journal
 from tfbench.errors import GpuError, ReportError
@@ -104,6 +106,24 @@ def test_what_leaves_nothing_to_race_is_an_error(calibrate, capsys, monkeypatch,
     monkeypatch.setattr(calibration, "has_driver", lambda: False)
     assert calibrate("--journal", "j.jsonl", *options)[0] == 2
     assert error in capsys.readouterr().err
+
+
+def test_plans_that_differ_share_no_journal(calibrate, tmp_path):
+    (tmp_path / "mine").mkdir()
+    parser = argparse.ArgumentParser()
+    add_calibrate(parser)
+    plans = [[], ["--cases", "1"], ["--device", "gpu"], ["--device", "gpu:1"], ["--tails"], ["--against", "git:HEAD"]]
+    plans += [["mine"], ["bench_mine.py"], ["mine", "--policy", "quick"]]
+    names = [_plan(parsed, policy.preset(parsed.policy)).journal_name for parsed in map(parser.parse_args, plans)]
+    assert names[:2] == ["standard.jsonl", "standard-1-cases.jsonl"]
+    assert len(set(names)) == len(plans)
+
+
+@pytest.mark.parametrize("budget", ["0", "1"])
+def test_a_journal_of_another_policy_is_refused(capsys, budget):
+    journal = str(ROOT / "docs/data/calibration-finest.jsonl")
+    assert cli.main(["calibrate", "--budget", budget, "--journal", journal]) == 2
+    assert "has trials of policy finest; give --policy finest or another file" in capsys.readouterr().err
 
 
 def test_unchanged_code_alone_is_raced_on_request_and_its_coverage_is_printed_also_from_saved_trials(calibrate, capsys):
