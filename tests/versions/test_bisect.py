@@ -108,6 +108,13 @@ def test_an_inconclusive_step_is_raced_again_and_may_stay_inconclusive():
     assert bisect.answer(result, SEVEN).startswith("inconclusive whether 2.21 is slower than 2.15")
 
 
+def test_a_disturbed_race_of_the_bad_end_is_inconclusive_and_no_end_that_cannot_run(monkeypatch):
+    monkeypatch.setattr(ConfirmedRace, "abort_reason", "the GPU was throttled", raising=False)
+    (result,) = Scripted(since("2.18")).run(CASE)
+    assert bisect.exit_code([result]) == 3
+    assert bisect.answer(result, SEVEN).endswith("than 2.15: disturbed: the GPU was throttled")
+
+
 def test_the_search_skips_versions_that_cannot_be_created_or_run():
     scripted = Scripted(since("2.19"), broken=["2.18"], unmade=["2.17"])
     (result,) = scripted.run(CASE)
@@ -135,10 +142,11 @@ def test_hints_name_the_commands_for_later_slowdowns():
     seconds = {"2.18": 1.1, "2.19": 1.1, "2.20": 1.1, "2.21": 1.52}
     scripted = Scripted(lambda case, label: 1e-4 * seconds.get(label, 1))
     (result,) = scripted.run(CASE)
-    patches, later = bisect.hints(result, SEVEN)
-    assert patches.endswith("tfbench bisect --good tensorflow==2.17 --bad tensorflow==2.18")
+    patches, later = bisect.hints(result, SEVEN, ["--min-slowdown", "0.05"])
+    rest = f"--min-slowdown 0.05 {CASE.name}"
+    assert patches.endswith(f"tfbench bisect --good tensorflow==2.17 --bad tensorflow==2.18 {rest}")
     assert "2.21 is slower still, 1.5" in later
-    assert later.endswith("tfbench bisect --good tensorflow==2.18 --bad tensorflow==2.21")
+    assert later.endswith(f"tfbench bisect --good tensorflow==2.18 --bad tensorflow==2.21 {rest}")
 
 
 def test_neighbouring_releases_have_none_in_between_to_race():

@@ -54,7 +54,8 @@ def test_a_side_that_breaks_is_named(side):
     assert list(found(*sides).failures) == [side]
 
 
-def test_what_neither_side_reports_is_no_verdict():
-    one = found([launch("MatMul")] * 3, [launch("MatMul")] * 3, "accuracy")
-    assert one.outcome is None
-    assert "accuracy" in one.reason
+@pytest.mark.parametrize(("metric", "why"), [("accuracy", "neither side reports accuracy"), ("graph_ops", "")])
+def test_what_a_side_does_not_report_is_inconclusive(metric, why):
+    one = found([launch("MatMul")] * 3, [ProbeOutput({}, {})] * 3, metric)
+    assert (one.outcome, one.failures) == (Outcome.INCONCLUSIVE, {})
+    assert one.reason.startswith(why)

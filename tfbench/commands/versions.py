@@ -130,6 +130,9 @@ def run_bisect(arguments: argparse.Namespace) -> int:
     """
     metric, policy = arguments.metric, preset(arguments.policy)
     policy = bisect.policy_of(policy, metric, arguments.min_slowdown)
+    given = {"--metric": metric, "--min-slowdown": arguments.min_slowdown, "--policy": arguments.policy}
+    unusual = {option: str(value) for option, value in given.items() if value not in (TIME, None, "standard")}
+    options = [word for option in unusual.items() for word in option]
     console, began = Screen(), time.monotonic()
     with (
         CommandSetup(arguments, arguments.paths, policy) as setup,
@@ -143,7 +146,7 @@ def run_bisect(arguments: argparse.Namespace) -> int:
         console.print(study.announcement)
         results = study.run(setup.cases)
         for result in results:
-            console.print(bisect.terminal(result, points))
+            console.print(bisect.terminal(result, points, options))
             if (explanation := study.explain(result, arguments.causes)) is not None:
                 console.print(explanation)
         for note in setup.notes:

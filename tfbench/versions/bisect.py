@@ -24,6 +24,7 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report.profile import changes_of
 from tfbench.report.screen import COLOURS, add_row, folded, right, table
+from tfbench.report.summary import case_words
 from tfbench.session.profiling import Explainer, explained
 from tfbench.sides.environments import between, last_patches
 from tfbench.sides.source_tree import commits
@@ -391,22 +392,25 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
     return f"{result.word} since {points[change.point].label}: {change.reason}; {before} is not {result.word}"
 
 
-def hints(result: BisectResult, points: Sequence[Point]) -> list[str]:
-    """Return the commands that narrow or extend the result."""
+def hints(result: BisectResult, points: Sequence[Point], options: Sequence[str] = ()) -> list[str]:
+    """Return the commands that narrow or extend the result; ``options`` are those of this one that count for them."""
+
+    def again(good: Point, bad: Point) -> str:
+        words = "--good", good.spec, "--bad", bad.spec, *options, *case_words(result.case.name)
+        return command("tfbench", "bisect", *words)
+
     if (change := result.found) is None:
         return []
     end, before, first, last = result.steps[0], points[result.good], points[change.point], points[-1]
     lines = []
     if first.skipped:
-        narrower = command("tfbench", "bisect", "--good", before.spec, "--bad", first.spec)
-        lines.append(f"releases between the two: {narrower}")
+        lines.append(f"releases between the two: {again(before, first)}")
     if change.ratio and end.ratio and change.ratio.high < end.ratio.low:
-        later = command("tfbench", "bisect", "--good", first.spec, "--bad", last.spec)
-        lines.append(f"{last.label} is slower still, {times(end.ratio)}: {later}")
+        lines.append(f"{last.label} is slower still, {times(end.ratio)}: {again(first, last)}")
     return lines
 
 
-def terminal(result: BisectResult, points: Sequence[Point]) -> RenderableType:
+def terminal(result: BisectResult, points: Sequence[Point], options: Sequence[str] = ()) -> RenderableType:
     """Return the answer with a table of its races and the `hints`."""
     kind, ratio = "commit" if points[0].spec.startswith("git:") else "version", f"ratio to {points[0].label}"
     numbers = right(ratio, "launches", "time")
@@ -415,7 +419,8 @@ def terminal(result: BisectResult, points: Sequence[Point]) -> RenderableType:
         point = points[step.point]
         about = ": ".join(filter(None, [point.about, step.reason if step.outcome is None else ""]))
         add_row(made, str(number), point.label, *_cells(step), Text(about, "dim"))
-    return Group(made, Text(answer(result, points), "bold"), *map(Text, hints(result, points)))
+    lines = (Text(hint, no_wrap=True, overflow="ignore") for hint in hints(result, points, options))
+    return Group(made, Text(answer(result, points), "bold"), *lines)
 
 
 def _cells(step: BisectStep) -> tuple[str | Text, ...]:

@@ -48,7 +48,7 @@ class Difference:
     """How the second side differs from the first one in a metric."""
 
     outcome: Outcome | None
-    """``None`` if it was not measured, for the reason."""
+    """``None`` if a side cannot run the case."""
     reason: str
     ratio: Ratio | None = None
     launches: int = 0
@@ -86,13 +86,13 @@ def raced(race: ConfirmedRace, metric: str) -> Difference:
     if race.failures:
         return Difference(None, "", failures=race.failures)
     if race.abort_reason:
-        return Difference(None, f"disturbed: {race.abort_reason}")
+        return Difference(Outcome.INCONCLUSIVE, f"disturbed: {race.abort_reason}")
     if race.unlike:
-        return Difference(None, race.unlike.message)
+        return Difference(Outcome.INCONCLUSIVE, race.unlike.message)
     sampled: dict[str, Decision | Verdict | None] = {row.metric: row for row in race.sampled}
     judged = {**sampled, TIME: race.decision, FIRST_CALL: race.first_call}.get(metric)
     if judged is None or judged.outcome is None:
-        return Difference(None, f"no {metric} was measured")
+        return Difference(Outcome.INCONCLUSIVE, f"no {metric} was measured")
     ratio = judged.ratio if isinstance(judged, Verdict) else judged.comparison.ratio
     return Difference(judged.outcome, judged.reason.message, ratio, race.launches, race.wall_seconds)
 
@@ -111,7 +111,7 @@ def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: E
         return Difference(None, "", failures=failures)
     verdict = next(iter(rows), None)
     if verdict is None or verdict.outcome in (Outcome.NEW, Outcome.MISSING):
-        return Difference(None, verdict.reason.message if verdict else f"neither side reports {metric}")
+        return Difference(Outcome.INCONCLUSIVE, verdict.reason.message if verdict else f"neither side reports {metric}")
     was, value = verdict.values or (None, None)
     # A change within the tolerance has no ratio.
     factor = value / was if was and value and verdict.outcome is not Outcome.UNCHANGED else None
@@ -235,8 +235,7 @@ def candidates(good: Mapping[str, Default], bad: Mapping[str, Default]) -> list[
 
     A new switch is set to its opposite, which is what the good side probably did.
     """
-    changed: list[Candidate] = []
-    new: list[Candidate] = []
+    changed, new = list[Candidate](), list[Candidate]()
     for name, now in bad.items():
         was, (value, kind) = good.get(name), now
         if was == now or _SKIPPED.search(name):
@@ -319,11 +318,9 @@ class Defaults:
 
     def _with(self, sides: tuple[Entrant, Entrant], candidate: Candidate) -> Ratio | str:
         before, now = sides
-        side = set_back(now.side, candidate)
+        side, policy = set_back(now.side, candidate), replace(self.policy, confirm=False)
         try:
-            result = difference(
-                self.launcher, replace(self.policy, confirm=False), TIME, (before, replace(now, side=side))
-            )
+            result = difference(self.launcher, policy, TIME, (before, replace(now, side=side)))
         except SideError as error:
             return str(error)
         finally:
