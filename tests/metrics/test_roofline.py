@@ -48,3 +48,12 @@ def test_a_case_without_a_ceiling_of_its_kind_has_no_share(mine):
     assert "share" not in found.facts
     assert all("share" not in ceiling.facts for ceiling in ceilings)
     assert with_shares([mine]) == (mine,)
+
+
+def test_cases_without_a_device_have_the_ceiling_of_the_gpu_where_the_run_has_one():
+    axis = {device: (("device", device),) for device in ("cpu", "gpu")}
+    ours = [variant_result(device, 1.0, variant=axis.get(device, ()), bytes=2.0) for device in ("", "gpu", "cpu")]
+    shares = [row.facts.get("share") for row in with_shares([*CEILINGS, *ours], "gpu")[len(CEILINGS) :]]
+    assert shares == [0.2, 0.2, None]  # a case on the CPU is not measured by the peak of the GPU
+    more = variant_result("memory_of_the_host", 1.0, variant=axis["cpu"], bytes=4.0, ceiling="bytes")
+    assert with_shares([*CEILINGS, more, *ours], "gpu")[-1].facts["share"] == 0.5

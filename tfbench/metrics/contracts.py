@@ -170,35 +170,35 @@ _WORK = ("flops", "bytes")
 """The facts with the work of a call that the roofline limits."""
 CEILING = "ceiling"
 """The fact that marks a case as a ceiling, of ``flops`` or of ``bytes``."""
-_DEFAULT = {"precision": "float32", "device": "cpu"}
 
 
-def with_shares(variant_results: Sequence[VariantResult]) -> tuple[VariantResult, ...]:
+def with_shares(variant_results: Sequence[VariantResult], device: str = "cpu") -> tuple[VariantResult, ...]:
     """Add the facts ``share`` (of the limit, from 0 to 1) and ``bound`` to the results that have a ceiling.
 
     A ceiling applies to cases of the same device and processors. A ceiling of operations also needs the same precision.
+    ``device`` is that of cases without a level of it, ``gpu`` where TensorFlow has one.
     """
     ceilings: defaultdict[tuple[str, ...], float] = defaultdict(float)
     for result in variant_results:
         kind = result.facts.get(CEILING)
         if kind in _WORK and result.facts.get(kind):
-            key = _key(kind, result)
+            key = _key(kind, result, device)
             ceilings[key] = max(ceilings[key], result.facts[kind] / result.median_seconds)
-    return tuple(_with_share(result, ceilings) for result in variant_results)
+    return tuple(_with_share(result, ceilings, device) for result in variant_results)
 
 
-def _key(kind: str, result: VariantResult) -> tuple[str, ...]:
-    levels = {**_DEFAULT, **result.variant}
+def _key(kind: str, result: VariantResult, device: str) -> tuple[str, ...]:
+    levels = {"precision": "float32", "device": device, **result.variant}
     return (kind, levels["device"], str(result.cpus), *([levels["precision"]] if kind == "flops" else []))
 
 
-def _with_share(result: VariantResult, ceilings: Mapping[tuple[str, ...], float]) -> VariantResult:
+def _with_share(result: VariantResult, ceilings: Mapping[tuple[str, ...], float], device: str) -> VariantResult:
     if CEILING in result.facts:
         return result
     seconds = {
         kind: result.facts[kind] / ceilings[key]
         for kind in _WORK
-        if result.facts.get(kind) and (key := _key(kind, result)) in ceilings
+        if result.facts.get(kind) and (key := _key(kind, result, device)) in ceilings
     }
     if not seconds:
         return result

@@ -485,12 +485,13 @@ class Session:
     def report(self, complete: bool = False) -> Report:
         """Build the report: it has a row for each case that was due, whatever is known so far."""
         results = [*self.runs.all, *self.request.uncollected]
+        variants = [result.variant_result for result in results if result.variant_result]
         missing = self.strategy.missing()
         phases = self.launcher.stopwatch.seconds
         return Report(
             policy=self.request.policy.as_json(), sides=self._sides(),
             verdicts=(*(row for result in results for row in result.rows), *missing),
-            variant_results=with_shares([result.variant_result for result in results if result.variant_result]),
+            variant_results=with_shares(variants, "gpu" if self.gpus.gpus else "cpu"),
             skips=tuple(Skip.about(result.case, reason=result.skip) for result in results if result.verdict is None),
             wall_seconds=self.launcher.stopwatch.wall_seconds,
             seconds_by_phase={phase.value: seconds for phase, seconds in phases.items()},
