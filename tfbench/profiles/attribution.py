@@ -401,8 +401,6 @@ class Attribution:
     now: float
     causes: tuple[Cause, ...]
     """Causes above the threshold, the largest first."""
-    explained: float
-    """Share of the slowdown that they explain together. Concurrent work counts once."""
     spent: tuple[tuple[TimeCategory, float, float], ...]
     """Categories with their seconds per step, before and now. The one that grew most comes first."""
 
@@ -424,21 +422,17 @@ def attribute(before: StepBreakdown, now: StepBreakdown) -> Attribution:
     slowdown = now.seconds - before.seconds
     spent = [(category, before.spent(category), now.spent(category)) for category in TimeCategory]
     causes: list[Cause] = []
-    together = 0.0
     if slowdown > 0:
         enough = SMALLEST * slowdown
         groups = [group for group in _groups(before, now) if grown(*group.keys, *group.instead) >= enough]
         causes = [_cause(group, before, now, grown(*group.keys, *group.instead), slowdown) for group in groups]
-        together = grown(*(key for group in groups for key in (*group.keys, *group.instead)))
         outside = now.spent(TimeCategory.OTHER) - before.spent(TimeCategory.OTHER)
         if outside >= enough:
             causes.append(Cause(TimeCategory.OTHER, (), (), outside, outside / slowdown))
-            together += outside
     return Attribution(
         before=before.seconds,
         now=now.seconds,
         causes=tuple(sorted(causes, key=lambda cause: -cause.grew)),
-        explained=together / slowdown if causes else 0.0,
         spent=tuple(sorted(spent, key=lambda span: span[1] - span[2])),
     )
 
