@@ -93,6 +93,20 @@ def render(report: Report, *, width: int, colour: bool, strict: bool = False, ro
         width: Characters per line. Only a single longer word, such as the name of a case, is longer.
         root: See `tfbench.report.summary.command_words`.
     """
+    text = io.StringIO()
+    Screen(
+        file=text, width=width, force_terminal=colour, no_color=not colour,
+        color_system="standard" if colour else None, legacy_windows=False,
+    ).print(_parts(report, width, strict=strict, root=root))  # fmt: skip
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def show(screen: Screen, report: Report, root: str | None = None) -> None:
+    """Print a report, see `render`."""
+    screen.print(_parts(report, screen.width, root=root))
+
+
+def _parts(report: Report, width: int, *, strict: bool = False, root: str | None = None) -> RenderableType:
     summary = summaries.summarize(report, strict=strict, root=root)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in summaries.differences(report.sides)]
     if lines := summaries.yardstick_lines(report):
@@ -108,19 +122,7 @@ def render(report: Report, *, width: int, colour: bool, strict: bool = False, ro
     parts += [Text(summary.reason, "yellow")] if summary.reason else []
     took = "" if report.is_saved else f" in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
     parts.append(Text(f"{summary.headline}{took}", "bold"))
-    text = io.StringIO()
-    Screen(
-        file=text, width=width, force_terminal=colour, no_color=not colour,
-        color_system="standard" if colour else None, legacy_windows=False,
-    ).print(Parts(*parts), crop=False)  # fmt: skip
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
-
-
-def show(screen: Screen, report: Report, root: str | None = None) -> None:
-    """Print a report, see `render`."""
-    colour = screen.is_terminal and not screen.no_color
-    text = render(report, width=screen.width, colour=colour, root=root)
-    screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
+    return Parts(*parts)
 
 
 _NAME = 32
