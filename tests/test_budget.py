@@ -15,16 +15,16 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "tfbench"
 
 BUDGET = {
-    "commands": 1115,  # with the bisection of a regression, and defaults in versions (one line, from worker)
+    "commands": 1112,  # with the bisection of a regression, and defaults in versions (one line, from worker)
     "doctor": 858,  # with rare slow calls (one line, from worker)
-    "fleet": 391,
+    "fleet": 389,
     "gpus": 527,
-    "metrics": 750,  # with the rows of the life of a process
+    "metrics": 749,  # with the rows of the life of a process
     "model": 1035,  # with the calls that a time covers, rare slow calls, and turns of several blocks
     "plugin": 1242,
-    "profiles": 507,
+    "profiles": 502,
     "race": 2173,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
-    "report": 1770,  # with many files of asv (one line, from worker), and commands from a folder below (one line, from fleet)
+    "report": 1769,  # with many files of asv (one line, from worker), and commands from a folder below (one line, from fleet)
     "session": 2209,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1120,  # with sparse and partial clones
     "stats": 763,  # with rare slow calls
