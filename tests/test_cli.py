@@ -1,5 +1,6 @@
 """The command line finds its commands and maps errors to exit codes."""
 
+import argparse
 import itertools
 import os
 import pkgutil
@@ -81,6 +82,14 @@ def test_a_path_may_follow_an_option(monkeypatch):
     assert (seen["words"], seen["select -k"]) == (["2.19.0", "2.20.0", "benchmarks/", "more/"], ["x"])
     assert cli.main(["bisect", "a/", "--good", "1", "--bad", "2", "b/"]) == 0
     assert seen["paths"] == ["a/", "b/"]
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_words_after_an_option_belong_to_an_argument_that_argparse_does_not_convert(command):
+    parser = argparse.ArgumentParser()
+    cli.functions(command)[0](parser)
+    (*types,) = (action.type for action in parser._actions if action.dest == parser.get_default("intermixed"))
+    assert types in ([], [None])
 
 
 @pytest.mark.parametrize(("command", "option"), [("gate", "--comment"), ("report", "--markdown")])
