@@ -43,7 +43,7 @@ def test_an_edited_one_is_refused(folder, changes):
         ({"schema": "tfbench-job/0"}, "got 'tfbench-job/0': another version of tfbench wrote it; plan again"),
         ({"schema": "another"}, "is not a job of the schema"),
         ({"cases": []}, "at cases"),
-        ({"scale": "huge"}, "at scale"),
+        ({"scale": "vast"}, "at scale"),
     ],
 )
 def test_a_wrong_one_says_what_is_wrong(folder, changes, text):

@@ -57,7 +57,7 @@ def test_a_plan_is_a_folder_that_is_whole_or_not_there(tmp_path):
 
 def test_what_no_machine_would_take_is_not_planned(tmp_path):
     with pytest.raises(UsageError, match=r"job 1 of this plan is not a job .* at scale, .*; give another value"):
-        plan(tmp_path / "fleet", 1, scale="huge")
+        plan(tmp_path / "fleet", 1, scale="vast")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -402,7 +402,7 @@ def _dispatch_share(result: CaseResult) -> float:
     """Return the share of a step that its dispatch takes; 0 if it uses no memory of a GPU."""
     if result.sample is None or (result.metric_values and result.metric_values.numbers.get("peak_device_memory") == 0):
         return 0.0
-    return median(run.facts.get(catalog.DISPATCH_TIME, 0.0) / median(run.seconds) for run in result.sample.runs)
+    return float(median(run.facts.get(catalog.DISPATCH_TIME, 0.0) / median(run.seconds) for run in result.sample.runs))
 
 
 def _noted(result: CaseResult, hidden: bool) -> CaseResult:
