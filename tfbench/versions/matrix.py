@@ -203,11 +203,12 @@ def _verdict(race: Race, index: int) -> Verdict:
     return Verdict.of(case, outcome, decision.reason, **decision.comparison.columns)
 
 
+_DESCRIBED = ("python", "packages", "settings", "defaults")
+
+
 def _describe(launcher: ProcessLauncher, side: Side) -> JSON:
     environment = launcher.environment(side)
-    shown: JSON = {
-        key: environment[key] for key in ("python", "packages", "settings", "defaults") if key in environment
-    }
+    shown: JSON = {key: environment[key] for key in _DESCRIBED if key in environment}
     return {"spec": side.spec, **shown, "import_seconds": launcher.import_seconds(side)}
 
 
