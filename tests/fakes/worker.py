@@ -9,7 +9,7 @@ It replaces `tfbench.worker` in tests of the controller. `install` writes an int
 ``KERNEL``) the µs of a kernel in a profiled step, and ``meets`` how often the process waits for the other side before it is
 prepared. The process answers once it has had ``waits`` turns, 0 by default. At ``at`` the process does what ``does`` names, see `ACTIONS`.
 ``at`` is ``set-up``, ``meeting``, ``rounds``, ``result`` or ``stop`` of a launch, or, at the top of the file, ``start`` or ``launch``
-of the zygote. ``env`` names an environment variable without which nothing happens, and
+of the zygote, which becomes its only launch if the file has ``spawns``. ``env`` names an environment variable without which nothing happens, and
 ``once`` a file that the action makes and that prevents it from then on.
 """
 
@@ -127,8 +127,13 @@ def _zygote(channel: Channel, start: protocol.StartZygote) -> None:
     _act(script, "start", channel)
     environment = {"python": "3", "executable": "python", "packages": {}, "settings": {}, "machine": {}, "defaults": {}}
     cases, hidden = tuple(script["cases"]), script.get("hidden", {})
-    channel.send(protocol.Ready(cases, {}, (), environment, None, spawns=False, leaked_packages=(), hidden=hidden))
+    spawns = script.get("spawns", False)
+    channel.send(protocol.Ready(cases, {}, (), environment, None, spawns=spawns, leaked_packages=(), hidden=hidden))
     try:
+        if spawns:
+            request = channel.receive(LaunchRequest)
+            channel.send(Launched(os.getpid()))
+            _become(script, request, channel.descriptors)
         while True:
             _serve(channel, script, channel.receive(LaunchRequest, Reap), channel.descriptors)
     except ChannelClosed:
@@ -151,19 +156,23 @@ def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Re
     _act(script, "launch", channel)
     if (pid := os.fork()) == 0:
         channel.close()
-        talk, log, *pipes = descriptors
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        try:
-            case = script["cases"][request.case] if isinstance(request, protocol.CaseRequest) else script
-            _launch(Channel(socket.socket(fileno=talk)), request, case, pipes)
-        finally:
-            sys.stdout.flush()
-            os._exit(0)
+        _become(script, request, descriptors)
     for descriptor in descriptors:
         os.close(descriptor)
     for _ in range(2 if script.get("at") == "launch" and script["does"] == "repeat" else 1):
         channel.send(Launched(pid))
+
+
+def _become(script: dict[str, Any], request: LaunchRequest, descriptors: list[int]) -> NoReturn:
+    talk, log, *pipes = descriptors
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    try:
+        case = script["cases"][request.case] if isinstance(request, protocol.CaseRequest) else script
+        _launch(Channel(socket.socket(fileno=talk)), request, case, pipes)
+    finally:
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _profile(folder: Path, length: float) -> None:

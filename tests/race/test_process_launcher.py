@@ -99,6 +99,12 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
     assert found[1] == pytest.approx([2e-5] * len(found[0]))
 
 
+def test_variants_of_a_side_whose_zygotes_become_launches_run_at_the_same_time(launcher):
+    opened, (fine, _) = launcher({"seconds": 2e-5}, spawns=True)
+    found = raced(opened, [fine, replace(fine, case=case(ODD))])
+    assert found[1] == pytest.approx([2e-5] * len(found[0]))
+
+
 @pytest.mark.parametrize(
     ("at", "does", "error", "words"),
     [

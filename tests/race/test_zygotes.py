@@ -184,6 +184,14 @@ def test_a_zygote_in_use_ends_after_its_processes(pool):
     assert not alive(first[0])
 
 
+def test_a_zygote_that_becomes_its_only_launch_is_left_to_it(pool):
+    opened, side = pool(spawns=True)
+    entrant = Entrant(Case("", "", ""), side)
+    with opened._using(entrant, 0) as one, opened._using(entrant, 0) as other:
+        assert one is not other
+        assert alive(one.pid)
+
+
 @pytest.mark.parametrize(
     ("spec", "refused"), [("Numpy==1.26.4", True), ("2.20.0+numpy==1.26.4+python==3.10", True), ("keras==3.9.0", False)]
 )

@@ -236,13 +236,12 @@ class ProcessLauncher:
 
     def _missing(self, keys: Sequence[_Key]) -> list[_Key]:
         """Return the keys without a live zygote. The others become the most recently used ones."""
-        for key in keys:
-            if (zygote := self._zygotes.pop(key, None)) is None:
-                continue
+        for key in [key for key in keys if key in self._zygotes]:
+            zygote = self._zygotes.pop(key)
             if zygote.alive:
                 self._zygotes[key] = zygote
             else:
-                zygote.close()
+                self._retired.append(zygote)  # it may have become a launch, which goes on
         return [key for key in keys if key not in self._zygotes]
 
     def _end(self, keys: Sequence[_Key]) -> None:

@@ -329,7 +329,7 @@ class Zygote(_Forker):
         """Processes of launches that have not ended, or are about to start."""
         self._counting, self._ending = threading.Lock(), threading.Lock()
         self.used = False
-        """Whether it has become the process of a launch, see `Ready.spawns`."""
+        """Whether it becomes the process of a launch, see `Ready.spawns`."""
         tree = side.judged
         start = protocol.StartZygote(
             root=str(side.root),
@@ -358,6 +358,7 @@ class Zygote(_Forker):
     def use(self, more: int) -> None:
         """Count so many more users, or fewer ones."""
         with self._counting:
+            self.used |= self.collected.spawns
             self.users += more
 
     def wait_ready(self) -> None:
@@ -426,7 +427,6 @@ class Zygote(_Forker):
 
     def launch(self, request: LaunchRequest, descriptors: Sequence[int]) -> int:
         """Fork the process of a launch; return its pid. Raises `SideError` if the zygote is gone."""
-        self.used = self.collected.spawns
         return self._answer(request, protocol.Launched, descriptors).pid
 
     def reap(self, pid: int, *, kill: bool) -> int | None:
