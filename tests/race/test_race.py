@@ -26,6 +26,15 @@ def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), **scripted):
     return race, launcher
 
 
+@pytest.mark.parametrize("extends", [False, True])
+def test_no_launch_stays_open_after_a_side_dies(extends):
+    race, launcher = scripted_race(sides_of(CASE), [steady(1e-4), steady(1e-4)], POLICY, range(4), seed=1)
+    race.config = replace(race.config, first_calls=lambda race: True)
+    launcher.dies_at = {1: 0}
+    race.extend(2, brief=False) if extends else race.run()
+    assert len(launcher.launches) == launcher.killed == 2  # the second one was opened ahead
+
+
 def test_the_same_code_is_unchanged():
     race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)])
     assert race.decisions[1].outcome is Outcome.UNCHANGED

@@ -189,8 +189,7 @@ class Prober:
 
     def share(self, entrants: Sequence[Entrant]) -> None:
         """Build the shared set-ups, so that a race spends no time on them. Raises `SideError` as `probe` does."""
-        for _ in self.probe(entrant for entrant in entrants if entrant.case.shared):
-            pass
+        deque(self.probe(entrant for entrant in entrants if entrant.case.shared), maxlen=0)
 
     def _start(
         self, entrant: Entrant, pair: int, idle: tuple[int, ...]

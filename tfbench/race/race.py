@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
@@ -262,17 +263,13 @@ class Race:
 
         ``progress`` is called after every launch.
         """
-        try:
+        with self._ending_ahead():
             while len(self.working) >= self._least and not self.abort_reason:
                 if not (self.undecided or (len(self.working) == 1 and len(self.launches) < self.policy.alone_launches)):
                     break
                 self._launch(sorted({self.working[0], *self.undecided}))
                 self._look(self.limit)
                 progress(self)
-        finally:
-            if self._ahead:
-                self._ahead.kill()
-                self._ahead = None
 
     def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None, brief: bool = True) -> None:
         """Race short launches until there are ``launches`` of all kinds, an entrant fails or disturbances are too many.
@@ -282,9 +279,20 @@ class Race:
         ``progress`` is called after every launch.
         """
         most = self.policy.disturbed_launches
-        while len(self.all_launches) < launches and not self.failures and len(self.disturbed) < most:
-            self._launch(self.working, brief=brief)
-            progress(self)
+        with self._ending_ahead():
+            while len(self.all_launches) < launches and not self.failures and len(self.disturbed) < most:
+                self._launch(self.working, brief=brief)
+                progress(self)
+
+    @contextmanager
+    def _ending_ahead(self) -> Iterator[None]:
+        """End the launch that was opened ahead if none of the block has used it."""
+        try:
+            yield
+        finally:
+            if self._ahead:
+                self._ahead.kill()
+                self._ahead = None
 
     @property
     def _least(self) -> int:
@@ -506,8 +514,7 @@ class Race:
     def _open_statistic(self, entrant: int) -> Statistic:
         """Return what the next launches have to decide about this entrant."""
         judged = self._judged(entrant)
-        unproved = [statistic for statistic in judged if (self._basis, entrant, statistic) not in self._proved]
-        return (unproved or judged[-1:])[0]
+        return next((one for one in judged if (self._basis, entrant, one) not in self._proved), judged[-1])
 
     def _decide(self, entrant: int, final: bool) -> verdict.Decision:
         decision, thresholds = self._by_time(entrant, final), self._thresholds(entrant, Statistic.MEDIAN)

@@ -245,11 +245,10 @@ class Ancestor(_Forker):
         super().__init__(side, policy, scratch)
         self.imports_tensorflow = imports_tensorflow
         start = protocol.StartAncestor(self._theirs.fileno(), os.getpid(), suite.cpus, FILE_BYTES, imports_tensorflow)
-        variables = {**env, TEMPORARY: str(scratch)}
         try:
             with self._theirs:
                 # Not in the side's root: Python would import a tfbench there instead of this one.
-                command = [side.executable, *suite.python]
+                command, variables = [side.executable, *suite.python], {**env, TEMPORARY: str(scratch)}
                 self._process = start_process(command, start, isolated_package_dir(), variables, self.log)
         except OSError as error:
             self.channel.close()
@@ -358,8 +357,8 @@ class Zygote(_Forker):
     def use(self, more: int) -> None:
         """Count so many more users, or fewer ones."""
         with self._counting:
-            self.used |= self.collected.spawns
             self.users += more
+            self.used |= self.collected.spawns
 
     def wait_ready(self) -> None:
         """Wait until it has collected the benchmarks.
@@ -433,7 +432,7 @@ class Zygote(_Forker):
         """End the process of a launch; return its exit code, negative for a signal, ``None`` if unknown."""
         patience = 0.0 if kill else _END_SECONDS
         if self.used:  # this process has become the launch
-            return self._end(patience)
+            return self.close(patience)
         try:
             return self._answer(protocol.Reap(pid, patience), protocol.Reaped).status
         except errors.SideError:
@@ -459,12 +458,8 @@ class Zygote(_Forker):
         with self._asking:  # an answer that another thread waits for is no message without a request
             return not self.channel.ended
 
-    def close(self) -> None:
-        """End it and the processes it forked. Ending twice is fine."""
-        self._end(CLOSE_SECONDS)
-
-    def _end(self, patience: float) -> int | None:
-        """End it; return its exit code, ``None`` if unknown."""
+    def close(self, patience: float = CLOSE_SECONDS) -> int | None:
+        """End it and the processes it forked; return its exit code, ``None`` if unknown. Ending twice is fine."""
         with self._ending:
             self.channel.close()  # it exits at the end of file
             if self.log.closed:
