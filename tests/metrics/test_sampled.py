@@ -14,6 +14,7 @@ from tfbench.stats.verdict import Terms, decide
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 POLICY = preset("standard")
+GATED = replace(POLICY, device_gated=True)
 MIB = 1 << 20
 
 
@@ -106,10 +107,17 @@ def device(*seconds, **more):
     ],
 )
 def test_device_time_is_gated_only_if_the_policy_says_so(before, now, gated, reported):
-    for policy, outcome in ((replace(POLICY, device_gated=True), gated), (POLICY, reported)):
+    for policy, outcome in ((GATED, gated), (POLICY, reported)):
         (found,) = on_device(CASE, before, now, policy, 1)
         assert (found.metric, found.outcome) == ("device_time", outcome)
         assert (found.reason.code == "not-gated") == (policy is POLICY and outcome is Outcome.INCONCLUSIVE)
+
+
+def test_a_gate_without_any_evidence_of_both_sides_is_missing():
+    for policy, before, outcomes in ((GATED, [{}], [Outcome.MISSING]), (GATED, [], []), (POLICY, [{}], [])):
+        rows = on_device(CASE, before, [{}], policy, 1)
+        assert [row.outcome for row in rows] == outcomes
+        assert all("device_time and energy could not be read" in row.reason.message for row in rows)
 
 
 def test_a_system_that_does_not_report_memory_has_no_row():

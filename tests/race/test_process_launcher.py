@@ -337,7 +337,7 @@ def test_a_probing_or_profiling_launch_that_breaks_ends_in_the_reason_of_its_pro
     if error is not BenchmarkSkipped:
         assert f"{'while' if at == 'set-up' else 'after'} it was probed" in str(odd)
     with pytest.raises(error, match=words):
-        Profiler(opened, POLICY).profile(entrants[1], tmp_path / "logs", 0)
+        Profiler(opened, POLICY).profile(entrants[1], tmp_path / "logs", 0, 0)
 
 
 def test_devices_are_listed_by_a_process_of_their_own(launcher):

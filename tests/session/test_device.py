@@ -15,6 +15,7 @@ from tests.fakes.nvml import UUIDS, Device, h200, library
 from tests.fakes.suites import request_of
 from tfbench.model import Case, Note, Outcome, because
 from tfbench.policy import preset
+from tfbench.race.prober import Profiler
 from tfbench.report import summary, terminal
 from tfbench.report.summary import HIDDEN_SHARE
 from tfbench.ruling import grave
@@ -78,7 +79,9 @@ def test_a_step_of_unchanged_time_is_not_profiled(measured):
 
 
 @pytest.mark.slow
-def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
+def test_more_device_time_fails_no_case_unless_it_is_gated(measured, monkeypatch):
+    pairs, profile = [], Profiler.profile
+    monkeypatch.setattr(Profiler, "profile", lambda *given: pairs.append(given[4]) or profile(*given))
     result, rows = measured(against="env:KERNEL=400", inject_slowdown=0.5)
     found = rows["device_time"]
     assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, "not-gated")
@@ -87,18 +90,25 @@ def test_more_device_time_fails_no_case_unless_it_is_gated(measured):
     for strict in (False, True):
         assert "device_time" not in [row.metric for row in grave(result.rows, strict)]
 
+    pairs.clear()
     result, rows = measured(against="env:KERNEL=400", policy=GATED)
+    assert pairs == [0, 0, 1, 1, 2, 2, 3, 3]  # the second time from other zygotes
     found = rows["device_time"]
     assert found.outcome is Outcome.REGRESSED
     assert "; found twice, the first time as " in found.reason.message
     assert found in result.failures
 
 
-def test_a_profile_that_was_not_taken_costs_no_verdict(measured):
-    result, rows = measured(script={"seconds": 9e-4}, against="self", policy=GATED)
-    assert rows.keys().isdisjoint({"device_time", "energy"})
-    assert rows["time"].outcome is Outcome.UNCHANGED
+def test_a_profile_that_was_not_taken_is_an_error_under_the_gate_alone(measured):
+    script = {"seconds": 9e-4}
+    result, rows = measured(script=script, against="self", inject_slowdown=0.5)
+    assert rows.keys().isdisjoint({"device_time", "energy", "device"})
     assert result.why[0].startswith("profile: not taken: the profiler wrote no file")
+
+    result, rows = measured(script=script, against="self", policy=GATED)
+    assert (rows["time"].outcome, rows["device"].outcome) == (Outcome.UNCHANGED, Outcome.ERROR)
+    assert "the profiler wrote no file" in rows["device"].reason.message
+    assert rows["device"] in result.failures
 
 
 VARIANTS = Path(__file__).parents[2] / "docs" / "results" / "h200-variants.jsonl"

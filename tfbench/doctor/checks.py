@@ -524,7 +524,7 @@ class GpuCheck:
         tell("profiling a matrix product")
         with tempfile.TemporaryDirectory(prefix="check-", dir=scratch_dir()) as folder:
             profiler, entrant = Profiler(self._launcher, self._policy), Entrant(GPU_CASE, self._side("contender"))
-            place, _ = profiler.profile(entrant, Path(folder), 0)
+            place, _ = profiler.profile(entrant, Path(folder), 0, 0)
             spaces = [xplane.load(file) for file in place.iterdir()]
         prefix = xplane.DEVICE if self._kind == "GPU" else "/host:CPU"
         events = sum(len(plane.events) for space in spaces for plane in space.of(prefix))

@@ -193,7 +193,8 @@ def on_device(
 ) -> list[Verdict]:
     """Make the verdicts on device time and energy, as far as a side reports them. For the arguments, see `sampled`.
 
-    Unless the policy gates them, a change for the worse and an open one are reported only.
+    Unless the policy gates them, a change for the worse and an open one are reported only. A gate of which no launch of two
+    sides has read either has the row `missing`.
     """
     rows = []
     for metric in catalog.ON_DEVICE.items():
@@ -204,6 +205,9 @@ def on_device(
             row = row.changed(outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_GATED, row.reason))
         rows += [row] if row else []
     return rows
+    if policy.device_gated and before and not rows:
+        unread = because(Note.UNREAD, metric=" and ".join(catalog.ON_DEVICE), why="the launches report neither")
+        rows.append(Verdict.of(case, Outcome.MISSING, because(ReasonCode.NOT_READ, unread), catalog.DEVICE_TIME))
 
 
 class Limits(NamedTuple):

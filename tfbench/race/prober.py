@@ -93,12 +93,13 @@ class Profiler:
     policy: Policy
 
     def profile(
-        self, entrant: Entrant, logs: Path, launch: int, gpu_monitor: GpuMonitor | None = None
+        self, entrant: Entrant, logs: Path, launch: int, pair: int, gpu_monitor: GpuMonitor | None = None
     ) -> tuple[Path, float | None]:
         """Profile one launch.
 
         Args:
-            launch: Number of the launch. It selects the zygote in turn, and names the folder.
+            launch: Number of the launch, which names the folder.
+            pair: The pair of zygotes that its process comes from.
             gpu_monitor: Reads the energy of the GPUs while the step repeats before.
 
         Returns:
@@ -115,7 +116,7 @@ class Profiler:
                 self.launcher.cpus(entrant), entrant.case.name, folder=str(half), steps=STEPS, seconds=PROFILE_SECONDS,
                 warmup=policy.warmup(), energy=ENERGY_SECONDS if gpu_monitor else 0.0,
             )  # fmt: skip
-            with self.launcher.start(entrant, launch % ZYGOTES, request) as process:
+            with self.launcher.start(entrant, pair, request) as process:
                 joules = _joules(process, entrant, gpu_monitor, policy.setup_seconds) if gpu_monitor else None
                 process.answer(protocol.Profiled, "while it was profiled", policy.setup_seconds)
                 # The code after bench belongs to the benchmark.

@@ -148,7 +148,7 @@ def take(
         for launch in range(launches):
             for side, entrant in entrants.items():
                 tell(f"{case.workload}: profiling {side}, launch {launch + 1} of {launches}")
-                profiler.profile(entrant, half / side, launch)
+                profiler.profile(entrant, half / side, launch, launch % ZYGOTES)
         write_about(kept)
         tell(f"{case.workload}: reading profiles")
         explained = reread(kept)
@@ -317,7 +317,8 @@ class Profiles:
         """Add device time and energy of a step, compare them with a live side, and note kernels hidden behind dispatch.
 
         Each such launch takes seconds, so a case whose time is unchanged gets none, unless the gate asks for it: its kernels
-        count as hidden by the time of its dispatch. Raises `SideError` if a zygote does not start.
+        count as hidden by the time of its dispatch. Raises `SideError` if a zygote does not start, and under the gate one of
+        `PROFILE_FAILURES` if a profile cannot be taken.
         """
         case, policy = result.case, self.request.policy
         entrants = {CONTENDER: Entrant(case, self.contender)}
@@ -328,12 +329,15 @@ class Profiles:
                 return _noted(result, _dispatch_share(result) > HIDDEN_DISPATCH)
             entrants = {BASELINE: baseline, **entrants}
         self.report(f"{case.workload}: device time and energy")
-        count = policy.device_launches if len(entrants) > 1 else 1
-        seconds = median(result.sample.seconds)
+        launches = range(policy.device_launches if len(entrants) > 1 else 1)
+        pairs, seconds = [launch % ZYGOTES for launch in launches], median(result.sample.seconds)
         try:
-            facts, rows = self._on_device(entrants, range(count), seconds)
+            facts, rows = self._on_device(entrants, pairs, seconds)
             if any(row.outcome is Outcome.REGRESSED for row in rows) and policy.confirm:
-                again = {row.metric: row for row in self._on_device(entrants, range(count, 2 * count), seconds)[1]}
+                _, confirming = self._on_device(entrants, [ZYGOTES + pair for pair in pairs], seconds)
+                again = {row.metric: row for row in confirming}
+            if policy.device_gated:
+                raise  # without evidence, the gate must not pass
                 rows = [twice(row, again.get(row.metric)) if row.outcome is Outcome.REGRESSED else row for row in rows]
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
@@ -342,22 +346,22 @@ class Profiles:
         return _noted(with_facts(replace(result, metrics=(*result.metrics, *rows)), facts), is_hidden(facts))
 
     def _on_device(
-        self, entrants: Mapping[str, Entrant], launches: Sequence[int], seconds: float
+        self, entrants: Mapping[str, Entrant], pairs: Sequence[int], seconds: float
     ) -> tuple[JSON, list[Verdict]]:
-        """Profile these launches of each side in turns; return the facts of the contender's first one, and the verdicts.
+        """Profile a launch of each side in turns from each of these pairs of zygotes; return the facts of the contender's first one, and the verdicts.
 
         The facts are those of `device_facts`, and the energy. A step of the contender took ``seconds`` in the race.
         """
-        self.launcher.start_pairs(entrants.values(), range(min(len(launches), ZYGOTES)))
+        self.launcher.start_pairs(entrants.values(), pairs)
         profiler = Profiler(self.launcher, self.request.policy)
         found: dict[str, list[JSON]] = {BASELINE: [], CONTENDER: []}
         with tempfile.TemporaryDirectory(prefix="device-", dir=scratch_dir()) as folder:
-            for launch in launches:
+            for launch, pair in enumerate(pairs):
                 for side, entrant in entrants.items():
-                    place, joules = profiler.profile(entrant, Path(folder, side), launch, self.gpu_monitor)
+                    place, joules = profiler.profile(entrant, Path(folder, side), launch, pair, self.gpu_monitor)
                     facts = device_facts(step_breakdown(sorted(place.iterdir())), seconds)
                     found[side].append(facts | ({catalog.ENERGY: joules} if joules is not None else {}))
-        case, request, pairs = entrants[CONTENDER].case, self.request, [launch % ZYGOTES for launch in launches]
+        case, request = entrants[CONTENDER].case, self.request
         rows = on_device(case, found[BASELINE], found[CONTENDER], request.policy, request.sharing, pairs)
         return found[CONTENDER][0], rows
 
@@ -370,10 +374,9 @@ class Profiles:
 
     def _profiled(self, result: CaseResult) -> CaseResult:
         request, verdict = self.request, result.verdict
-        if verdict is None or result.sample is None:
-            return result
-        regressed = verdict.outcome is Outcome.REGRESSED
-        if not (request.profile or (regressed and request.profile_on_regression)):
+        regressed = verdict is not None and verdict.outcome is Outcome.REGRESSED
+        wanted = request.profile or (regressed and request.profile_on_regression)
+        if verdict is None or result.sample is None or not wanted:
             return result
         now, baseline = Entrant(result.case, self.contender), None
         why: tuple[str, ...] = ()
@@ -384,15 +387,14 @@ class Profiles:
         try:
             if baseline is None:
                 profiler = Profiler(self.launcher, request.policy)
-                profiles = take(profiler, {CONTENDER: now}, request.profiles, None, self.report)
+                profiles = take(profiler, {CONTENDER: now}, request.profiles, tell=self.report)
             else:
                 explainer = Explainer(self.launcher, request.policy, self.report)
                 answer = explainer.explain((baseline, now), TIME, verdict.ratio, place=request.profiles)
                 assert answer.profiles is not None
                 assert answer.profiles.attribution is not None
-                raced = verdict.ratio.center - 1 if verdict.ratio else None
-                lines = (f"  {line}" for line in answer.lines)
-                profiles = replace(answer.profiles, why=(steps_line(answer.profiles.attribution, raced), *lines))
+                steps = steps_line(answer.profiles.attribution, answer.profiles.kept.raced)
+                profiles = replace(answer.profiles, why=(steps, *(f"  {line}" for line in answer.lines)))
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
         return replace(result, profiles=tuple(profiles.as_json()), why=why or tuple(profiles.why[:MOST]))
