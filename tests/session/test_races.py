@@ -51,6 +51,12 @@ def until_interrupted(results):
     return found
 
 
+def test_a_race_of_variants_has_the_policy_of_its_entrants_as_one_of_sides_has():
+    made, _ = races(1e-3, 2e-3)
+    made.launcher.policy_of = lambda policy, entrants: policy.on_gpu()
+    assert made._race(CASES).policy == preset("quick").on_gpu()
+
+
 def test_variants_race_the_reference_and_progress_follows_each_launch():
     made, shown = races(1e-3, 2e-3)
     found = list(made.variants(CASES[::-1]))

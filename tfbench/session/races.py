@@ -154,9 +154,9 @@ class Races:
 
     def _race(self, cases: Sequence[Case], second: bool = False, side: Side | None = None) -> Race:
         entrants = [Entrant(case, side or self.contender) for case in cases]
-        config = RaceConfig(self.sharing, pairs_of(entrants, self.request.policy, second))
-        draws = self._draws(cases[-1].name)
-        return Race(entrants, self.launcher, self.request.policy, config, time.perf_counter, draws)
+        policy = self.launcher.policy_of(self.request.policy, entrants)
+        config = RaceConfig(self.sharing, pairs_of(entrants, policy, second))
+        return Race(entrants, self.launcher, policy, config, time.perf_counter, self._draws(cases[-1].name))
 
     def _draws(self, name: str) -> random.Random:
         """Return the random numbers of the next race of a case. They do not depend on the races of other cases."""
