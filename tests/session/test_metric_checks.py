@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.fakes.report import judged as of_time
-from tfbench.errors import BenchmarkError
+from tfbench.errors import BenchmarkError, BenchmarkSkipped
+from tfbench.metrics import exact
 from tfbench.metrics.parity import LARGEST, Output, ProbeOutput
 from tfbench.model import Both, Case, Claim, MetricValues, Outcome, Reason, ReasonCode, Run, Sample, Verdict, because
 from tfbench.model.formats import convert, plain
@@ -115,6 +116,13 @@ def test_the_memory_of_a_race_is_judged_once():
 
 
 def test_without_a_baseline_every_metric_is_new():
+def test_saved_memory_has_no_second_race_and_is_judged_in_one_stage(monkeypatch):
+    stages = []
+    monkeypatch.setattr(exact, "memory", lambda case, before, now, policy, cases: stages.append(policy.confirm))
+    judged({}, BaselineValues(metric_values=MetricValues(), facts=[{"peak_host_memory": 90 << 20}] * 3))
+    assert stages == [False]
+
+
     result, rows, _ = judged({}, None)
     assert {(row.name, row.outcome) for row in rows.values()} == {(REFERENCE.name, Outcome.NEW)}
     assert (*rows["peak_host_memory"].values,) == (None, 10 << 20)

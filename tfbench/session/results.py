@@ -500,7 +500,8 @@ class MetricChecker:
         ]
         if result.baseline is not None:
             return rows, explained
-        if (row := exact.memory(case, baseline.facts, facts, self._policy, self._cases)) is not None:
+        alone = replace(self._policy, confirm=False)  # there is no second race, so one stage has the whole alpha
+        if (row := exact.memory(case, baseline.facts, facts, alone, self._cases)) is not None:
             elsewhere = context.differences or context.machines
             if elsewhere and row.outcome is not Outcome.UNCHANGED and not self._policy.exact_across_versions:
                 explained.append(because(Note.METRIC, row.reason, metric=row.metric))
