@@ -7,6 +7,7 @@ import pytest
 from tfbench.metrics.contracts import claim_row, leak_free, of_case, of_metric_values, of_times, parity
 from tfbench.metrics.parity import Difference
 from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Ratio, Reason, Verdict
+from tfbench.model.case import NO_ACCELERATOR, NO_MODULE
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -14,7 +15,8 @@ METRIC_VALUES = MetricValues(
     counts={
         "graph_ops": {"_MklNativeFusedConv2D": 1}, "optimized_ops": {"_FusedConv2D": 1},
         "traces": {"f": 1}, "retraces": {"f: argument 0 was 1, then 2": 2},
-    }
+    },
+    absent={"xla_kernels": NO_MODULE, "peak_device_memory": NO_ACCELERATOR},
 )  # fmt: skip
 
 
@@ -30,8 +32,8 @@ def checked(contracts, metric_values=METRIC_VALUES, peaks=(1e6, 2e6, 3e6)):
         ({"expect_ops": {"Cast": 0, "A": 0}}, "held", "as expected: none of Cast, A"),
         ({"expect_ops": {"_FusedConv2D": 2, "Cast": 0, "A": 1}}, "broken",
          "1 A expected, 0 found, 2 _FusedConv2D expected, 1 found; the graph has _FusedConv2D"),
-        ({"compiled": False}, "held", "the probing launch did not report it"),
-        ({"compiled": True}, "broken", "compilation by XLA expected: the probing launch did not report it"),
+        ({"compiled": False}, "held", "XLA compiled no module"),
+        ({"compiled": True}, "broken", "compilation by XLA expected: XLA compiled no module"),
         ({"max_traces": 3}, "held", "traced 3 times, 3 allowed"),
         ({"max_traces": 2}, "broken", "traced 3 times, 2 allowed: 2 f: argument 0 was 1, then 2"),
         ({"max_peak_bytes": 2e6}, "held", "peak of 1.91 MiB, 1.91 MiB allowed"),
@@ -63,7 +65,10 @@ def test_xla_kernels_tell_whether_a_step_was_compiled_and_count_as_ops():
         ({"expect_ops": {"A": 0}}, {}, "the ops of expect_ops could not be counted: no graph was read"),
         ({"max_traces": 1}, {"traces": "an eager op"}, "traces could not be read: an eager op"),
         ({"max_traces": 1}, {}, "traces could not be read: the probing launch did not report it"),
-        ({"max_peak_bytes": 1}, {}, "this system does not report the memory of a process"),
+        ({"max_peak_bytes": 1}, {"peak_device_memory": NO_ACCELERATOR},
+         "this system does not report the memory of a process"),
+        ({"compiled": True}, {"xla_kernels": "the probe failed"}, "xla_kernels could not be read: the probe failed"),
+        ({"compiled": False}, {}, "xla_kernels could not be read: the probing launch did not report it"),
     ],
 )  # fmt: skip
 def test_an_unreadable_contract_is_an_error(contract, absent, text):
@@ -78,9 +83,11 @@ def test_traces_that_are_too_many_name_their_functions_and_half_of_them_are_not_
         assert checked({"max_traces": 9}, MetricValues(counts={known: {"f": 1}})).outcome is Outcome.ERROR
 
 
-def test_the_memory_of_an_accelerator_counts_instead_of_the_process():
+def test_the_memory_of_an_accelerator_counts_instead_of_the_process_even_if_it_cannot_be_read():
     metric_values = MetricValues(numbers={"peak_device_memory": 5e5})
     assert checked({"max_peak_bytes": 1e6}, metric_values).outcome is Outcome.UNCHANGED
+    unread = MetricValues(absent={"peak_device_memory": "CUDA's own allocator"})
+    assert checked({"max_peak_bytes": 1e12}, unread).outcome is Outcome.ERROR
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,8 @@ def test_the_memory_of_an_accelerator_counts_instead_of_the_process():
             Difference(1e300, "[1]"), Outcome.REGRESSED, "broken",
             "differs from the reference variant by an infinite factor in the output [1], 0.001 allowed",
         ),
-        ("it broke", Outcome.INCONCLUSIVE, "open", "the result has no comparison: it broke"),
+        ("it broke", Outcome.ERROR, "unreadable", "the result has no comparison: it broke"),
+        ("", Outcome.INCONCLUSIVE, "open", "the result has no comparison: the other variant is skipped or not part of this run"),
     ],
 )  # fmt: skip
 def test_parity_holds_up_to_the_allowed_error(error, outcome, code, text):
@@ -174,8 +182,10 @@ def test_a_claim_about_a_model_needs_the_metric_of_both_variants(claim, mine, ot
     expected = {"held": Outcome.UNCHANGED, "broken": Outcome.REGRESSED}[outcome]
     values = read(**{metric: mine}), read(**{metric: other})
     assert of_metric_values(claim, *values) == (expected, Reason(f"contract-{outcome}", text))
-    missing = (Outcome.INCONCLUSIVE, Reason("contract-open", "pruning=none: not in this run"))
-    assert of_metric_values(claim, values[0], "not in this run") == missing
+    why = "pruning=none: the other variant is skipped or not part of this run"
+    assert of_metric_values(claim, values[0], "") == (Outcome.INCONCLUSIVE, Reason("contract-open", why))
+    broke = (Outcome.ERROR, Reason("contract-unreadable", "pruning=none: its probe failed"))
+    assert of_metric_values(claim, values[0], "its probe failed") == broke
     gone = MetricValues(absent={metric: "no model"})
     unread = (Outcome.ERROR, Reason("contract-unreadable", f"{metric} could not be read: no model"))
     assert of_metric_values(claim, gone, values[1]) == of_metric_values(claim, values[0], gone) == unread

@@ -34,6 +34,7 @@ def probe_output(flops=10, outputs=(1.0, 2.0), later=None, **facts):
     )
 
 
+LEFT_OUT = "the other variant is skipped or not part of this run"
 NOTHING = ProbeOutput({"flops": {"flops": 10}}, {"outputs": "the step returns no numbers"})
 
 
@@ -115,7 +116,6 @@ def test_the_memory_of_a_race_is_judged_once():
     assert "memory" not in result.verdict.reason.message
 
 
-def test_without_a_baseline_every_metric_is_new():
 def test_saved_memory_has_no_second_race_and_is_judged_in_one_stage(monkeypatch):
     stages = []
     monkeypatch.setattr(exact, "memory", lambda case, before, now, policy, cases: stages.append(policy.confirm))
@@ -123,6 +123,7 @@ def test_saved_memory_has_no_second_race_and_is_judged_in_one_stage(monkeypatch)
     assert stages == [False]
 
 
+def test_without_a_baseline_every_metric_is_new():
     result, rows, _ = judged({}, None)
     assert {(row.name, row.outcome) for row in rows.values()} == {(REFERENCE.name, Outcome.NEW)}
     assert (*rows["peak_host_memory"].values,) == (None, 10 << 20)
@@ -331,20 +332,29 @@ def test_the_parity_contract_needs_the_reference_variant(case, cases, outcome):
 
 
 @pytest.mark.parametrize(
-    ("reference", "mine", "cases", "why"),
+    ("reference", "mine", "cases", "outcome", "why"),
     [
-        (BenchmarkError("no"), probe_output(), (REFERENCE, OTHER), "the reference variant could not be probed"),
-        (probe_output(outputs={}), probe_output(), (REFERENCE, OTHER), "the step has no output"),
-        (probe_output(), NOTHING, (REFERENCE, OTHER), "the step returns no numbers"),
-        (probe_output(), probe_output(), (OTHER,), "its reference variant is not part of this run"),
+        (
+            BenchmarkError("no"),
+            probe_output(),
+            (REFERENCE, OTHER),
+            Outcome.ERROR,
+            "the reference variant could not be probed",
+        ),
+        (probe_output(outputs={}), probe_output(), (REFERENCE, OTHER), Outcome.ERROR, "the step has no output"),
+        (probe_output(), NOTHING, (REFERENCE, OTHER), Outcome.ERROR, "the step returns no numbers"),
+        (probe_output(), probe_output(), (OTHER,), Outcome.INCONCLUSIVE, LEFT_OUT),
+        (BenchmarkSkipped("no GPU"), probe_output(), (REFERENCE, OTHER), Outcome.INCONCLUSIVE, LEFT_OUT),
     ],
 )
-def test_a_parity_contract_without_a_comparison_is_open_and_says_why(reference, mine, cases, why):
+def test_a_parity_contract_without_a_comparison_is_an_error_unless_its_reference_is_left_out(
+    reference, mine, cases, outcome, why
+):
     mine = replace(mine, facts={"contracts": {"parity": 1e-3}})
     answers = {("contender", REFERENCE.name): reference, ("contender", OTHER.name): mine}
     _, rows, _ = judged(answers, None, OTHER, cases)
     row = rows["contract:parity"]
-    assert (row.outcome, row.reason.message) == (Outcome.INCONCLUSIVE, f"the result has no comparison: {why}")
+    assert (row.outcome, row.reason.message) == (outcome, f"the result has no comparison: {why}")
 
 
 THIRD = Case("w.py::w[a=z]", "w", "w.py::w", (("a", "z"),), reference=False,
@@ -356,8 +366,9 @@ THIRD = Case("w.py::w[a=z]", "w", "w.py::w", (("a", "z"),), reference=False,
     [
         (probe_output(20), (REFERENCE, OTHER, THIRD), Outcome.UNCHANGED, ""),
         (probe_output(19), (REFERENCE, OTHER, THIRD), Outcome.REGRESSED, ""),
-        (BenchmarkError("gone"), (REFERENCE, OTHER, THIRD), Outcome.INCONCLUSIVE, "its probe failed: gone"),
-        (probe_output(20), (REFERENCE, THIRD), Outcome.INCONCLUSIVE, "that variant is not part of this run"),
+        (BenchmarkError("gone"), (REFERENCE, OTHER, THIRD), Outcome.ERROR, "its probe failed: gone"),
+        (BenchmarkSkipped("no"), (REFERENCE, OTHER, THIRD), Outcome.INCONCLUSIVE, LEFT_OUT),
+        (probe_output(20), (REFERENCE, THIRD), Outcome.INCONCLUSIVE, LEFT_OUT),
     ],
 )
 def test_a_contract_on_another_metric_reads_the_other_variant_on_the_side_of_the_change(other, cases, outcome, why):

@@ -16,7 +16,7 @@ from typing import Any
 
 from tfbench.metrics.catalog import CONTRACT, LEAK_CALLS, LEAK_METRICS, LEAK_SITES
 from tfbench.metrics.parity import Difference
-from tfbench.model.case import CALL_SECONDS, LEAK_KINDS, LEAKS, Case, Claim
+from tfbench.model.case import CALL_SECONDS, LEAK_KINDS, LEAKS, NO_ACCELERATOR, NO_MODULE, Case, Claim
 from tfbench.model.measurement import MetricValues
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.report import Comparison, Outcome, VariantResult, Verdict
@@ -64,8 +64,7 @@ def _expected(metric_values: MetricValues, expected: Mapping[str, int]) -> Contr
     counts = metric_values.counts
     graphs = [counts[key] for key in ("optimized_ops", "graph_ops", "xla_kernels") if key in counts]
     if not graphs:
-        why = metric_values.absent.get("graph_ops", "no graph was read")
-        return unreadable(Note.NO_GRAPH, why=why)
+        return unreadable(Note.NO_GRAPH, why=metric_values.absent.get("graph_ops", "no graph was read"))
     counted = {op: next((graph[op] for graph in graphs if op in graph), 0) for op in expected}
     if counted == dict(expected):
         return _held(Note.OPS, counted=counted)
@@ -73,9 +72,10 @@ def _expected(metric_values: MetricValues, expected: Mapping[str, int]) -> Contr
 
 
 def _compiled(metric_values: MetricValues, expected: bool) -> ContractResult:
-    kernels = metric_values.counts.get("xla_kernels")
+    kernels, why = metric_values.counts.get("xla_kernels"), metric_values.absent.get("xla_kernels")
+    if kernels is None and why != NO_MODULE:
+        return _unread(metric_values, "xla_kernels")
     if kernels is None:
-        why = metric_values.absent.get("xla_kernels", "the probing launch did not report it")
         return _broken(Note.NOT_COMPILED, why=why) if expected else _held(Note.WHY, why=why)
     return _judged(expected, Note.KERNELS, counts=dict(kernels))
 
@@ -92,7 +92,10 @@ def _traced(metric_values: MetricValues, limit: int) -> ContractResult:
 
 def _fits(peaks: Sequence[float], metric_values: MetricValues, limit: float) -> ContractResult:
     """Check the memory of the accelerator if there is one, otherwise that of the process."""
-    peak = metric_values.numbers.get("peak_device_memory") or (median(peaks) if peaks else None)
+    on_device = metric_values.numbers.get("peak_device_memory")
+    if on_device is None and metric_values.absent.get("peak_device_memory") != NO_ACCELERATOR:
+        return _unread(metric_values, "peak_device_memory")
+    peak = on_device or (median(peaks) if peaks else None)
     if peak is None:
         return unreadable(Note.NO_PEAK)
     return _judged(peak <= limit, Note.PEAK, peak=peak, limit=limit)
@@ -117,10 +120,16 @@ def leak_free(metric_values: MetricValues, kinds: Collection[str] = LEAK_KINDS) 
     return _broken(Note.LEAKS, growth=growth, sites=dict(sites), calls=int(metric_values.value(LEAK_CALLS) or 0))
 
 
+def _alone(note: Note, why: str, **facts: Any) -> ContractResult:
+    """Make the result without the other variant: open if the run leaves that out, and unreadable for any reason ``why``."""
+    result = unreadable if why else _open
+    return result(note, why=why or "the other variant is skipped or not part of this run", **facts)
+
+
 def parity(limit: float, difference: Difference | str) -> ContractResult:
-    """Check the difference from the reference variant; a text says why there is no comparison."""
+    """Check the difference from the reference variant; a text is for `_alone`."""
     if isinstance(difference, str):
-        return _open(Note.NO_RESULT, why=difference)
+        return _alone(Note.NO_RESULT, difference)
     note = difference.note(whose="the reference variant", allowed=limit)
     return _judged(difference.error <= limit, Note.RESULT, **note.facts)
 
@@ -152,16 +161,15 @@ def of_times(claim: Claim, result: Comparison | str, tolerance: float) -> Contra
 
 
 def of_metric_values(claim: Claim, mine: MetricValues, other: MetricValues | str) -> ContractResult:
-    """Check a claim about a model: smaller than another variant (or why it has no values), or as accurate."""
+    """Check a claim about a model: smaller than another variant, or as accurate; a text is for `_alone`."""
     if isinstance(other, str):
-        return _open(Note.OTHER_VARIANT, other=claim.other, why=other)
+        return _alone(Note.OTHER_VARIANT, other, other=claim.other)
     theirs, ours = other.value(claim.metric), mine.value(claim.metric)
     if theirs is None or ours is None:
         return _unread(other if theirs is None else mine, claim.metric)
     if claim.name == "as_accurate":
-        accurate = round(theirs - ours, 9) <= claim.bound
         facts = {"accuracy": ours, "other": claim.other, "theirs": theirs, "allowed": claim.bound}
-        return _judged(accurate, Note.ACCURACY, **facts)
+        return _judged(round(theirs - ours, 9) <= claim.bound, Note.ACCURACY, **facts)
     small = theirs >= claim.bound * ours
     return _judged(small, Note.SIZE, size=ours, other=claim.other, theirs=theirs, claim=claim.bound)
 

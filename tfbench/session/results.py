@@ -391,13 +391,13 @@ class MetricChecker:
 
     @staticmethod
     def _with_parity(probed: _Probed, reference: _Probed | Failure | None) -> _Probed:
-        """Add the error of the outputs relative to the reference variant on the same side."""
+        """Add the error of the outputs relative to the reference variant on the same side, or why it is unknown, see `_error`."""
         values = probed.metric_values
         if isinstance(reference, _Probed) and reference.outputs and probed.outputs:
             difference = parity.compare(probed.outputs, reference.outputs)
             numbers = {**values.numbers, catalog.PARITY: difference.error}
             return replace(probed, metric_values=replace(values, numbers=numbers), difference=difference)
-        why = "the reference variant could not be probed"
+        why = "" if isinstance(reference, errors.BenchmarkSkipped) else "the reference variant could not be probed"
         if isinstance(reference, _Probed):
             why = {**reference.metric_values.absent, **values.absent}.get("nonfinite", "the step has no output")
         return replace(probed, metric_values=replace(values, absent={**values.absent, catalog.PARITY: why}))
@@ -454,17 +454,17 @@ class MetricChecker:
     def _claimed(self, case: Case, side: Side, claim: Claim, mine: MetricValues) -> Verdict:
         other = self._others.get((case.group, claim.levels))
         probed = self._probed.get((side.name, other.name)) if other else None
-        other_values: MetricValues | str = "that variant is not part of this run"
+        other_values: MetricValues | str = ""
         if isinstance(probed, _Probed):
             other_values = probed.metric_values
-        elif probed is not None:
+        elif probed is not None and not isinstance(probed, errors.BenchmarkSkipped):
             other_values = f"its probe failed: {probed}"
         return contracts.claim_row(case, claim, contracts.of_metric_values(claim, mine, other_values))
 
     def _error(self, case: Case, mine: _Probed) -> parity.Difference | str:
-        """Return how the outputs differ from the reference variant's, or why that is unknown."""
+        """Return how the outputs differ from the reference variant's, or why that is unknown: ``""`` without that variant."""
         if self._is_reference(case):
-            return parity.Difference(0.0) if case.reference else "its reference variant is not part of this run"
+            return parity.Difference(0.0) if case.reference else ""
         return mine.difference or mine.metric_values.absent[catalog.PARITY]
 
     def _compared(

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from tfbench.facts import read_proc
-from tfbench.model import JSON, LEAK_KINDS, OUTSIDE_PYTHON
+from tfbench.model import JSON, LEAK_KINDS, NO_ACCELERATOR, NO_MODULE, OUTSIDE_PYTHON
 from tfbench.protocol import XLA_FOLDER, ProbeCase
 from tfbench.worker import gc, tf_runtime, time
 from tfbench.worker.isolation import children, file_limit, mallinfo
@@ -180,7 +180,7 @@ def xla(folder: Path, driver: Path = _DRIVER) -> Probe:
     yield RELEASED
     if new := sorted(file.name for file in set(dump.glob(f"*{_ENDING}")) - known):
         return {"modules": new}
-    raise MetricUnavailable("XLA compiled no module")
+    raise MetricUnavailable(NO_MODULE)
 
 
 # Peak memory of the process and of the devices, and tensors that stay alive from call to call
@@ -225,7 +225,7 @@ def device_memory() -> Probe:
     yield END
     if peaks := tf_runtime.device_peaks():
         return {"peak": peaks}
-    raise MetricUnavailable("TensorFlow sees no accelerator, and does not count its allocations on a CPU")
+    raise MetricUnavailable(NO_ACCELERATOR)
 
 
 def live() -> Probe:
