@@ -74,10 +74,13 @@ class Step:
             pass
 
 
+def request(most=1000, seconds=1.0):
+    return ProbeCase((), "case", "folder", 4, (4, 50, 50), (0.4, 0.4, 0.4), (0, 0, 0), (), (most, seconds))
+
+
 def slowing(step, most=1000, seconds=1.0):
     led = probes.Probes()
-    request = ProbeCase((), "case", "folder", 4, (4, 50, 50), (0.4, 0.4, 0.4), (0, 0, 0), (), (most, seconds))
-    led.start("slowing", probes.slowing(step, step.seconds, request))
+    led.start("slowing", probes.slowing(step, step.seconds, request(most, seconds)))
     led.reach(probes.END)
     return led.found.get("slowing") or led.absent["slowing"]
 
@@ -88,6 +91,14 @@ def test_the_last_tenth_of_many_calls_is_compared_with_the_first(slow_from, low,
     found = slowing(step)
     assert low <= found["ratio"] <= high
     assert found["calls"] == step.calls == 1000
+
+
+@pytest.mark.parametrize("name", ["leaks", "slowing"])
+def test_a_step_that_breaks_after_many_calls_ends_the_launch(name):
+    calls = iter(range(100))
+    with pytest.raises(RuntimeError) as raised:
+        probes.Probes().start(name, getattr(probes, name)(lambda: next(calls), 1e-4, request()))
+    assert isinstance(raised.value.__cause__, StopIteration)
 
 
 def test_calls_that_become_faster_are_no_slowing():

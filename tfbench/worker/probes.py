@@ -49,6 +49,8 @@ NAMES = (
     "xla", "outputs", "traces", "live", "flops", "device_memory", "artifact", "lite", "graph", "leaks", "slowing", "afterwork",
 )  # fmt: skip
 """All probes."""
+_REPEATING = ("leaks", "slowing")
+"""Probes that repeat the step. What they raise is an error of the step, which fails the launch as in its other calls."""
 Probe = Generator[str, Any, JSON]
 """Yields the next point that it waits for, is sent what that point has, and returns its evidence as JSON.
 
@@ -86,7 +88,10 @@ class Probes:
             self.found[name] = end.value
         except MetricUnavailable as error:
             self.absent[name] = str(error)
-        except Exception as error:  # a change in TensorFlow's internals must not cost the other probes
+        except Exception as error:
+            if name in _REPEATING:
+                raise
+            # A change in TensorFlow's internals must not cost the other probes.
             self.absent[name] = f"the probe failed ({type(error).__name__}: {str(error)[:200]})"
         del self._waiting[name]
 
