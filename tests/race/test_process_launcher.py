@@ -224,6 +224,23 @@ def test_a_broken_entrant_is_named_at_once_while_the_other_one_waits_for_its_tur
     assert time.monotonic() - began < POLICY.answer_seconds / 4
 
 
+CRASHES = """
+import multiprocessing, os, signal, time
+
+def test_fine(bench):
+    bench(sum, [1])
+
+def test_odd(bench):
+    multiprocessing.get_context("fork").Process(target=time.sleep, args=[60]).start()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_that_dies_before_one_that_it_has_forked_has_died_and_does_not_hang(real):
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        raced(*real(CRASHES, "test_fine", "test_odd", policy=LATER))
+
+
 RAISES = """
 import gc
 

@@ -124,7 +124,7 @@ def run_ancestor(start: StartAncestor) -> None:
     isolation.die_with_parent(start.controller)
     isolation.adopt_orphans()
     isolation.limit_files(start.file_bytes)
-    channel = Channel(socket.socket(fileno=start.channel))
+    channel = _own_channel(start.channel)
     tf_runtime.pin(start.cpus)
     seconds = 0.0
     if start.imports_tensorflow:
@@ -176,7 +176,6 @@ def _serve_forks(
             continue
         files, parent = channel.descriptors, os.getpid()
         if (pid := os.fork()) == 0:
-            channel.close()  # it is the parent's
             tf_runtime.run_and_exit(parent, partial(task, request, files))
         with suppress(OSError):  # the child does the same: whichever comes first
             os.setpgid(pid, pid)
@@ -184,6 +183,16 @@ def _serve_forks(
         for file in files:
             os.close(file)
         channel.send(protocol.Launched(pid))
+
+
+def _own_channel(descriptor: int) -> Channel:
+    """Return the channel of this process alone.
+
+    A process forked from it, such as one of multiprocessing, closes it: the controller sees the end of the last one that has it.
+    """
+    channel = Channel(socket.socket(fileno=descriptor))
+    os.register_at_fork(after_in_child=channel.close)
+    return channel
 
 
 def _take_over(log: int) -> None:
@@ -242,7 +251,7 @@ def run(start: StartZygote, home: str, inheritance: Inheritance | None) -> None:
     own_files = OwnFiles(start.tree or start.root, replaced, start.ignored)
     if start.watches:
         own_files.watch()
-    channel = Channel(socket.socket(fileno=start.channel))
+    channel = _own_channel(start.channel)
     zygote = Zygote(channel, start, home, inheritance, own_files, tf_runtime.Seeds())
     code = pytest.main(_pytest_arguments(start), plugins=[zygote, imports.FolderByFolder()])
     if not zygote.served:
@@ -400,7 +409,7 @@ class Zygote(Collection):
         talk, log, *pipes = descriptors
         _take_over(log)
         isolation.adopt_orphans()
-        channel = Channel(socket.socket(fileno=talk))
+        channel = _own_channel(talk)
         tf_runtime.pin(request.cpus)
         tf_runtime.set_threads(len(request.cpus))
         isolation.limit_arenas(len(request.cpus))
