@@ -428,7 +428,8 @@ def _typed(value: Any, wanted: Any) -> Any:
 
 LONGEST_MESSAGE = 64 * 1024 * 1024
 """Upper limit of a line in bytes: 300 rounds take 3 kB, the case list of a large suite 1 MB."""
-_DESCRIPTORS = 64
+_DESCRIPTORS = 253
+"""Most open files beside a message: Linux' SCM_MAX_FD. A launch of N entrants has N + 3."""
 _CHUNK = 1 << 16
 
 
