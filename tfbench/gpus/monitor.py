@@ -290,7 +290,7 @@ class GpuSession:
         counts = (
             (cause, "1 launch was" if count == 1 else f"{count} launches were") for cause, count in causes.items()
         )
-        return self._doubts + [f"{were} discarded and repeated: {cause}" for cause, were in counts]
+        return self._doubts + [f"{were} discarded: {cause}" for cause, were in counts]
 
     @property
     def machine(self) -> dict[str, str]:
