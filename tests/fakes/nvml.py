@@ -21,7 +21,7 @@ from tfbench.model import JSON
 
 UUIDS = ("GPU-1a2b3c4d-0000-1111-2222-333344445555", "GPU-9f8e7d6c-0000-1111-2222-333344445555")
 _SUCCESS, _NOT_SUPPORTED, _NOT_FOUND, _TOO_SMALL, _NOT_LOADED, _TIMEOUT, _LOST = 0, 3, 6, 7, 9, 10, 15
-_SM, _THERMAL = 1, 1
+_THERMAL = 1
 
 
 @dataclass
@@ -48,7 +48,6 @@ class Device:
     persistence: int = 1
     power: int | None = 350_000
     temperature: int | None = 45
-    memory_clock: int = 2619
     clock_limit: int = 1980
     memory: int = 80 << 30
     link: tuple[int, int] = (5, 16)
@@ -205,7 +204,7 @@ class Driver:
 
     def _nvmlDeviceGetClockInfo(self, handle, kind, out):
         device = self._device(handle)
-        return self._number(device.at(device.clocks) if kind.value == _SM else device.memory_clock, out)
+        return self._number(device.at(device.clocks), out)
 
     def _nvmlDeviceGetTotalEnergyConsumption(self, handle, out):
         device = self._device(handle)
@@ -308,7 +307,7 @@ class Replay(AnyDriver):
         self._left: dict[str, list[GpuReading | GpuError]] = defaultdict(list)
         for row in content["told"]:
             if "xid" not in row:
-                self._left[row["gpu"]].append(_answer({name: row[name] for name in row if name != "gpu"}))
+                self._left[row["gpu"]].append(_answer({name: row[name] for name in row if name not in LEFT_OUT}))
 
     def identities(self) -> list[Identity]:
         return self._gpus
@@ -323,6 +322,10 @@ class Replay(AnyDriver):
     def xids(self) -> list[int]:
         found, self._xids = self._xids, []
         return found
+
+
+LEFT_OUT = ("gpu", "memory_clock")
+"""Fields that are no part of a reading; older recordings have the second one."""
 
 
 def _answer(row: JSON) -> GpuReading | GpuError:

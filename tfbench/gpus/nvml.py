@@ -86,7 +86,6 @@ class GpuReading:
 
     sm_clock: float | None = None
     """MHz."""
-    memory_clock: float | None = None
     power: float | None = None
     """Watts."""
     temperature: float | None = None
@@ -289,7 +288,6 @@ class Nvml:
         reasons = (self._ask(name, handle) for name in _REASONS)
         return GpuReading(
             sm_clock=self._ask("DeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
-            memory_clock=self._ask("DeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
             power=_thousandth(self._ask("DeviceGetPowerUsage", handle)),
             temperature=temperature,
             reasons=next((int(bits) for bits in reasons if bits is not None), 0),
