@@ -106,26 +106,26 @@ def make_plan(
     works_on: bool = False,
     waits: bool = False,
 ) -> Plan:
-    """Plan blocks of about ``block_seconds``, at least one iteration, and the rounds that fit into the launch's budget.
+    """Plan blocks of about `BLOCK_SECONDS`, at least one iteration, and the rounds that fit into the launch's budget.
 
-    Where long steps leave room for few rounds, they may take as long as the preparation took, up to ``rounds_long``.
+    Where long steps leave room for few rounds, they may take as long as the preparation took, up to `ROUNDS_LONG`.
     In sampling of two stages, the best number of samples within a unit grows with the cost of a unit (Cochran 1977,
-    Sampling Techniques, section 10.6). The fewest rounds of steps above 0.3 s are fewer, see ``rounds_min_seconds``.
+    Sampling Techniques, section 10.6). The fewest rounds of steps above 0.3 s are fewer, see `ROUNDS_MIN_SECONDS`.
 
     The calls of a turn that fill the caches again are untimed. So that they cost less, a turn of a step that is alone in its
     block has several blocks, equally many on all sides.
 
     Entrants of the same variant get blocks of equally many iterations, so that the fixed cost of a block has the same
-    weight on both sides. A side that is far slower limits their number, see `block_longest`.
+    weight on both sides. A side that is far slower limits their number, see `BLOCK_LONGEST`.
 
     Args:
         iteration: Seconds of one iteration of each participating entrant, by index.
-        on_device: Whether a step runs asynchronously on a device: ``device_block_seconds`` and ``device_launch_seconds``.
+        on_device: Whether a step runs asynchronously on a device: `DEVICE_BLOCK_SECONDS` and `DEVICE_LAUNCH_SECONDS`.
         preparation: Seconds that the launch has taken so far.
         sliceable: Whether processor time can stand for the time of these steps. Long ones then have sliced rounds.
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
-        works_on: Whether threads work on after a step. ``ahead_block_seconds`` and ``ahead_launch_seconds`` then apply.
-        waits: Whether the waits of a step go on after it. Blocks then have ``ahead_calls`` at least.
+        works_on: Whether threads work on after a step. `AHEAD_BLOCK_SECONDS` and the policy's `ahead_launch_seconds` then apply.
+        waits: Whether the waits of a step go on after it. Blocks then have `AHEAD_CALLS` at least.
     """
     untimed = untimed or {}
     sliced = sliceable and not works_on and len(iteration) > 1 and min(iteration.values()) >= SLICED_ABOVE_SECONDS

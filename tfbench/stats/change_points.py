@@ -80,7 +80,7 @@ class ChangePoint:
 def change_points(values: Floats, effect: float = 0.0) -> tuple[ChangePoint, ...]:
     """Return the change points of a series of log-ratios or log-seconds, oldest first.
 
-    ``effect`` is the smallest difference of levels that counts, if larger than the policy's `history_effect`.
+    ``effect`` is the smallest difference of levels that counts, if larger than `HISTORY_EFFECT`.
     """
     x = np.asarray(values, float)
     least = max(effect, HISTORY_EFFECT)
