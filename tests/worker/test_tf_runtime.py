@@ -15,6 +15,11 @@ from tests.fakes.alone import run_alone
 from tfbench.worker import tf_runtime
 
 
+def test_a_version_that_denies_onednn_says_nothing_about_it(monkeypatch):
+    monkeypatch.setattr(tf_runtime, "tensorflow", lambda: SimpleNamespace(__version__="2.10.1"))
+    assert "oneDNN" not in tf_runtime.defaults()
+
+
 @pytest.mark.parametrize("error", [ImportError, AttributeError, RecursionError])
 def test_a_keras_that_cannot_be_loaded_is_left_out(monkeypatch, error):
     class TensorFlow:

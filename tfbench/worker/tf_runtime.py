@@ -10,17 +10,14 @@ import contextlib
 import ctypes
 import dataclasses
 import enum
-import functools
 import hashlib
 import inspect
 import io
 import math
 import numbers
 import os
-import platform
 import random
 import re
-import signal
 import sys
 import tempfile
 import traceback
@@ -157,52 +154,25 @@ def dtype_name(number: int) -> str:
     return f"type {number}"
 
 
-_GRAPH_SECONDS = 60
-"""A graph of one convolution takes less than a second, and more only on a machine that swaps."""
-
-
 def has_onednn() -> bool:
     """Return whether TensorFlow rewrites graphs for oneDNN, which depends on build, processor and settings.
 
-    TensorFlow 2.10 rewrites them and denies it. So a small graph tells, where TensorFlow denies it.
+    TensorFlow 2.10 denies it even if it does.
     """
     with contextlib.suppress(ImportError, AttributeError):
         from tensorflow.python.util import _pywrap_util_port
 
-        if _pywrap_util_port.IsMklEnabled():
-            return True
-    return _rewrites_for_onednn()
-
-
-@functools.cache
-def _rewrites_for_onednn() -> bool:
-    """Return whether a graph has ops of oneDNN. It runs in a process of its own, which leaves this one forkable.
-
-    The answer is false where oneDNN is off by default, and in a process that has run ops without having asked before.
-    """
-    chosen = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1" if platform.machine() == "x86_64" else "0")
-    if chosen != "1" or tensorflow() is None or has_run_an_op() or has_opened_gpu():
-        return False
-    return "_Mkl" in forked(_optimized_ops)[1]
-
-
-def _optimized_ops() -> str:
-    """Return the ops of the graph of one convolution."""
-    signal.alarm(_GRAPH_SECONDS)
-    tf = required()
-    tf.config.set_visible_devices([], "GPU")
-    image, kernel = tf.ones([1, 16, 16, 8]), tf.ones([3, 3, 8, 8])
-    collect_graphs(True)
-    tf.function(lambda x: tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), tf.ones([8]))))(image)
-    graphs = collect_graphs(False).function_graphs
-    return " ".join(node.op for graph in graphs for part in graph.partition_graphs for node in part.node)
+        return bool(_pywrap_util_port.IsMklEnabled())
+    return False
 
 
 def defaults() -> JSON:
     """Return defaults that differ between versions of TensorFlow, in words. It does not start the runtime."""
-    if tensorflow() is None:
+    if (tf := tensorflow()) is None:
         return {}
-    words = {"oneDNN": "used" if has_onednn() else "not used"}
+    words: JSON = {}
+    if not tf.__version__.startswith("2.10."):  # it denies oneDNN
+        words["oneDNN"] = "used" if has_onednn() else "not used"
     with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
         module = keras()
         words["backend of Keras"] = str(module.backend.backend())
