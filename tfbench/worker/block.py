@@ -492,8 +492,7 @@ def serve_turns(
     try:
         for following in order.follow:
             if not held:
-                if not read(inbox, 1):
-                    break
+                read(inbox, 1)
                 _signal(others, signal.SIGSTOP)
             for start, end in blocks():
                 began.append(start)
