@@ -179,16 +179,8 @@ MODEL_METRICS = tuple(metric.name for metric in PROBED if metric.probe in ("", "
 """Names of the metrics that judge a model besides its time."""
 
 PARITY = parity.PARITY
-PEAK_HOST_MEMORY = "peak_host_memory"
-FIRST_CALL = "first_call"
-"""These three metrics have decision rules of their own."""
-SET_UP, WARM_UP = "set_up", "warm_up"
-"""Seconds that the fixtures and the code before `bench` take; and those of the second call, with what the later calls
-take more than as many steady ones until they are steady."""
 IMPORT, IMPORT_MEMORY = "import", "import_memory"
 """Seconds and resident bytes of what a zygote imports for a benchmark file that no earlier file has imported."""
-FIRST_CALL_PARTS = "first_call_parts"
-"""Seconds of the first call by part: ``trace``, ``compile`` and ``execute``."""
 FIRST_CALL_DOUBT = "first_call_doubt"
 """By how much the time of a first call that neighbours have blurred may be too short, as a log-ratio."""
 

@@ -13,6 +13,7 @@ from tfbench.metrics import catalog, parity
 from tfbench.metrics.graphs import lost_and_gained
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
+from tfbench.model.case import FIRST_CALL, FIRST_CALL_PARTS, PEAK_HOST_MEMORY, SET_UP, WARM_UP
 from tfbench.model.words import BYTES, SECONDS, amount, exchanged
 from tfbench.policy import FIRST_CALL_DEVIATION, FIRST_CALL_ZYGOTE_DEVIATION, Policy, Thresholds
 from tfbench.stats.verdict import CODES, Decision, Terms, decide
@@ -185,7 +186,7 @@ Facts = Sequence[JSON]
 
 def peaks(facts: Facts) -> list[float]:
     """List the peak host memory of each launch that reports it, bytes."""
-    return [float(values[catalog.PEAK_HOST_MEMORY]) for values in facts if catalog.PEAK_HOST_MEMORY in values]
+    return [float(values[PEAK_HOST_MEMORY]) for values in facts if PEAK_HOST_MEMORY in values]
 
 
 def on_device(
@@ -204,10 +205,10 @@ def on_device(
         if row and not policy.device_gated and row.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.NEW):
             row = row.changed(outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_GATED, row.reason))
         rows += [row] if row else []
-    return rows
     if policy.device_gated and before and not rows:
         unread = because(Note.UNREAD, metric=" and ".join(catalog.ON_DEVICE), why="the launches report neither")
         rows.append(Verdict.of(case, Outcome.MISSING, because(ReasonCode.NOT_READ, unread), catalog.DEVICE_TIME))
+    return rows
 
 
 class Limits(NamedTuple):
@@ -273,9 +274,9 @@ def sampled(
 
 
 OF_LAUNCHES: Mapping[str, tuple[str, Callable[[Policy], Limits]]] = {
-    catalog.PEAK_HOST_MEMORY: (BYTES, lambda policy: Limits(policy.memory, MEMORY_LAUNCHES, MEMORY_ABS_TOLERANCE)),
-    catalog.SET_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, SET_UP_SECONDS)),
-    catalog.WARM_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, WARM_UP_SECONDS)),
+    PEAK_HOST_MEMORY: (BYTES, lambda policy: Limits(policy.memory, MEMORY_LAUNCHES, MEMORY_ABS_TOLERANCE)),
+    SET_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, SET_UP_SECONDS)),
+    WARM_UP: (SECONDS, lambda policy: Limits(SLOW_START, START_LAUNCHES, WARM_UP_SECONDS)),
 }
 """Metrics of which the facts of each timed launch have a sample: their units and how they are decided."""
 
@@ -292,7 +293,7 @@ def of_launches(
     return sampled(case, (metric, unit), old, new, limits(policy), policy, cases, pairs)
 
 
-memory = partial(of_launches, catalog.PEAK_HOST_MEMORY)
+memory = partial(of_launches, PEAK_HOST_MEMORY)
 """Makes the verdict on the peak of host memory."""
 
 Imports = Mapping[int, tuple[float, int]]
@@ -306,13 +307,12 @@ def imports(case: Case, before: Imports, now: Imports, policy: Policy, cases: in
     """
     pairs, rows = sorted(before.keys() & now.keys()), list[Verdict | None]()
     alone = replace(policy, confirm=False)
-    for place, (name, unit, thresholds, slack) in enumerate((
-        (catalog.IMPORT, SECONDS, SLOW_START, IMPORT_SECONDS), (catalog.IMPORT_MEMORY, BYTES, IMPORT_SIZE, IMPORT_BYTES),
+    for place, (metric, thresholds, slack) in enumerate((
+        ((catalog.IMPORT, SECONDS), SLOW_START, IMPORT_SECONDS),
+        ((catalog.IMPORT_MEMORY, BYTES), IMPORT_SIZE, IMPORT_BYTES),
     )):  # fmt: skip
         old, new = ([float(side[pair][place]) for pair in pairs] for side in (before, now))
-        rows.append(
-            sampled(case, (name, unit), old, new, Limits(thresholds, START_LAUNCHES, slack), alone, cases, pairs)
-        )
+        rows.append(sampled(case, metric, old, new, Limits(thresholds, START_LAUNCHES, slack), alone, cases, pairs))
     return [row for row in rows if row is not None]
 
 
@@ -323,20 +323,18 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     calls have an alpha of their own, equal to the run's, which its ``cases`` share. The number of launches tells the
     look. An undecided one is inconclusive.
     """
-    launches = zip(before, now, pairs, strict=True)
-    both = [(old, new, pair) for old, new, pair in launches if catalog.FIRST_CALL in old and catalog.FIRST_CALL in new]
+    launches, doubt = zip(before, now, pairs, strict=True), catalog.FIRST_CALL_DOUBT
+    both = [(old, new, pair) for old, new, pair in launches if FIRST_CALL in old and FIRST_CALL in new]
     before, now = [old for old, _, _ in both], [new for _, new, _ in both]
-    times = [(float(old[catalog.FIRST_CALL]), float(new[catalog.FIRST_CALL]), pair) for old, new, pair in both]
-    doubts = [(old.get(catalog.FIRST_CALL_DOUBT, 0.0), new.get(catalog.FIRST_CALL_DOUBT, 0.0)) for old, new, _ in both]
     effects = [
-        Effect(math.log(new / old), pair, doubt=doubt)
-        for (old, new, pair), doubt in zip(times, doubts, strict=True) if min(old, new) > 0
+        Effect(math.log(new[FIRST_CALL] / old[FIRST_CALL]), pair, doubt=(old.get(doubt, 0.0), new.get(doubt, 0.0)))
+        for old, new, pair in both if min(old[FIRST_CALL], new[FIRST_CALL]) > 0
     ]  # fmt: skip
     if not effects:
         return None
     decision = decide(effects, len(effects), Terms(policy, cases, False, policy.first_call), True)
     tolerance = policy.first_call_abs_tolerance
-    difference = median(new for _, new, _ in times) - median(old for old, _, _ in times)
+    difference = median(facts[FIRST_CALL] for facts in now) - median(facts[FIRST_CALL] for facts in before)
     if decision.outcome is not Outcome.UNCHANGED and abs(difference) < tolerance:
         reason = because(ReasonCode.WITHIN_ABS_TOLERANCE, tolerance=tolerance, difference=difference)
         return replace(decision, outcome=Outcome.UNCHANGED, reason=reason)
@@ -347,7 +345,7 @@ def _parts(before: Facts, now: Facts) -> Reason:
     """Return a note on the parts of the first call, in seconds."""
 
     def seconds(facts: Facts, part: str) -> float:
-        return median(float(values.get(catalog.FIRST_CALL_PARTS, {}).get(part, 0)) for values in facts)
+        return median(float(values.get(FIRST_CALL_PARTS, {}).get(part, 0)) for values in facts)
 
     parts = {part: (seconds(before, part), seconds(now, part)) for part in ("trace", "compile", "execute")}
     return because(Note.FIRST_CALL_PARTS, **parts)

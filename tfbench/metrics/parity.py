@@ -202,9 +202,7 @@ def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:
 
 
 def _relative(difference: float, size: float) -> float:
-    if difference == 0:
-        return 0.0
-    return difference / size if size else math.inf
+    return 0.0 if difference == 0 else difference / size if size else math.inf
 
 
 _BUCKETS = 64

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from tfbench.errors import BenchmarkError
 from tfbench.metrics import exact
-from tfbench.metrics.catalog import FIRST_CALL, WARM_UP
 from tfbench.model import CACHE, CACHE_STATES, NATIVE, TIME, Outcome, Ratio, Run, Statistic, Verdict
+from tfbench.model.case import FIRST_CALL, WARM_UP
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.policy import Policy
 from tfbench.race.launch import Clock, Entrant, Failure

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, TfbenchError
-from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_DOUBT, FIRST_CALL_PARTS
-from tfbench.model import DOUBT, ONCE, Case, Plan
+from tfbench.metrics.catalog import FIRST_CALL_DOUBT
+from tfbench.model import DOUBT, FIRST_CALL, FIRST_CALL_PARTS, ONCE, Case, Plan
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.sides.spec import Side

@@ -16,7 +16,7 @@ from tfbench.metrics import catalog
 from tfbench.metrics.catalog import read as read_metrics
 from tfbench.metrics.exact import MetricChange, metric_changes, on_device, result_changes
 from tfbench.metrics.parity import ProbeOutput, compare
-from tfbench.model import JSON, TIME, Case, Note, Outcome, Ratio, Verdict, because
+from tfbench.model import FIRST_CALL, JSON, PEAK_HOST_MEMORY, TIME, Case, Note, Outcome, Ratio, Verdict, because
 from tfbench.policy import Policy
 from tfbench.profiles import attribution as breakdowns
 from tfbench.profiles.folders import Kept, folder_of, step_breakdown, write_about
@@ -246,10 +246,10 @@ class Explainer:
         """
         # What may be behind another change: retraces, types of the result, kernels and ops.
         changed = [*traced_again(evidence), *evidence.results, *ops_changed(evidence)] if evidence else []
-        if metric not in (TIME, catalog.FIRST_CALL, catalog.PEAK_HOST_MEMORY, *_LEAKS):
+        if metric not in (TIME, FIRST_CALL, PEAK_HOST_MEMORY, *_LEAKS):
             return Answer(changed)
         self.launcher.start_pairs(sides, [0])
-        if metric not in (TIME, catalog.FIRST_CALL):
+        if metric not in (TIME, FIRST_CALL):
             return Answer([*self._in_memory(sides), *changed])
         if faster := bool(ratio and ratio.center < 1):
             sides = sides[1], sides[0]  # profiles explain slowdowns, so they tell what is slower on the first side
@@ -282,9 +282,7 @@ class Explainer:
     def _in_python(self, sides: tuple[Entrant, Entrant], metric: str, slowdown: float | None) -> list[str]:
         self.tell("sampling Python functions")
         with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
-            before, now = (
-                sample(self.launcher, self.policy, side, first=metric == catalog.FIRST_CALL) for side in sides
-            )
+            before, now = (sample(self.launcher, self.policy, side, first=metric == FIRST_CALL) for side in sides)
             cause = breakdowns.grown(before, now, breakdowns.must_show(slowdown))
             if cause is None or cause.function.startswith(_EXECUTES):
                 return []
@@ -336,10 +334,10 @@ class Profiles:
             if any(row.outcome is Outcome.REGRESSED for row in rows) and policy.confirm:
                 _, confirming = self._on_device(entrants, [ZYGOTES + pair for pair in pairs], seconds)
                 again = {row.metric: row for row in confirming}
-            if policy.device_gated:
-                raise  # without evidence, the gate must not pass
                 rows = [twice(row, again.get(row.metric)) if row.outcome is Outcome.REGRESSED else row for row in rows]
         except PROFILE_FAILURES as error:
+            if policy.device_gated:
+                raise  # without evidence, the gate must not pass
             return replace(result, why=(failure(error),))
         if len(entrants) == 1 and not self.strategy.baseline:
             rows = [row.changed(reason=NO_BASELINE) for row in rows]

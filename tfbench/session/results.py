@@ -13,6 +13,7 @@ from tfbench import errors
 from tfbench.fs import shortage
 from tfbench.metrics import catalog, contracts, exact, parity
 from tfbench.metrics.parity import Output
+from tfbench.model import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.model.case import CALL_SECONDS, COVERED, DOUBT, JSON, NATIVE, REPORTED, TIME, Case, Claim
 from tfbench.model.measurement import MetricValues, Run, Sample, Statistic
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
@@ -189,7 +190,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     )  # fmt: skip
     metrics = []
     if (first := confirmed_race.first_call) is not None and first.outcome is not None:
-        metrics.append(Verdict.of(case, first.outcome, first.reason, catalog.FIRST_CALL, **first.comparison.columns))
+        metrics.append(Verdict.of(case, first.outcome, first.reason, FIRST_CALL, **first.comparison.columns))
     metrics += confirmed_race.sampled
     return CaseResult(case, verdict, sample=contender, baseline=baseline, metrics=tuple(metrics))
 
@@ -283,7 +284,7 @@ _CODES = {errors.SideError: ReasonCode.SIDE, errors.WorkerDied: ReasonCode.DIED,
 def _typical_facts(runs: Sequence[Run]) -> JSON:
     """Return the facts of the first launch, but the median over launches for facts that vary."""
     facts = dict(runs[0].facts)
-    for sampled in (catalog.FIRST_CALL, catalog.PEAK_HOST_MEMORY, catalog.DISPATCH_TIME, catalog.GPU_CLOCK):
+    for sampled in (FIRST_CALL, PEAK_HOST_MEMORY, catalog.DISPATCH_TIME, catalog.GPU_CLOCK):
         if values := [run.facts[sampled] for run in runs if sampled in run.facts]:
             facts[sampled] = median(values)
     return facts

@@ -14,8 +14,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tfbench.errors import SideError, TfbenchError, UsageError
-from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
-from tfbench.model import JSON, TIME, Case, Outcome, Ratio
+from tfbench.model import FIRST_CALL, JSON, PEAK_HOST_MEMORY, TIME, Case, Outcome, Ratio
 from tfbench.model.formats import plain
 from tfbench.model.words import duration, times
 from tfbench.policy import Policy

@@ -16,10 +16,11 @@ from typing import NamedTuple
 from tfbench.errors import SideError, TfbenchError
 from tfbench.facts import interpreter_options
 from tfbench.metrics import catalog, contracts, exact, parity
-from tfbench.metrics.catalog import FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
+from tfbench.metrics.catalog import LEAK_METRICS
 from tfbench.metrics.exact import ComparisonContext
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Ratio, ReasonCode, Verdict
+from tfbench.model.case import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.model.formats import plain
 from tfbench.model.words import SECONDS, times
 from tfbench.policy import Policy

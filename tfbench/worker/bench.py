@@ -31,15 +31,20 @@ from tfbench.model.case import (
     COLD,
     COLLECTIONS,
     COVERED,
+    FIRST_CALL,
+    FIRST_CALL_PARTS,
     JSON,
     ONCE,
+    PEAK_HOST_MEMORY,
     QUALITIES,
     REPORTED,
     RETRACED,
     SET_LATE,
+    SET_UP,
     UNKNOWN,
     WAITED,
     WARM,
+    WARM_UP,
 )
 from tfbench.protocol import CaseRequest, Channel, Prepared
 from tfbench.untrusted import brief
@@ -142,7 +147,7 @@ def first_call(block: blocks.Block, check: Callable[[object], None]) -> tuple[JS
     Returns:
         The seconds of the first call: in total, in tracing of Python functions, in compilation and in execution.
         The second call gives the execution. Compilation (grappler, XLA, the choice of kernels) is the rest.
-        The seconds of the second call as ``warm_up``, to which the later warm-up adds. And the least seconds of the first call, as `call_once` returns them.
+        The seconds of the second call as `WARM_UP`, to which the later warm-up adds. And the least seconds of the first call, as `call_once` returns them.
     """
     traces: list[float] = []
     began = time.perf_counter()
@@ -154,7 +159,7 @@ def first_call(block: blocks.Block, check: Callable[[object], None]) -> tuple[JS
     _, again, _ = call_once(block, time.perf_counter_ns)
     trace = own * sum(traces)
     parts = {"trace": trace, "compile": max(0.0, whole - trace - again), "execute": min(again, whole)}
-    return {"first_call": whole, "first_call_parts": parts, "warm_up": again}, least
+    return {FIRST_CALL: whole, FIRST_CALL_PARTS: parts, WARM_UP: again}, least
 
 
 # Cold caches: each call has another copy of its tensors
@@ -532,7 +537,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         self._began = own_time()
 
     def serve(self, call: Step) -> None:
-        self.facts["set_up"] = (own_time() - self._began) * 1e-9
+        self.facts[SET_UP] = (own_time() - self._began) * 1e-9
         self._peak.mark(counts=False)
         self._since = time.perf_counter()
         if active := tracer():
@@ -577,17 +582,17 @@ class TimingLaunch(Bench[protocol.TimeCase]):
         own = own_time() - own
         stretch = whole.end(time.perf_counter_ns() - began)
         steady = block.calls * (iteration + (block.untimed or 0.0))
-        if "warm_up" in self.facts and self.request.warmup[0]:
-            self.facts["warm_up"] += max(0.0, own * 1e-9 - steady)
+        if WARM_UP in self.facts and self.request.warmup[0]:
+            self.facts[WARM_UP] += max(0.0, own * 1e-9 - steady)
         else:
-            self.facts.pop("warm_up", None)  # a brief launch does not become steady
+            self.facts.pop(WARM_UP, None)  # a brief launch does not become steady
         waited = waiting([stretch])
         on_device, untimed = block.synchronise is not None, block.untimed
         works_on = not on_device and not blocks.rest()
         by_system = self.clock is time.perf_counter_ns and untimed is None and not on_device
         paced = blocks.waits_ahead(block, self.request.warmup[0], iteration) if by_system and waited > _WAITS else None
         if works_on or paced:
-            self.facts.pop("warm_up", None)  # calls that find their results ready say nothing about the others
+            self.facts.pop(WARM_UP, None)  # calls that find their results ready say nothing about the others
             iteration = paced or blocks.pace(block, self.request.warmup[0])
             # What the calls so far have left must not be taken for the work of the rounds.
             blocks.rest(blocks.REST_LIMIT)
@@ -726,7 +731,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
             self._meet()  # a warm-up beside the first call of another entrant would take its processor
         if in_turn or compiling:
             tf_runtime.pin(self.request.cpus)
-        return (facts["first_call"], least, used) if in_turn else None
+        return (facts[FIRST_CALL], least, used) if in_turn else None
 
     def _meets(self, compiling: tuple[int, ...] = ()) -> bool:
         """Go where the entrants meet, if they do, and wait for the others; or to these processors, if there are any."""
@@ -743,7 +748,7 @@ class TimingLaunch(Bench[protocol.TimeCase]):
     def _note_peak(self) -> None:
         self._peak.mark()
         if (peak := self._peak.bytes) is not None:
-            self.facts["peak_host_memory"] = peak
+            self.facts[PEAK_HOST_MEMORY] = peak
 
     def _serve_once(self, block: blocks.Block) -> None:
         """Call the step once, and serve rounds of this time."""
