@@ -40,7 +40,7 @@ def judged(ratios, again, policy=STANDARD):
 def races_of_unchanged_code():
     """Returns the races of each run: workload, log-ratios of the launches, and their pairs."""
     runs = defaultdict(list)
-    path = ROOT / "docs" / "data" / "calibration-standard.jsonl"
+    path = ROOT / "docs" / "data" / "calibration-standard-earlier.jsonl"
     for trial in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         counts = trial["method"] == "race" and not trial["slowdown"] and trial["workload"] != "elementwise"
         if counts and trial["run"] not in ONE_SIDE_CACHED:
