@@ -39,7 +39,7 @@ def cause(share, kind="Sum", category=TimeCategory.HOST):
 
 
 def attribution(*causes):
-    return Attribution(0.001, 0.011, causes, 0.9, ((TimeCategory.HOST, 0.001, 0.011),))
+    return Attribution(0.001, 0.011, causes, ((TimeCategory.HOST, 0.001, 0.011),))
 
 
 def ratio(center):
@@ -136,7 +136,7 @@ def test_ops_are_named_if_they_hold_half_of_the_slowdown():
     assert [line.split()[:2] for line in lines] == [["op:", "Sum"], ["op:", "BatchMatMulV2"]]
     assert op_lines(attribution(cause(0.3), cause(0.1, "Mul"))) == []
     assert op_lines(attribution(cause(0.9, "", TimeCategory.OTHER))) == []
-    hidden = Attribution(0.0010, 0.0011, (cause(0.9),), 0.9, ())
+    hidden = Attribution(0.0010, 0.0011, (cause(0.9),), ())
     assert op_lines(hidden, raced=0.5) == []
 
 
