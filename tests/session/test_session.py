@@ -69,6 +69,26 @@ def test_the_mean_of_all_cases_is_raced_again_before_it_fails_the_run(tmp_path):
     assert report.seconds_by_phase["confirming"] > 0
 
 
+def test_an_interrupted_run_races_no_case_again_and_can_be_resumed(tmp_path, monkeypatch):
+    executable = worker.install(tmp_path, cases={case.name: {"seconds": 1e-4} for case in CASES})
+    kept, judged = [], []
+    with closing(Session(request_of(tmp_path, CASES, executable=executable, gate_suite=0.01), CASES)) as session:
+        for case in CASES:
+            session.runs.fail(case, "it has a result, whatever that is")
+
+        def judge(final):
+            judged.append(final)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(session.suite_gate, "judge", judge)
+        monkeypatch.setattr(session.journal, "close", lambda complete: kept.append(not complete))
+        with pytest.raises(KeyboardInterrupt):
+            session.judge_suite()
+        assert session.judge_suite() is None
+        assert session.report().interrupted
+    assert (len(judged), kept) == (1, [True])
+
+
 def test_a_run_that_cannot_be_put_together_releases_its_gpus(finished, monkeypatch):
     """The side that does not exist is noticed after the GPUs are locked."""
     closed = []

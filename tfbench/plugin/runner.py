@@ -556,8 +556,6 @@ class Runner:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int | pytest.ExitCode
     ) -> Generator[None, None, None]:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut the report short
         session.exitstatus = ours = self.finish(exitstatus)
         yield
         if self._options.against or self._options.baseline:
@@ -570,6 +568,8 @@ class Runner:
             return status
         with suppress(KeyboardInterrupt):  # the report says so
             self._session.judge_suite()
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one that comes now must not cut the report short
         complete = True
         try:
             self._session.conclude()

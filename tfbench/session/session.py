@@ -457,15 +457,14 @@ class Session:
         return [note for part in parts for note in part.notes]
 
     def judge_suite(self) -> SuiteVerdict | None:
-        """Judge the mean of all cases, if the user asked for it, and add the verdict to the report.
+        """Judge the mean of all cases, if the user asked for it and did not interrupt the run. The report has the verdict.
 
         Raises `KeyboardInterrupt` after Ctrl-C.
         """
-        self._finish_lanes()
-        if not self.request.gate_suite:
-            return None
         with self._interruptible():
-            return self.suite_gate.judge(self.runs.final)
+            self._finish_lanes()
+            wanted = self.request.gate_suite and not self.interrupted
+            return self.suite_gate.judge(self.runs.final) if wanted else None
 
     def conclude(self) -> None:
         """Find out which cases the other side would run and this run lacks, unless the user interrupted it.
@@ -480,7 +479,6 @@ class Session:
             if self.journal.earlier and not self.launcher.environment(self.contender):
                 # An interrupted run has measured all cases. The report has to say what its sides are all the same.
                 self.starter.start(self.cases[:1], *self._live)
-                self.strategy.conclude()
 
     def report(self, complete: bool = False) -> Report:
         """Build the report: it has a row for each case that was due, whatever is known so far."""
@@ -548,7 +546,7 @@ class Session:
     def close(self) -> None:
         """End every process, and release the GPUs."""
         self._finish_lanes(stop=True)
-        self.journal.close(complete=len(self.runs.final) == len(self.cases))
+        self.journal.close(complete=not self.interrupted and len(self.runs.final) == len(self.cases))
         self._held.close()
 
     @contextmanager
