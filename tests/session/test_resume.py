@@ -107,20 +107,21 @@ def known(monkeypatch):
 
 def test_the_identity_names_everything_that_a_result_depends_on(tmp_path):
     asked = request(tmp_path, inject_slowdown=0.1, replay="never", device="gpu:0", against="git:HEAD", baseline="main",
-                    profile="p", profiles=Path("p"), profile_on_regression=True)  # fmt: skip
+                    profile="p", profiles=Path("p"), profile_on_regression=True, save_baseline="main")  # fmt: skip
     found = identity(asked, SIDES, "yesterday")
     assert found.pop("the policy") == json.loads(json.dumps(preset("quick").as_json()))
     options = {
-        "replay": "never", "inject-slowdown": 0.1, "device": "gpu:0", "changed-only": False, "profile": "p",
-        "profile-on-regression": True,
+        "replay": "never", "inject-slowdown": 0.1, "device": "gpu:0", "fail-on-improvement": False, "changed-only": False,
+        "profile": "p", "profile-on-regression": True,
     }  # fmt: skip
+    cpus = {"one": [3], "every": [3, 4], "near": []}
     assert found == {
         "the code": f"digest of {tmp_path.name}",
         "the other side": ["git:HEAD", "main", "yesterday", [
             ["contender", "python", "/c", {"B": "2"}, []], ["baseline", "other", "/b", {}, ["C"]],
         ]],
         "the packages": {"other": {"packages of": "other"}, "python": {"packages of": "python"}},
-        "the options": [options, "p", [3], {"size": 3}, SUITE.inifile, SUITE.import_mode],
+        "the options": [options, True, "p", cpus, {"size": 3}, SUITE.inifile, SUITE.import_mode],
         "the cases of the suite": hashlib.sha256(f"{A.name}\n{B.name}".encode()).hexdigest(),
         "the settings": {"TF_X": "1"},
         "the machine": {"processor": "p"},
@@ -188,6 +189,8 @@ def test_a_job_goes_on_on_the_same_machine_only(tmp_path, monkeypatch):
     ("change", "what"),
     [
         ({"suite": replace(SUITE, inifile="other.ini")}, "the options"),
+        ({"processors": Processors((3,), (2, 3))}, "the options"),
+        ({"fail_on_improvement": True}, "the options"),
         ({"saved": "today", "changed_only": True}, "the other side and the options"),
     ],
 )

@@ -124,7 +124,7 @@ class RunOptions:
     cpus: str = _option("processors for the workers, such as 0,2-3 (default: the last one)", "LIST")
     lanes: str = _option("cases that race at the same time, each on two processors of its own (default: %(default)s)", "N", default="1")
     strict_gate: bool = _option("also fail on inconclusive, incomparable and missing results", "", GATE)
-    fail_on_improvement: bool = _option("also fail on improved times: does the benchmark still do its work?", "", GATE)
+    fail_on_improvement: bool = _option("also fail on improved times: does the benchmark still do its work?", "", GATE, RESULT)
     shard: Shard | None = _option("run one part of the cases, such as 2/4; tfbench gate merges the reports", "N/OF", ASKS, read=lambda text: parse_shard(text) if text else None)  # noqa: RUF009
     job: str = _option("measure as the job of a fleet in this file; tfbench fleet job starts pytest so", "FILE", ASKS)
     resume: bool = _option("go on after an interruption: use the finished cases of the same code and environment", "", ASKS)

@@ -245,7 +245,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the other side": [request.against, request.baseline, saved, places],
         "the packages": {side: installed(side) for side in sorted({side.executable for side in sides})},
         "the policy": request.policy.as_json(),
-        "the options": [asked, str(request.profiles), request.processors.one, *suite],
+        "the options": [asked, bool(request.save_baseline), str(request.profiles), vars(request.processors), *suite],
         "the cases of the suite": request.part.suite if request.part else digest(request.suite_names),
         "the settings": settings(),
         "the machine": machine() | ({"host": os.uname().nodename} if request.part else {}),
