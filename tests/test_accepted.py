@@ -54,8 +54,16 @@ def test_other_metrics_and_deleted_cases_are_accepted_by_name():
     assert decided([exact, row(), OTHER], entry).ruling.result is Result.REGRESSED  # its time is not accepted
     del entry["up_to"]
     assert decided([row(Outcome.UNCHANGED), exact, OTHER], entry).ruling.result is Result.PASS
+    assert decided([exact, row(), OTHER], entry).ruling.result is Result.REGRESSED
     assert decided([row(Outcome.MISSING, None), OTHER], GONE).ruling.result is Result.PASS
     assert decided([row(), OTHER], GONE).ruling.result is Result.REGRESSED
+
+
+@pytest.mark.parametrize(("value", "result"), [(0.91, Result.PASS), (0.9, Result.PASS), (0.5, Result.REGRESSED)])
+def test_of_a_metric_where_fewer_is_worse_the_smallest_accepted_value_is_stated(value, result):
+    worse = row(ratio=None, metric="accuracy", values=(0.95, value))
+    entry = {**ENTRY, "metric": "accuracy", "up_to": 0.9}
+    assert decided([row(Outcome.UNCHANGED), worse, OTHER], entry).ruling.result is result
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def test_an_improvement_that_the_run_forbids_fails_it_after_a_regression_and_bef
     assert (ruling.result, ruling.result.code, ruling.pytest_code) == (Result.IMPROVED, 1, 1)
     assert ruling.counts == "1 improved, 1 error"
     assert rule(complete([*report("regressed").verdicts, unwanted])).result is Result.REGRESSED
+    assert rule(complete([unwanted]), problems=("expired",), strict=strict).result is Result.IMPROVED
     with pytest.raises(pytest.fail.Exception, match="improved: an improvement fails this run"):
         end_test(result_of(unwanted), strict)
 
@@ -92,7 +93,8 @@ SHARD = {"index": 1, "of": 2}
         (report(), 4, "no case was measured: run with --baseline NAME or --against SPEC"),
         (report("new", "new"), 4, "2 cases measured, none compared: run with --baseline NAME or --against SPEC"),
         (report("unchanged", "new", "new"), 4,
-         "only 1 of 3 cases were compared (1 unchanged, 2 new); --min-compared lowers the limit of 50%"),
+         "only 1 of 3 cases were compared (1 unchanged, 2 new); "
+         "tfbench gate --min-compared lowers the limit of 50%"),
     ],
 )  # fmt: skip
 def test_a_decision_states_its_reason(found, gate, because):
@@ -119,7 +121,7 @@ def test_skipped_cases_are_counted():
     assert rule(complete(rows, skips)).because == "2 unchanged, 2 skipped"
     assert rule(complete([], skips)).because.startswith("no case was measured, 2 skipped: run with")
     few = rule(complete(rows[:1], skips)).because
-    assert few.startswith("only 1 of 3 cases were compared (1 unchanged, 2 skipped); --min-compared")
+    assert few.startswith("only 1 of 3 cases were compared (1 unchanged, 2 skipped); tfbench gate --min-compared")
 
 
 @pytest.mark.parametrize(("compared", "gate"), [(1, Result.INCOMPARABLE), (2, Result.PASS)])

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from tfbench.errors import UsageError
-from tfbench.metrics.catalog import DECISIVE
+from tfbench.metrics.catalog import DECISIVE, PROBED, Worse
 from tfbench.model import DECIDED, TIME, Note, Outcome, ReasonCode, Report, SuiteVerdict, Verdict
 from tfbench.model.formats import Amount, FormError, Name, Text, convert
 from tfbench.model.words import counted
@@ -171,9 +171,9 @@ def rule(
     failures.append((Result.PASS, _counts(timed) + _skipped(report), _first_time(timed)))
     order = list(Result)
     result, counts, reason = min(failures, key=lambda pair: order.index(pair[0]))
-    if problems and result is not Result.REGRESSED:
-        result, more = Result.ERROR, plural(len(problems), "expired or unused acceptance")
-        reason = f"{reason}; {more}" if reason else more
+    if problems and result not in (Result.REGRESSED, Result.IMPROVED):
+        more = plural(len(problems), "expired or unused acceptance")
+        result, reason = Result.ERROR, "; ".join(filter(None, (reason, more)))
     return Ruling(result, counts, reason, bad, tolerable=not strict and not (gated and shortage))
 
 
@@ -189,8 +189,7 @@ def _gap(report: Report, part: bool) -> str:
 
 def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compared: float, due: int) -> str:
     """Return why too few cases were compared, ``""`` if enough were. Cases that are accepted without a comparison are not due."""
-    shown = [verdict for verdict in timed if verdict.outcome is Outcome.UNGATED and verdict.ratio]
-    decided = len(shown) + sum(verdict.outcome in DECIDED for verdict in timed)
+    decided = sum(row.outcome in DECIDED or (row.outcome is Outcome.UNGATED and row.ratio is not None) for row in timed)
     same = sum(verdict.reason.code == ReasonCode.SAME_CODE for verdict in timed)
     if gated and _first_time(timed):
         return ""
@@ -200,7 +199,7 @@ def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compare
         return f"{cases}{_skipped(report)}" + ("" if gated else ": run with --baseline NAME or --against SPEC")
     if decided + same < min_compared * (due - len(_added(timed))):
         few = f"only {decided} of {due} cases were compared ({_counts(timed)}{_skipped(report)})"
-        return f"{few}; --min-compared lowers the limit of {min_compared:.0%}"
+        return f"{few}; tfbench gate --min-compared lowers the limit of {min_compared:.0%}"
     return ""
 
 
@@ -229,6 +228,9 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
 # Accepted regressions
 
 
+_FEWER_IS_WORSE = frozenset(metric.name for metric in PROBED if metric.worse is Worse.FEWER)
+
+
 class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """One accepted regression, as files have it."""
 
@@ -238,7 +240,8 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """The last day on which it is valid."""
     metric: Name = TIME
     up_to: Amount | None = None
-    """The largest accepted ratio of times, or the largest accepted value of another metric, where ``None`` accepts any."""
+    """The largest accepted ratio of times, or the accepted value of another metric: the largest one, or the smallest one where
+    fewer is worse, such as an accuracy. There ``None`` accepts any."""
     gone: bool = False
     """Whether the entry accepts that the case is missing, and nothing else."""
     incomparable: bool = False
@@ -260,13 +263,13 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
         """Return whether this entry accepts the verdict, without regard to its expiry date."""
         if (verdict.case.name, verdict.outcome) != (self.case, self.outcome):
             return False
-        if self.outcome is not Outcome.REGRESSED:
-            return True
-        if verdict.metric != self.metric:
-            return False
+        if self.up_to is None:
+            return self.outcome is not Outcome.REGRESSED or verdict.metric == self.metric
         ratio = verdict.ratio.center if verdict.ratio else None
         value = verdict.values.contender if verdict.values else ratio
-        return self.up_to is None or (value is not None and value <= self.up_to and not self.slower_calls(verdict))
+        sign = -1 if self.metric in _FEWER_IS_WORSE else 1
+        within = value is not None and sign * value <= sign * self.up_to
+        return verdict.metric == self.metric and within and not self.slower_calls(verdict)
 
     def slower_calls(self, verdict: Verdict) -> bool:
         """Return whether slow calls cost more than the entry accepts, and more than the noise of a tail in a short race."""
