@@ -275,6 +275,7 @@ class Runner:
         self._notes: list[str] = []
         self._errors: list[str] = []
         self._session: Session | None = None
+        self._report: Report | None = None  # of a run that has come to its end
         self._display: Display | None = None
         self._suite: list[Case] = []  # of all shards
         self.collected: dict[str, pytest.Function] = {}
@@ -579,7 +580,7 @@ class Runner:
         if edited := self._session.edited:
             why = "code was edited during the run, so its measurements are of unknown code"
             self._errors.append(f"{why}: {some(edited, 3)}; run it again")
-        report = self._session.report(complete=complete and not edited)
+        self._report = report = self._session.report(complete=complete and not edited)
         failed = status not in (OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         ruling = rule(report, strict=self._strict, part=True)
         if (report.due or report.verdicts) and ruling.pytest_code and not failed:
@@ -601,7 +602,7 @@ class Runner:
             lost = self._errors if self._options.history else self._notes
             lost.append(f"the measurements of this run could not be recorded: {error}")
         try:
-            self._notes += self._write_report(report)
+            self._notes += self._write_report()
         except UsageError as error:
             self._errors.append(str(error))
         if status == pytest.ExitCode.NO_TESTS_COLLECTED and self._options.shard is not None and self._suite:
@@ -610,13 +611,12 @@ class Runner:
             return pytest.ExitCode.TESTS_FAILED
         return status
 
-    def _write_report(self, report: Report | None = None) -> list[str]:
-        """Write the report files that the user asked for, and return a note on each.
+    def _write_report(self) -> list[str]:
+        """Write the report files that the user asked for, as far as the run has come, and return a note on each.
 
-        ``report`` is ``None`` before the end of the run. Raises `UsageError` if a file cannot be written.
+        Raises `UsageError` if a file cannot be written.
         """
-        if report is None and self._session is not None:
-            report = self._session.report()
+        report = self._report or (self._session.report() if self._session is not None else None)
         report = report or Report({"name": self._config.getoption("tfbench_policy")}, {}, complete=False)
         strict = self._strict
         writers: Mapping[str, Callable[[Report], str]] = {
@@ -634,10 +634,10 @@ class Runner:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the report's tables, the notes and the errors."""
         reporter = terminalreporter
-        if self._session is None or not (self.cases or self._notes or self._errors):
+        report = self._report
+        if self._session is None or report is None or not (self.cases or self._notes or self._errors):
             return
         reporter.section("tfbench")
-        report = self._session.report(complete=True)
         if self.cases:
             width, colour = reporter._tw.fullwidth, reporter._tw.hasmarkup
             root = os.path.relpath(self._config.rootpath, self._config.invocation_params.dir)
