@@ -261,6 +261,16 @@ def test_metrics_are_compared_with_the_saved_ones_under_all_that_differs():
     assert strategy.baseline_values(CaseResult(replace(CODED, source="def"))).entrant.side == RIVAL
 
 
+@pytest.mark.parametrize(
+    "strategy", [saved_baseline(Races()), Strategy(request(), CONTENDER, Starter(), Races(), RIVAL)]
+)
+def test_what_follows_a_race_on_the_other_sides_own_file_is_read_there_too(strategy):
+    own = replace(RIVAL, name="baseline with its own files")
+    strategy._raced_on[CODED.name] = own
+    assert strategy.baseline_entrant(CODED).side == own
+    assert strategy.baseline_entrant(OTHER).side == RIVAL
+
+
 def test_a_new_case_has_no_values_to_compare_with():
     strategy = LiveSideStrategy(request(), CONTENDER, Starter(), Races(), RIVAL)
     assert strategy.baseline_values(CaseResult(CODED)).entrant.case == CODED

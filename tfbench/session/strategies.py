@@ -350,8 +350,13 @@ class Strategy:
         return self.races.variants(group)
 
     def baseline_entrant(self, case: Case) -> Entrant | None:
-        """Return the case's counterpart on the baseline side, if there is a baseline."""
-        return Entrant(case, self.baseline) if self.baseline else None
+        """Return the case's counterpart on the baseline side as it raced, if there is a baseline."""
+        side = self._raced_on.get(case.name, self.baseline)
+        return Entrant(self._counterpart(case), side) if side else None
+
+    def _counterpart(self, case: Case) -> Case:
+        """Return the case with its thresholds on the baseline side."""
+        return case
 
     def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         """Return what the other metrics of a case are compared with, ``None`` without a counterpart."""
@@ -491,9 +496,6 @@ class LiveSideStrategy(Strategy):
     def _counterpart(self, case: Case) -> Case:
         return self.counterparts.of(case) if self.counterparts else case
 
-    def baseline_entrant(self, case: Case) -> Entrant:
-        return Entrant(self._counterpart(case), self._raced_on.get(case.name, self.baseline))
-
     def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         verdict = result.verdict
         if verdict is not None and verdict.reason.code is ReasonCode.ADDED:
@@ -574,7 +576,7 @@ class SavedBaselineStrategy(Strategy):
         here = self.starter.environment_info(self.contender)
         changed = sample is not None and changed_since(saved, case)
         if changed and self.baseline is not None:  # the saved values are those of another benchmark
-            return BaselineValues(entrant=Entrant(case, self._raced_on.get(case.name, self.baseline)))
+            return BaselineValues(entrant=self.baseline_entrant(case))
         return BaselineValues(
             metric_values=saved.metric_values.get(case.name, MetricValues()),
             facts=[run.facts for run in sample.runs] if sample else [],
