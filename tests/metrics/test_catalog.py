@@ -37,7 +37,7 @@ def test_a_metric_defined_by_one_object_is_extracted_compared_and_reported(monke
     here, there = Side("contender", "python", Path("/")), Side("baseline", "python", Path("/"))
     timed = CaseResult(CASE, judged(CASE, Outcome.UNCHANGED, Reason("x", "x")), sample=Sample(CASE, (Run((1.0,), 1),)))
     probes = {"baseline": launch("Softmax"), "contender": launch("Softmax", "Softmax")}
-    checker = MetricChecker(Prober(probes), preset("standard"), [CASE])
+    checker = MetricChecker(Prober(probes), preset("standard"), [CASE], 1)
     rows = checker.checked(timed, here, BaselineValues(entrant=Entrant(CASE, there))).metrics
     report = json_format.render(Report(preset("standard").as_json(), {}, (timed.verdict, *rows)))
     (row,) = (row for row in json.loads(report)["verdicts"] if row["metric"] == "softmaxes")

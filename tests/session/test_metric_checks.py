@@ -67,7 +67,7 @@ def timed(case):
 
 def judged(answers, baseline_values, case=REFERENCE, cases=(REFERENCE, OTHER)):
     prober = Prober(answers)
-    result = MetricChecker(prober, POLICY, cases).checked(timed(case), HERE, baseline_values)
+    result = MetricChecker(prober, POLICY, cases, 1).checked(timed(case), HERE, baseline_values)
     assert {row.name for row in result.metrics} <= {case.name}
     return result, {row.metric: row for row in result.metrics}, prober
 
@@ -111,16 +111,18 @@ def test_the_memory_of_a_race_is_judged_once():
     saved = BaselineValues(
         metric_values=MetricValues(), facts=[{"peak_host_memory": 90 << 20}] * 3, differences=["Python 3.10 there"]
     )
-    result = MetricChecker(Prober({}), POLICY, (REFERENCE,)).checked(raced, HERE, saved)
+    result = MetricChecker(Prober({}), POLICY, (REFERENCE,), 1).checked(raced, HERE, saved)
     assert [row for row in result.metrics if row.metric == "peak_host_memory"] == [memory]
     assert "memory" not in result.verdict.reason.message
 
 
-def test_saved_memory_has_no_second_race_and_is_judged_in_one_stage(monkeypatch):
-    stages = []
-    monkeypatch.setattr(exact, "memory", lambda case, before, now, policy, cases: stages.append(policy.confirm))
-    judged({}, BaselineValues(metric_values=MetricValues(), facts=[{"peak_host_memory": 90 << 20}] * 3))
-    assert stages == [False]
+def test_saved_memory_is_judged_in_one_stage_with_the_alpha_that_all_shards_share(monkeypatch):
+    """It has no second race."""
+    asked = []
+    monkeypatch.setattr(exact, "memory", lambda case, before, now, policy, cases: asked.append((policy.confirm, cases)))
+    saved = BaselineValues(metric_values=MetricValues(), facts=[{"peak_host_memory": 90 << 20}] * 3)
+    MetricChecker(Prober({}), POLICY, (REFERENCE,), 320).checked(timed(REFERENCE), HERE, saved)
+    assert asked == [(False, 320)]
 
 
 def test_without_a_baseline_every_metric_is_new():
@@ -180,7 +182,7 @@ def test_a_change_that_cannot_be_read_again_is_an_error():
 
 def test_values_to_be_saved_tell_what_differs_between_launches_of_their_side():
     prober = Prober({"contender": [probe_output(11), probe_output(12), probe_output(11)]})
-    checker = MetricChecker(prober, POLICY, (REFERENCE,))
+    checker = MetricChecker(prober, POLICY, (REFERENCE,), 1)
     first = checker.checked(timed(REFERENCE), HERE, None).metric_values
     unstable = checker.stable(REFERENCE, HERE, first)
     assert set(unstable.unstable) == {"flops"}
@@ -382,7 +384,7 @@ def test_a_contract_on_another_metric_reads_the_other_variant_on_the_side_of_the
 
 def test_the_code_of_a_case_whose_probe_fails_is_unknown():
     prober = Prober({"contender": probe_output(source="new"), "baseline": BenchmarkError("no")})
-    checker = MetricChecker(prober, POLICY, (REFERENCE,))
+    checker = MetricChecker(prober, POLICY, (REFERENCE,), 1)
     here, there = checker.executed(Entrant(REFERENCE, HERE), Entrant(REFERENCE, THERE))
     assert (here.source, there, prober.at_once) == ("new", None, [2])
 

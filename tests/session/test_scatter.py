@@ -65,7 +65,7 @@ class Project:
 
 
 def row_of(project, policy):
-    result = MetricChecker(project, policy, (CASE,)).checked(
+    result = MetricChecker(project, policy, (CASE,), 1).checked(
         timed(CASE), HERE, BaselineValues(entrant=Entrant(CASE, THERE))
     )
     return {row.metric: row for row in result.metrics}["parity"]

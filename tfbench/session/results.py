@@ -329,12 +329,13 @@ class MetricChecker:
     """Probe cases, each once per side, and judge what the probes read.
 
     ``cases`` are all cases of the run. Outputs of a variant are compared with those of its reference among them.
+    ``sharing`` cases share an alpha.
     """
 
-    def __init__(self, prober: Prober, policy: Policy, cases: Sequence[Case]) -> None:
+    def __init__(self, prober: Prober, policy: Policy, cases: Sequence[Case], sharing: int) -> None:
         self._prober = prober
         self._policy = policy
-        self._cases = len(cases)
+        self._sharing = sharing
         self._references = {case.group: case for case in reversed(cases) if case.reference}
         self._others = {(case.group, case.variant): case for case in cases}
         self._probed: dict[tuple[str, str], _Probed | Failure] = {}
@@ -431,8 +432,7 @@ class MetricChecker:
             reason = because(ReasonCode.OTHER_NATIVE_CODE, note)
             return untimed(case, Outcome.INCOMPARABLE, reason, wall_seconds=result.verdict.wall_seconds)
         if isinstance(mine, Exception):
-            row = _not_probed(case, "the case", mine)
-            return replace(result, metrics=(*result.metrics, row))
+            return replace(result, metrics=(*result.metrics, _not_probed(case, "the case", mine)))
         rows, explained = self._compared(result, side, mine, baseline or BaselineValues())
         if baseline is None:
             why = result.verdict.reason if result.verdict.outcome is Outcome.NEW else NO_BASELINE
@@ -502,7 +502,7 @@ class MetricChecker:
         if result.baseline is not None:
             return rows, explained
         alone = replace(self._policy, confirm=False)  # there is no second race, so one stage has the whole alpha
-        if (row := exact.memory(case, baseline.facts, facts, alone, self._cases)) is not None:
+        if (row := exact.memory(case, baseline.facts, facts, alone, self._sharing)) is not None:
             elsewhere = context.differences or context.machines
             if elsewhere and row.outcome is not Outcome.UNCHANGED and not self._policy.exact_across_versions:
                 explained.append(because(Note.METRIC, row.reason, metric=row.metric))

@@ -327,11 +327,11 @@ class Session:
 
             # Strategy and races, which confirm a change themselves.
             prober = Prober(launcher, policy, files=request.changed_only)
-            self._checker = checker = case_results.MetricChecker(prober, policy, cases)
+            self._checker = checker = case_results.MetricChecker(prober, policy, cases, request.sharing)
             self.starter = starter = strategies.SideStarter(
                 request, launcher, checker, self.gpus.machine, report, unbuilt
             )
-            self._races = races = Races(request, launcher, contender, max(len(cases), request.sharing), report)
+            self._races = races = Races(request, launcher, contender, request.sharing, report)
             if saved is not None:
                 how = request, contender, starter, races, baseline
                 self.strategy = strategies.SavedBaselineStrategy(*how, saved, unmade)
