@@ -392,6 +392,12 @@ def test_a_recreated_side_has_the_packages_and_the_settings_of_its_baseline(monk
     assert baseline_side(asked, baseline, contender, Environments()) is None
 
 
+def test_a_mark_that_prevents_no_pass_must_be_on_both_sides():
+    strategy = saved_baseline(Races())
+    assert [strategy.is_gated(replace(case, ungated="a prototype")) for case in (CODED, OTHER)] == [True, False]
+    assert strategy.is_gated(OTHER)
+
+
 @pytest.mark.parametrize(
     ("outcome", "own", "asked", "noted"),
     [

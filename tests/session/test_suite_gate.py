@@ -1,5 +1,6 @@
 """The verdict on the mean of all cases, with scripted races."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -49,7 +50,7 @@ def judged(first, second=None, again=None, more=None, limit=0.005, policy=None):
         return again(case) if again else ratio((second if confirms else more)[CASES.index(case)])
 
     races = SimpleNamespace(again=once_more)
-    strategy = SimpleNamespace(baseline_entrant=lambda case: "entrant")
+    strategy = SimpleNamespace(baseline_entrant=lambda case: "entrant", is_gated=lambda case: not case.ungated)
     gate = SuiteGate(limit, policy or Policy(), races, strategy)
     return gate.judge([result(case, ratio(center)) for case, center in zip(CASES, first, strict=True)]), raced
 
@@ -94,8 +95,11 @@ def test_a_side_that_breaks_is_an_error_and_ctrl_c_is_passed_on():
 
 
 def test_without_two_raced_cases_there_is_no_mean():
-    gate = SuiteGate(0.005, Policy(), SimpleNamespace(), SimpleNamespace())
+    gate = SuiteGate(0.005, Policy(), SimpleNamespace(), SimpleNamespace(is_gated=lambda case: not case.ungated))
+    shown = replace(CASES[3], ungated="a prototype")
     verdict = gate.judge(
-        [result(CASES[0], ratio(1.0)), result(CASES[1], ratio(1.0), raced=False), CaseResult(CASES[2], skip="no")]
-    )
+        [result(CASES[0], ratio(1.0)), result(CASES[1], ratio(1.0), raced=False), CaseResult(CASES[2], skip="no"),
+         result(shown, ratio(9.0))]
+    )  # fmt: skip
     assert (verdict.outcome, verdict.reason.code) == (Outcome.INCOMPARABLE, ReasonCode.FEW_CASES)
+    assert verdict.cases == 1

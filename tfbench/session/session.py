@@ -54,16 +54,16 @@ class SuiteGate:
     """The verdict, once `judge` has made it."""
 
     def judge(self, final: Sequence[CaseResult]) -> SuiteVerdict:
-        """Judge the cases that were raced against the baseline. A failure becomes a verdict `error`.
+        """Judge the cases that were raced against the baseline and can prevent a pass. A failure becomes a verdict `error`.
 
         Raises `KeyboardInterrupt` after Ctrl-C while the cases were raced again.
         """
-        raced = [result for result in final if result.baseline and result.verdict and result.verdict.ratio]
+        compared = [result for result in final if result.baseline and result.verdict and result.verdict.ratio]
         try:
-            self.verdict = self._judge(raced)
+            self.verdict = self._judge([result for result in compared if self.strategy.is_gated(result.case)])
         except Exception as error:
             reason, _ = case_results.reason_of(error)
-            self.verdict = SuiteVerdict(self.limit, Outcome.ERROR, reason, len(raced))
+            self.verdict = SuiteVerdict(self.limit, Outcome.ERROR, reason, len(compared))
         return self.verdict
 
     def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:

@@ -146,8 +146,7 @@ def environment_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> lis
 
     Raises `SideError` if the present interpreter does not list its packages.
     """
-    other_python = minor(saved.python) != minor(now.python)
-    texts = [f"Python {saved.python} there, {now.python} here"] if other_python else []
+    texts = [f"Python {saved.python} there, {now.python} here"] if minor(saved.python) != minor(now.python) else []
     more = saved.packages.keys() - now.packages.keys()
     here = {**now.packages, **(_versions(more, now.executable) if more else {})}
     texts += _differences(saved.packages, here, "not installed")
@@ -367,16 +366,23 @@ class Strategy:
 
         An improvement must prevent one with ``--fail-on-improvement``.
         """
-        case, there = result.case, self._marked(result.case)
-        if result.verdict is None or not case.ungated or not (there is None or there.ungated):
+        case = result.case
+        if result.verdict is None or self.is_gated(case):
             if result.verdict and result.verdict.outcome is Outcome.IMPROVED and self.request.fail_on_improvement:
                 return replace(result, verdict=result.verdict.noted(because(Note.UNWANTED)))
             return result
         first, *others = (ungated(row, case.ungated) for row in result.rows)
         return replace(result, verdict=first, metrics=tuple(others))
 
+    def is_gated(self, case: Case) -> bool:
+        """Tell whether a case can prevent a pass, as its mark says here and on the other side."""
+        return not (case.ungated and (self._marked(case) or case).ungated)
+
     def _marked(self, case: Case) -> Case | None:
-        """Return the case with its marks on the other side, ``None`` where that has none of its own."""
+        """Return the case with its marks on the other side, ``None`` where that has none of its own.
+
+        Raises `SideError` if the other side's benchmarks cannot be collected.
+        """
         return None
 
     def skipped(self, case: Case, reason: str, mark: bool = False) -> CaseResult:
@@ -428,6 +434,7 @@ class LiveSideStrategy(Strategy):
         return self.races.sides(case, self.baseline, there, *self._marks(case), repair=repair)
 
     def _marked(self, case: Case) -> Case | None:
+        self._collect_side()
         return self.counterparts.known(case) if self.counterparts else None
 
     def _marks(self, case: Case) -> Iterator[Reason]:
