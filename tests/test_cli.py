@@ -201,6 +201,9 @@ def test_no_file_outside_of_the_root_is_read_for_a_line(tmp_path):
     for name in ("../outside.py::test_x", f"{tmp_path}/outside.py::test_x", "link.py::test_x"):
         assert line_of(tmp_path / "root", name) is None
     assert line_of(tmp_path, "outside.py::test_x") == 1
+    (tmp_path / "outside.py").write_text("class Mine(Benchmark):\n    def benchmark_x(self): ...\n")
+    for name in ("Mine.benchmark_x", "Mine::benchmark_x[a=1.5]"):
+        assert line_of(tmp_path, f"outside.py::{name}") == 2
 
 
 def test_a_revision_is_no_option_of_git():

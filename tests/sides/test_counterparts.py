@@ -137,3 +137,6 @@ def test_a_case_whose_function_is_still_in_its_file_is_not_renamed(tmp_path):
     assert [case.name for case in left_out] == ["test_old.py::test_slow"]
     (tmp_path / "test_old.py").unlink()
     assert Counterparts(before, now, root=tmp_path).gone(()) == []
+    (tmp_path / "test_old.py").write_text("class Mine(Benchmark):\n    def benchmark_slow(self): ...\n")
+    of_a_class = listing({"test_old.py::Mine.benchmark_slow": "text"})
+    assert len(Counterparts(of_a_class, now, root=tmp_path).gone(())) == 1

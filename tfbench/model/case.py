@@ -163,6 +163,11 @@ def short_name(name: str) -> str:
     return function.rpartition("::")[2] + bracket + parameters
 
 
+def function_name(name: str) -> str:
+    """Return the name of a case's function or method: ``method`` of ``file::Class::method`` and of ``file::Class.method``."""
+    return short_name(name.partition("[")[0]).rpartition(".")[2]
+
+
 def own_thresholds(given: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     """Read `Case.thresholds` from a file, ``()`` if it has none.
 

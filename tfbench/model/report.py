@@ -110,13 +110,12 @@ class CaseRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def case(self) -> Case:
         """The case, as far as the file has it."""
-        own = self.thresholds
         return Case(
             self.name,
             self.workload,
             self.group or self.name.partition("[")[0],
             tuple(sorted(self.variant.items())),
-            thresholds=tuple(msgspec.structs.asdict(own).items()) if own else (),
+            thresholds=tuple(msgspec.structs.asdict(self.thresholds).items()) if self.thresholds else (),
         )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tfbench.errors import BenchmarkError, SideError, UsageError
 from tfbench.facts import OPTION, PYTHON_OPTIONS, VISIBLE, packages, settings
-from tfbench.model import Case, EnvironmentInfo, MetricValues, Outcome, Verdict, YardstickChange
+from tfbench.model import Case, EnvironmentInfo, MetricValues, Outcome, Verdict, YardstickChange, function_name
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.race.launch import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
@@ -311,7 +311,7 @@ class Strategy:
         assert side.judged is not None
         functions = defaultdict[str, set[str]](set)
         for known in self.request.suite_cases:
-            functions[known.name.partition("::")[0]].add(_function(known))
+            functions[known.name.partition("::")[0]].add(function_name(known.name))
         if not (kept := own_files(side.judged, root, functions)):
             return None
         cache = Layout(self.request.folder).trees
@@ -326,7 +326,8 @@ class Strategy:
         """
         assert broken.verdict is not None
         file, tree = case.name.partition("::")[0], self.baseline.judged if self.baseline else None
-        if tree is None or not same_but_imports(tree.own_root / file, self.request.root / file, _function(case)):
+        here = self.request.root / file
+        if tree is None or not same_but_imports(tree.own_root / file, here, function_name(case.name)):
             return None
         with self.starter.lock:
             own = self._with_own_files
@@ -626,8 +627,3 @@ class SavedBaselineStrategy(Strategy):
             because(ReasonCode.NOT_COLLECTED, because(Note.GONE_SINCE, name=self.saved.name)),
             because(ReasonCode.DESELECTED_HERE, because(expected, self._unknown, name=self.saved.name)),
         )
-
-
-def _function(case: Case) -> str:
-    """Return the name of the function or method of a case."""
-    return case.name.partition("[")[0].rpartition("::")[2].rpartition(".")[2]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tfbench.errors import ReportError, SideError
 from tfbench.fs import isolated_package_dir, python_path, read_text, scratch_dir, without_repository
-from tfbench.model import JSON, Case, own_thresholds, short_name
+from tfbench.model import JSON, Case, function_name, own_thresholds, short_name
 from tfbench.model.formats import FormError, convert
 from tfbench.sides.spec import Side, as_committed
 from tfbench.untrusted import an_object, described, parse_json
@@ -191,8 +191,7 @@ def _paired(added: Mapping[str, str], removed: Mapping[str, str], kind: Callable
 
 def _defines(root: Path, name: str) -> bool:
     """Tell whether the file of a case is still there and defines its function, as far as its text tells."""
-    file, _, rest = name.partition("::")
-    function = rest.partition("[")[0].rpartition("::")[2]
+    file, function = name.partition("::")[0], function_name(name)
     try:
         text = read_text(root / file)
     except ReportError:  # it is gone

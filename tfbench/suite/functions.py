@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfbench.model import function_name
+
 if TYPE_CHECKING:
     import pytest
 
@@ -52,7 +54,7 @@ def line_of(root: Path, name: str) -> int | None:
 
     The case's file is relative to ``root``; files outside of it are not read.
     """
-    file, _, function = name.partition("::")
+    file, function = name.partition("::")[0], function_name(name)
     try:  # the name may come from a report, and be no name of a file at all
         place = (root / file).resolve()
         if not place.is_relative_to(root.resolve()) or not place.is_file():
@@ -60,8 +62,7 @@ def line_of(root: Path, name: str) -> int | None:
         tree = ast.parse(place.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    wanted = function.partition("[")[0].rpartition("::")[2]
-    lines = (node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == wanted)
+    lines = (node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function)
     return next(lines, None)
 
 
