@@ -52,16 +52,17 @@ class Journal:
 
     def __init__(self, earlier=None):
         self.earlier = earlier or {}
-        self.kept = []
+        self.kept, self.notes = [], []
 
     def keep(self, result):
         self.kept.append(result)
 
 
-def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, leave=lambda env: None):
+def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, leave=lambda env: None, journal=None):
     reporter = RunProgress(lambda now: None, len(cases))
     launcher = SimpleNamespace(leave=leave, stopwatch=SimpleNamespace(seconds_of_cases=0.0))
-    return CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, Journal(earlier), launcher)
+    journal = journal or Journal(earlier)
+    return CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, journal, launcher)
 
 
 def add_row(metric):
@@ -89,8 +90,9 @@ def test_a_group_is_raced_when_its_first_case_is_asked_for_and_only_once():
 def test_cases_of_an_interrupted_run_are_final_if_their_whole_group_is():
     strategy = Strategy()
     earlier = {case.name: raced(case) for case in (A, OTHER)}
-    runs = case_runs(strategy, earlier=earlier)
+    runs = case_runs(strategy, journal=(journal := Journal(earlier)))
     assert [result.case for result in runs.final] == [OTHER]
+    assert journal.notes == ["1 of 3 cases taken from the interrupted run"]
     assert runs.result(OTHER) is earlier[OTHER.name]
     assert strategy.asked == []
     runs.result(A)

@@ -166,8 +166,6 @@ class Journal:
             self.lost = str(error)
             if request.resume:
                 self.notes.append(f"--resume: every case is measured: {error}")
-        if self.earlier:
-            self.notes.append(f"{len(self.earlier)} of {len(cases)} cases taken from the interrupted run")
 
     def _take_over(self, identity: JSON, cases: Mapping[str, Case]) -> str:
         """Take the results of a run with this identity; return why there are none, if that is known."""

@@ -173,6 +173,8 @@ class CaseRuns:
                     run.result, run.finished = journal.earlier[run.case.name], True
         self._unfinished = Counter(run.case.env for run in self._runs.values() if not run.finished)
         report.done = len(self.final)
+        if journal.earlier:
+            journal.notes.append(f"{report.done - len(skips)} of {len(cases)} cases taken from the interrupted run")
 
     @property
     def groups(self) -> dict[str, Group]:
