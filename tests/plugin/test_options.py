@@ -79,6 +79,8 @@ def test_options_that_are_not_given_have_their_defaults():
         ({"gate_suite": "1%"}, "--gate-suite judges the mean .*: add --against SPEC or --baseline"),
         ({"gate_suite": "1%", "against": "self", "shard": "1/2"}, "--gate-suite .* without --shard"),
         ({"gate_suite": "1%", "against": "self", "changed_only": True}, "--gate-suite .* without --changed-only"),
+        ({"save_baseline": "x", "shard": "1/2"}, "--save-baseline needs all cases in one run; run without --shard"),
+        ({"save_baseline": "x", "against": "self", "changed_only": True}, "--save-baseline .* without --changed-only"),
         ({"inject_slowdown": "1%"}, "--inject-slowdown .*; add --against self"),
         ({"changed_only": True, "baseline": "x"}, "--changed-only .*; add --against git:REV"),
         ({"against": "self", "baseline": "x"}, "give only one of them"),

@@ -144,8 +144,9 @@ def check_options(config: pytest.Config, options: RunOptions) -> None:
     if options.job and (options.shard or not options.against or not options.report_json):
         raise UsageError("--job needs --against and --report-json, and excludes --shard; tfbench fleet job gives them")
     parts = {"--shard": options.shard, "--job": options.job, "--changed-only": options.changed_only}
-    if options.gate_suite and (partial := next((name for name, given in parts.items() if given), "")):
-        raise UsageError(f"--gate-suite needs a race of all cases in one run; run without {partial}")
+    whole = "--gate-suite" if options.gate_suite else "--save-baseline" if options.save_baseline else ""
+    if whole and (partial := next((name for name, given in parts.items() if given), "")):
+        raise UsageError(f"{whole} needs all cases in one run; run without {partial}")
     for option, path in (("--profile", options.profile), ("--history", options.history)):
         if path and (config.invocation_params.dir / path).is_file():
             raise UsageError(f"{option} {path}: this is a file; name a folder")
@@ -188,7 +189,7 @@ def given_folder(config: pytest.Config, given: str, default: str) -> Path:
 
 def history_of(config: pytest.Config, given: str) -> str:
     """Return the folder of ``--history``, ``""`` without it."""
-    place = os.environ.get(HISTORY_VARIABLE) or given if given == HISTORY else given
+    place = (os.environ.get(HISTORY_VARIABLE) if given == HISTORY else "") or given
     return str(given_folder(config, place, HISTORY)) if place else ""
 
 

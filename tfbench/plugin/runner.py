@@ -207,8 +207,7 @@ def race_summary(race: Race) -> str:
     words = f"launch {len(race.all_launches)}/{race.policy.looks[-1]}"
     if race.is_long:
         words += f", {race.wall_seconds:.0f} s of at most {race.limit:.0f} s"
-    known = [(index, race.decisions[index]) for index in race.undecided if index in race.decisions]
-    if known:
+    if known := [(index, race.decisions[index]) for index in race.undecided if index in race.decisions]:
         index, decision = known[0]
         label = f" {race.entrants[index].case.label}" if len(race.entrants) > 2 else ""
         words += f",{label} {times(decision.comparison.ratio)}"
