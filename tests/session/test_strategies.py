@@ -223,7 +223,11 @@ def test_a_file_that_a_worker_imports_and_no_list_has_leaves_missing_cases_unkno
     ):
         strategy.conclude()
     strategy, _ = live(monkeypatch, tmp_path, Listing(broken=(file,)), collected=["c.py::test_other"])
+    started = []
+    strategy.starter.launcher.ready = lambda wanted, pairs: started.extend(side.name for side, _ in wanted)
     strategy.conclude()
+    assert "the other side as committed" not in started  # which has its other files, and may have started as well
+    assert len(started) == 1
     of_a_class = Listing(broken=(file,), seen=frozenset([file]))
     strategy, _ = live(monkeypatch, tmp_path, of_a_class, collected=[CODED.name])
     strategy.conclude()

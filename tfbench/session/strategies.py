@@ -520,7 +520,7 @@ class LiveSideStrategy(Strategy):
             return
         listing, launcher = self.counterparts.listing, self.starter.launcher
         if broken := tuple(place for place in listing.broken if place not in listing.seen and place.endswith(".py")):
-            own = replace(as_committed(self.baseline), name="the other side as committed", files=broken)
+            own = replace(as_committed(self.baseline), name="the unlisted files of the other side", files=broken)
             launcher.ready([(own, ())], [0])
             broken = tuple(listing.unlisted(launcher.environment(own).get("cases", ())))
             launcher.release(own)
