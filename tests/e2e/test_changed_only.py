@@ -60,7 +60,8 @@ def test_only_the_cases_that_read_a_changed_file_and_a_sample_are_raced(project)
     others = [row for name, row in rows.items() if "test_other" in name]
     spared = [row for row in others if row["reason"]["code"] == "same-code"]
     assert len(others) == 3
-    assert len(spared) in (2, 3), done.output  # the drawn case may be the changed one
+    # The drawn case may be the changed one. On a busy machine, another one races until a time is decided.
+    assert len(spared) in (1, 2, 3), done.output
     assert {row["outcome"] for row in spared} == {"new"}
     assert f"{len(spared)} same code" in done.output
     graphs = [

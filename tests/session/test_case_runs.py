@@ -122,6 +122,15 @@ def test_the_race_of_a_group_leaves_the_final_result_of_a_member_alone():
     assert strategy.asked == [A]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.UNCHANGED, Outcome.INCONCLUSIVE, Outcome.NEW])
+def test_only_a_decided_time_is_a_comparison(outcome):
+    runs = case_runs(Strategy({OTHER.name: [raced(OTHER, outcome)]}))
+    runs.skip(A, "not here")
+    assert not runs.has_compared()
+    runs.result(OTHER)
+    assert runs.has_compared() is (outcome is Outcome.UNCHANGED)
+
+
 def test_a_case_that_is_not_measured_is_an_error_in_its_place():
     runs = case_runs(Strategy())
     runs.result(OTHER)

@@ -7,6 +7,7 @@ import pytest
 
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import TIME, Case, Claim, ReasonCode
+from tfbench.race.launch import Entrant
 from tfbench.session.resume import ChangedOnly, ExecutedCode, drawn
 from tfbench.sides.spec import Side
 
@@ -27,14 +28,12 @@ def spared(tmp_path):
     other = Side("baseline", "python", there, "git:HEAD", tree_redirect=(str(here), str(there)))
 
     def spares(
-        before=NOW, now=NOW, case=CASE, there=CASE, differences=(), sample=frozenset(), slowdown=0.0, **baseline
+        before=NOW, now=NOW, case=CASE, differences=(), sample=frozenset(), compared=True, slowdown=0.0, **baseline
     ):
-        rule = ChangedOnly(
-            replace(contender, slowdown=slowdown),
-            sample,
-            lambda *entrants: [now if one.side.name == "contender" else before for one in entrants],
-        )
-        return rule.spares(case, replace(other, **baseline), there, differences)
+        executed = lambda *entrants: [now if one.side.name == "contender" else before for one in entrants]  # noqa: E731
+        rule = ChangedOnly(sample, lambda: compared, executed)
+        mine, theirs = replace(contender, slowdown=slowdown), replace(other, **baseline)
+        return rule.spares(Entrant(case, theirs), Entrant(case, mine), differences)
 
     return spares
 
@@ -48,11 +47,10 @@ def test_a_case_is_spared_whose_code_is_the_same_in_another_source_tree(spared):
 @pytest.mark.parametrize(
     "same",
     [
-        {"there": replace(CASE, statistic="median and tail", thresholds=(("tolerance", 0.1),))},
         {"spec": "self", "tree_redirect": None},
         {"before": replace(NOW, read=NOW.read | {"lock"})},
     ],
-    ids=["judged otherwise there", "one source tree", "a file that both sides have removed again"],
+    ids=["one source tree", "a file that both sides have removed again"],
 )
 def test_a_case_is_spared_that_executes_the_same(spared, same):
     assert spared(**same) is not None
@@ -94,9 +92,9 @@ def test_files_that_neither_side_has_read_do_not_count(spared, tmp_path):
         {"differences": ["keras 3.9 there, 3.10 here"]},
         {"slowdown": 0.1},
         {"env": {"X": "1"}},
-        {"there": replace(CASE, name="b/test_x.py::test_y")},
-        {"case": replace(CASE, claims=(CLAIM,)), "there": replace(CASE, claims=(CLAIM,))},
+        {"case": replace(CASE, claims=(CLAIM,))},
         {"sample": frozenset([CASE.name])},
+        {"compared": False},
     ],
 )
 def test_a_case_races_if_anything_differs_or_its_times_are_needed(spared, changed):

@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -80,28 +80,28 @@ class ChangedOnly:
 
     Args:
         drawn: Names of cases that race in any event, see `drawn`.
+        compared: Returns whether a case of the run has been compared. Until then every case races: a run passes only with a
+            comparison, and a drawn case may skip itself or stay inconclusive.
         executed: Returns the code that each of two entrants executes, or ``None`` for one that fails.
     """
 
-    contender: Side
     drawn: frozenset[str]
+    compared: Callable[[], bool]
     executed: Executed
 
-    def spares(self, case: Case, baseline: Side, there: Case, differences: Sequence[str]) -> Reason | None:
+    def spares(self, there: Entrant, here: Entrant, differences: Sequence[str]) -> Reason | None:
         """Return why the case need not race, ``None`` if it must.
 
         A doubt makes it race: a side whose probing launch fails, and code or files that are not known. Two environments
-        differ even if they hold the same versions. Raises `SideError` if a side does not start.
+        differ even if they hold the same versions. Contracts on time need times. Raises `SideError` if a side does not start.
 
-        Args:
-            there: The case as it is called on the baseline side.
-            differences: Of the environments, one phrase each.
+        ``differences`` are those of the environments, one phrase each.
         """
-        claimed = case.name in self.drawn or bool(case.claims_on(TIME, CALL_SECONDS))  # contracts on time need times
-        renamed = replace(there, thresholds=case.thresholds, statistic=case.statistic) != case  # they judge only a race
-        if claimed or differences or renamed or self.contender.slowdown or self.contender.env != baseline.env:
+        case, baseline = here.case, there.side
+        wanted = case.name in self.drawn or case.claims_on(TIME, CALL_SECONDS) or not self.compared()
+        if wanted or differences or here.side.slowdown or here.side.env != baseline.env:
             return None
-        before, now = self.executed(Entrant(there, baseline), Entrant(case, self.contender))
+        before, now = self.executed(there, here)
         if before is None or now is None or not (before.read and now.read and now.source and now.installed):
             return None
         if (before.source, before.installed, before.graphs) != (now.source, now.installed, now.graphs):

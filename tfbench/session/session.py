@@ -17,7 +17,7 @@ from tfbench.metrics.contracts import with_shares
 from tfbench.model.case import JSON, MODULES, TIME, Case
 from tfbench.model.measurement import Ratio, StoredRounds
 from tfbench.model.reasons import Note, Reason, ReasonCode, because
-from tfbench.model.report import Outcome, Report, Skip, SuiteVerdict
+from tfbench.model.report import DECIDED, Outcome, Report, Skip, SuiteVerdict
 from tfbench.policy import Policy
 from tfbench.race.lanes import Lanes, Processors
 from tfbench.race.launch import Entrant
@@ -192,6 +192,10 @@ class CaseRuns:
         """A result for each case of the run: a case without a final verdict on time is an error."""
         return [run.result or case_results.not_measured(run.case) for run in self._runs.values()]
 
+    def has_compared(self) -> bool:
+        """Tell whether the time of a case has been compared."""
+        return any(result.verdict and result.verdict.outcome in DECIDED for result in self.final)
+
     def skip(self, case: Case, reason: str) -> None:
         """Note that pytest skipped a case before it was measured; a final result stays."""
         if self._runs[case.name].result is not None:
@@ -338,7 +342,7 @@ class Session:
                 how = request, contender, starter, races, baseline
                 self.strategy = strategies.SavedBaselineStrategy(*how, saved, unmade)
             elif baseline is not None:
-                spared = ChangedOnly(contender, drawn(cases, request.seed), checker.executed)
+                spared = ChangedOnly(drawn(cases, request.seed), lambda: self.runs.has_compared(), checker.executed)
                 rule = spared if request.changed_only else None
                 self.strategy = strategies.LiveSideStrategy(request, contender, starter, races, baseline, rule)
             else:

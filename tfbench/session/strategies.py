@@ -427,12 +427,11 @@ class LiveSideStrategy(Strategy):
     def race(self, case: Case, group: Sequence[Case]) -> Iterable[CaseResult]:
         self._collect_side()
         self.starter.start(group, self.contender, self.baseline)
-        there = self._counterpart(case)
-        rule = self.changed_only
-        if rule is not None and (spared := rule.spares(case, self.baseline, there, self._differences())):
+        there, here = Entrant(self._counterpart(case), self.baseline), Entrant(case, self.contender)
+        if self.changed_only and (spared := self.changed_only.spares(there, here, self._differences())):
             return [untimed(case, Outcome.NEW, spared)]
-        repair = partial(self._repaired, case, there)
-        return self.races.sides(case, self.baseline, there, *self._marks(case), repair=repair)
+        repair = partial(self._repaired, case, there.case)
+        return self.races.sides(case, self.baseline, there.case, *self._marks(case), repair=repair)
 
     def _marked(self, case: Case) -> Case | None:
         self._collect_side()
