@@ -83,7 +83,8 @@ class Ruling:
     verdicts: tuple[Verdict, ...] = ()
     """The verdicts that prevent a pass, the gravest first."""
     tolerable: bool = False
-    """Whether enough cases were compared to let pytest pass open verdicts without ``--strict-gate``."""
+    """Whether enough cases were compared to let open verdicts pass: in pytest without ``--strict-gate``, and where `tfbench ci`
+    tolerates inconclusive ones."""
 
     @property
     def because(self) -> str:

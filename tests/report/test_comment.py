@@ -31,11 +31,11 @@ VERDICT = REPORT.verdicts[0]
 SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor": "AMD EPYC"}}}
 
 
-def render(report, word, counts, verdicts, agreed=(), problems=(), **named):
+def render(report, word, counts, verdicts, agreed=(), problems=(), tolerable=True, **named):
     """Render the comment on a report with this ruling."""
     entries = tuple((row, Entry(row.case.name, reason, day, up_to=1.1)) for row, reason, day in agreed)
     report = replace(report, verdicts=(*verdicts, *(row for row, *_ in agreed)))
-    decision = GateDecision(Ruling(Result(word), counts, "", tuple(verdicts)), entries, tuple(problems))
+    decision = GateDecision(Ruling(Result(word), counts, "", tuple(verdicts), tolerable), entries, tuple(problems))
     return render_comment(report, decision, **named)
 
 
@@ -203,6 +203,8 @@ def test_the_headline_is_a_pass_only_if_github_and_the_report_say_so(conclusion,
     assert f"### tfbench: {title} (`0123456789ab`)\n" in text
     assert f"The report of the run says {word}: why." in text
     assert ("**The report and the conclusion of the run disagree.**" in text) is disagree
+    too_few = render(REPORT, word, "why", [], run=replace(RUN, conclusion=conclusion), tolerable=False)
+    assert ("conclusion of the run disagree" in too_few) is (disagree or word == "inconclusive")
 
 
 def test_the_answer_on_the_run_is_annotated_with_its_word():

@@ -86,8 +86,8 @@ def run_ci(arguments: argparse.Namespace) -> int:
         report = artifact.load_report(path)
         decision = _decide(arguments, report, accepted)
         _find_commit(arguments, report, decision)
-        ruled = decision.ruling.result.code
-        tolerated = arguments.strict == "false" and ruled == Result.INCONCLUSIVE.code
+        ruling, ruled = decision.ruling, decision.ruling.result.code
+        tolerated = arguments.strict == "false" and ruling.result is Result.INCONCLUSIVE and ruling.tolerable
         return ruled if ruled == Result.REGRESSED.code else max(code, 0 if tolerated else ruled)
     _tell_github(code=code)
     return code

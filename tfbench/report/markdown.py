@@ -113,8 +113,7 @@ def _findings(report: Report, summary: summaries.Summary) -> Iterator[Part]:
         if findings := summary.findings[group]:
             open_ = group in _OPEN or (group is summaries.Group.INCONCLUSIVE and not severe)
             rows = [_row(finding, again=open_) for finding in findings]
-            count = len(findings)
-            yield f"{group.value.capitalize()} ({count})" if open_ else f"{count} {group.value}", rows, open_
+            yield f"{group.value.capitalize()} ({len(rows)})" if open_ else f"{len(rows)} {group.value}", rows, open_
     if lines := summaries.differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
     if lines := summaries.skip_lines(report):
@@ -197,8 +196,9 @@ def _whole(parts: Sequence[str]) -> str:
 def _head(ruling: Ruling, run: GithubRun | None) -> list[str]:
     if run is None:
         return [f"### tfbench: {ruling.result}", f"{plain(ruling.because)}."]
-    # A job may tolerate inconclusive cases, see the input strict of action.yml.
-    agrees = (run.conclusion == _SUCCESS) == (ruling.result is Result.PASS) or ruling.result is Result.INCONCLUSIVE
+    # A job may tolerate inconclusive cases beside enough others, see the input strict of action.yml.
+    tolerated = ruling.result is Result.INCONCLUSIVE and ruling.tolerable
+    agrees = tolerated or (run.conclusion == _SUCCESS) == (ruling.result is Result.PASS)
     warning = "" if agrees else "**The report and the conclusion of the run disagree.** Trust neither before a review."
     said = f"The report of the run says {ruling.result}: {plain(ruling.because)}."
     return [_title(run, ruling.result), said, warning, _own_files(run)]
