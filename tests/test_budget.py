@@ -25,8 +25,8 @@ BUDGET = {
     "profiles": 502,
     "race": 2173,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1769,  # with many files of asv (one line, from worker), and commands from a folder below (one line, from fleet)
-    "session": 2209,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
-    "sides": 1120,  # with sparse and partial clones
+    "session": 2208,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "sides": 1117,  # with sparse and partial clones
     "stats": 763,  # with rare slow calls
     "storage": 367,
     "suite": 481,  # with limits in seconds

@@ -15,7 +15,7 @@ from tests.fakes.report import complete, row
 from tfbench import __version__, cli, commands
 from tfbench.errors import SideError
 from tfbench.report import json_format
-from tfbench.sides.source_tree import tree_of
+from tfbench.sides.source_tree import code_of
 from tfbench.suite.functions import line_of
 from tfbench.suite.shards import Shard, part
 
@@ -208,7 +208,7 @@ def test_no_file_outside_of_the_root_is_read_for_a_line(tmp_path):
 
 def test_a_revision_is_no_option_of_git():
     with pytest.raises(SideError, match="--output=/tmp/evil: no such revision"):
-        tree_of(Path(__file__).parent, "--output=/tmp/evil")
+        code_of(Path(__file__).parent, "--output=/tmp/evil")
 
 
 def test_an_output_replaces_what_an_earlier_run_wrote_and_no_other_file(tmp_path, monkeypatch, capsys):

@@ -16,7 +16,7 @@ from tfbench.fs import DATA_FOLDER
 from tfbench.session import strategies
 from tfbench.sides import source_tree
 from tfbench.sides.environments import Environments
-from tfbench.sides.source_tree import KEPT, code_digest, code_files, edited_files, materialise, snapshot, tree_of
+from tfbench.sides.source_tree import KEPT, code_digest, code_files, code_of, edited_files, materialise, snapshot
 from tfbench.sides.spec import Side, parse
 
 
@@ -52,7 +52,7 @@ def test_data_of_the_benchmarks_that_git_ignores_is_there_on_the_other_side(chec
     (checkout / "other.npz").write_text("of the project")
     for _ in range(2):  # the second one uses the first one's folder
         mine = source_tree.Grafts(lambda name: name.startswith("sub"))
-        top, _ = materialise(checkout, tree_of(checkout, "HEAD"), tmp_path / "cache", mine)
+        top, _ = materialise(checkout, code_of(checkout, "HEAD").tree, tmp_path / "cache", mine)
     assert (top / "sub/images.npz").read_text() == "images.npz"
     assert (top / "sub/data/1.bin").read_text() == "data/1.bin"
     assert sorted(os.listdir(top / "sub")) == ["a.py", "data", "images.npz"]
@@ -98,8 +98,8 @@ def test_a_file_name_is_bytes_and_need_not_be_utf_8(checkout, tmp_path):
     (checkout / ODD[2]).write_text("no code")
     assert code_digest(checkout) == new
     commit(checkout, "odd")
-    assert snapshot(checkout, f"{KEPT}odd").tree == tree_of(checkout, "HEAD") == code_digest(checkout)
-    root, _ = materialise(checkout, tree_of(checkout, "HEAD"), tmp_path / "cache")
+    assert snapshot(checkout, f"{KEPT}odd").tree == code_of(checkout, "HEAD").tree == code_digest(checkout)
+    root, _ = materialise(checkout, code_of(checkout, "HEAD").tree, tmp_path / "cache")
     assert all((root / name).exists() for name in ODD)
 
 
@@ -107,17 +107,17 @@ def test_a_file_name_is_bytes_and_need_not_be_utf_8(checkout, tmp_path):
 def test_edits_are_seen_and_trees_extracted_whatever_the_path_is(checkout, tmp_path, name):
     root = tmp_path / name
     checkout.rename(root)
-    assert code_digest(root) == tree_of(root, "HEAD")
+    assert code_digest(root) == code_of(root, "HEAD").tree
     assert not snapshot(root).dirty
     (root / "sub" / "a.py").write_text("two")
-    assert code_digest(root) == snapshot(root).tree != tree_of(root, "HEAD")
-    place, _ = materialise(root, tree_of(root, "HEAD"), root / ".tfbench")
+    assert code_digest(root) == snapshot(root).tree != code_of(root, "HEAD").tree
+    place, _ = materialise(root, code_of(root, "HEAD").tree, root / ".tfbench")
     assert (place / "sub" / "a.py").read_text() == "one"
     assert git(place, "ls-files") == git(root, "ls-files")
 
 
 def test_a_damaged_repository_has_no_digest_of_no_code(checkout):
-    tree = tree_of(checkout, "HEAD")
+    tree = code_of(checkout, "HEAD").tree
     (checkout / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     with pytest.raises(SideError, match="git read-tree"):
         code_digest(checkout)
@@ -168,7 +168,7 @@ def test_an_extracted_tree_with_a_changed_file_is_extracted_again(checkout, tmp_
     (checkout / ".gitattributes").write_text("*.txt text eol=crlf\n")
     (checkout / "notes.txt").write_text("one\r\n")
     commit(checkout, "notes")
-    tree = tree_of(checkout, "HEAD")
+    tree = code_of(checkout, "HEAD").tree
     root, _ = materialise(checkout, tree, tmp_path / "cache")
     (root / "new.txt").touch()
     before = root.stat().st_ino
@@ -268,7 +268,7 @@ def test_an_extracted_tree_gets_the_ignored_module_that_states_the_version(check
     for text in ("__version__ = '1.0'\n", "__version__ = '2.0'\n"):
         version.write_text(text)
         version.with_name("other.py").write_text("version = 1\ndef step(): pass\n")
-        found, _ = materialise(checkout, tree_of(checkout, "HEAD"), there)
+        found, _ = materialise(checkout, code_of(checkout, "HEAD").tree, there)
         assert (found / "sub" / "_version.py").read_text() == text
         assert not (found / "sub" / "other.py").exists()
         assert not source_tree.may_miss(found, checkout, "sub/_version.py")
@@ -278,7 +278,7 @@ def test_an_extracted_tree_keeps_the_version_that_it_has_itself(checkout, tmp_pa
     version = checkout / "sub" / "_version.py"
     version.write_text("__version__ = '1.0'\n")
     commit(checkout, "with a version")
-    tree = tree_of(checkout, "HEAD")
+    tree = code_of(checkout, "HEAD").tree
     git(checkout, "rm", "-q", "--cached", "sub/_version.py")
     (checkout / ".gitignore").write_text("_version.py\n")
     version.write_text("__version__ = '2.0'\n")
@@ -306,37 +306,37 @@ def test_a_partial_clone_fetches_an_older_tree_at_once_and_without_what_it_leave
     trace = tmp_path / "trace"
     monkeypatch.setenv("GIT_TRACE", str(trace))
     cache = partial / DATA_FOLDER / "trees"
-    root, (_, place) = materialise(partial / "sub", tree_of(partial, "HEAD~1"), cache)
+    root, (_, place) = materialise(partial / "sub", code_of(partial, "HEAD~1").tree, cache)
     assert trace.read_text().count("built-in: git upload-pack") == 1
     monkeypatch.delenv("GIT_TRACE")
     assert {file.name: file.read_text() for file in root.iterdir()} == {"a.py": "one sub/a.py", "b.py": "one sub/b.py"}
     assert not Path(place, "big").exists()
     assert git(root, "status", "--porcelain") == ""
     inode = root.stat().st_ino
-    materialise(partial / "sub", tree_of(partial, "HEAD~1"), cache)
+    materialise(partial / "sub", code_of(partial, "HEAD~1").tree, cache)
     assert root.stat().st_ino == inode
     (root / "b.py").unlink()
-    materialise(partial / "sub", tree_of(partial, "HEAD~1"), cache)
+    materialise(partial / "sub", code_of(partial, "HEAD~1").tree, cache)
     assert (root / "b.py").exists()
 
 
 def test_a_partial_clone_whose_remote_is_away_still_tells_its_code(partial, checkout, tmp_path):
     checkout.rename(tmp_path / "away")
     found = source_tree.working_code(partial / "sub")
-    assert (found.tree, found.dirty) == (tree_of(partial, "HEAD"), False)
+    assert (found.tree, found.dirty) == (code_of(partial, "HEAD").tree, False)
     (partial / "sub" / "a.py").write_text("three")
     edited = source_tree.working_code(partial / "sub")
     assert edited.dirty
     assert len(edited.tree) == 40
     assert snapshot(partial).tree == edited.tree
     with pytest.raises(SideError, match="this clone is partial and cannot reach its remote; connect it"):
-        materialise(partial / "sub", tree_of(partial, "HEAD~1"), partial / DATA_FOLDER / "trees")
+        materialise(partial / "sub", code_of(partial, "HEAD~1").tree, partial / DATA_FOLDER / "trees")
 
 
 def test_files_that_a_sparse_checkout_leaves_out_are_no_edits_of_the_benchmarks(partial):
     (partial / "sub" / "a.py").write_text("three")
     grafts = source_tree.Grafts(lambda name: name.endswith(("a.py", "data.py")))
-    root, _ = materialise(partial / "sub", tree_of(partial, "HEAD~1"), partial / DATA_FOLDER / "trees", grafts)
+    root, _ = materialise(partial / "sub", code_of(partial, "HEAD~1").tree, partial / DATA_FOLDER / "trees", grafts)
     assert {file.name: file.read_text() for file in root.iterdir()} == {"a.py": "three", "b.py": "one sub/b.py"}
 
 
@@ -345,7 +345,7 @@ def test_a_tree_that_no_run_has_used_for_weeks_is_removed(checkout, tmp_path):
     for folder in (old, used):
         folder.mkdir(parents=True)
     os.utime(old, (0, 0))
-    materialise(checkout, tree_of(checkout, "HEAD"), tmp_path / "trees")
+    materialise(checkout, code_of(checkout, "HEAD").tree, tmp_path / "trees")
     assert (old.exists(), used.exists()) == (False, True)
 
 
@@ -373,7 +373,7 @@ def test_a_tree_has_its_own_attributes_and_not_those_of_the_working_tree(checkou
     (checkout / "sub" / ".gitattributes").write_text("*.csv text eol=crlf\n")
     (checkout / "sub" / "data.csv").write_text("1\n")
     commit(checkout, "with attributes")
-    old = tree_of(checkout, "HEAD")
+    old = code_of(checkout, "HEAD").tree
     (checkout / "sub" / ".gitattributes").write_text("*.csv text eol=lf\n")
     git(checkout, "commit", "-qam", "with other attributes")
     data = materialise(checkout, old, tmp_path / "cache")[0] / "sub" / "data.csv"
@@ -400,7 +400,7 @@ def moved(checkout, tmp_path):
 
 
 def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(moved, checkout, tmp_path):
-    base = tree_of(checkout, "HEAD~1")
+    base = code_of(checkout, "HEAD~1").tree
     assert (materialise(checkout, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "old"
     git(checkout, "submodule", "--quiet", "deinit", "--force", "lib")
     with pytest.raises(SideError, match="the submodule lib is not checked out; run `git submodule update --init`"):
@@ -412,7 +412,7 @@ def test_a_submodule_without_the_commit_of_the_tree_is_named_with_the_fix(moved,
     clone, allow = tmp_path / "clone", ("-c", "protocol.file.allow=always")
     git(tmp_path, "clone", "-q", moved, clone)
     git(clone, *allow, "submodule", "--quiet", "update", "--init", "--depth", "1")
-    base = tree_of(clone, "HEAD~1")
+    base = code_of(clone, "HEAD~1").tree
     with pytest.raises(SideError, match=r"submodule lib does not have the commit .*; in it, .*--unshallow"):
         materialise(clone, base, tmp_path / "cache")
     git(clone / "lib", *allow, "fetch", "-q", "--unshallow")
@@ -424,7 +424,7 @@ def test_a_submodule_that_the_change_removes_is_extracted_once_the_other_commit_
     git(tmp_path, "clone", "-q", moved, clone)
     git(clone, "rm", "-q", "lib")
     git(clone, "commit", "-qm", "removes the submodule")
-    base = tree_of(clone, "HEAD~1")
+    base = code_of(clone, "HEAD~1").tree
     with pytest.raises(SideError, match="with the other commit checked out if this one lacks it"):
         materialise(clone, base, tmp_path / "cache")
     git(clone, "checkout", "-q", "HEAD~1")
@@ -461,7 +461,7 @@ def test_a_saved_baseline_is_not_the_working_tree_with_edits_in_a_submodule(move
 
 
 def test_a_file_is_read_as_a_tree_has_it(checkout, tmp_path):
-    tree = tree_of(checkout, "HEAD")
+    tree = code_of(checkout, "HEAD").tree
     (checkout / "sub" / "a.py").write_text("two")
     for folder, path in ((checkout, "sub/a.py"), (checkout / "sub", "a.py"), (checkout, checkout / "sub" / "a.py")):
         assert source_tree.file_in(folder, tree, Path(path)) == "one"
@@ -515,7 +515,7 @@ def test_outside_version_control_there_is_no_snapshot_and_the_folder_is_named_in
     monkeypatch.chdir(tmp_path)
     assert snapshot(Path()) is None
     with pytest.raises(SideError, match=f"{re.escape(str(tmp_path))} is not in a git checkout; run `git init`"):
-        tree_of(Path(), "main")
+        code_of(Path(), "main")
 
 
 NONE = Environments(Path("/nowhere"))
@@ -571,7 +571,7 @@ def test_a_revision_that_the_repository_does_not_have_is_told_with_the_fix(check
     with pytest.raises(
         SideError, match=r"run `git fetch`, in a shallow clone .*, or write git:origin/NAME for a branch"
     ):
-        tree_of(checkout, "nowhere")
+        code_of(checkout, "nowhere")
 
 
 def committed(root, subject):

@@ -28,7 +28,7 @@ from tfbench.report.artifact import load_report
 from tfbench.report.screen import say
 from tfbench.ruling import decided
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
-from tfbench.sides.source_tree import materialise, tree_of
+from tfbench.sides.source_tree import code_of, materialise
 from tfbench.sides.spec import Side
 from tfbench.storage.baselines import HISTORY_VARIABLE, Layout, now
 from tfbench.suite import axes
@@ -130,7 +130,7 @@ def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) ->
     revision = next((part[4:] for part in spec.split("+") if part.startswith("git:")), "")
     if not revision:
         return []
-    root, redirect = materialise(collected.root, tree_of(collected.root, revision), layout.trees)
+    root, redirect = materialise(collected.root, code_of(collected.root, revision).tree, layout.trees)
     side = Side("baseline", sys.executable, root, spec, tree_redirect=redirect)
     before = benchmarks_of(side, collected.selection, COMMAND, policy.start_seconds)
     cases = collected.cases

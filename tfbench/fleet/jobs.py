@@ -33,7 +33,7 @@ from tfbench.race.workers import run_terminable
 from tfbench.report import json_format
 from tfbench.report.merge import Merger
 from tfbench.sides.environments import minor
-from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
+from tfbench.sides.source_tree import NoCheckout, code_digest, code_of, commit_of
 from tfbench.sides.spec import WORKING_TREE, of_version
 from tfbench.storage.baselines import HISTORY_VARIABLE, JOURNAL
 from tfbench.storage.history import ignore_in_git
@@ -66,7 +66,7 @@ def sides_of(spec: str, root: Path) -> PlannedSides:
         tree = code_digest(root)
     revision = next((part[4:] for part in spec.split("+") if part.startswith("git:")), "")
     named = dict(part.split("==", 1) for part in spec.split("+") if "==" in part and ":" not in part)
-    there = tree_of(root, revision) if revision else tree
+    there = code_of(root, revision).tree if revision else tree
     return {
         "baseline": _PlannedSide(spec=spec, tree=there, python="", packages=named),
         "contender": _PlannedSide(spec=WORKING_TREE, tree=tree, python=platform.python_version(), packages=packages()),

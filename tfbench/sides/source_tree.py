@@ -333,11 +333,6 @@ def code_of(root: Path, revision: str) -> Snapshot:
     return Snapshot(tree, commit, dirty=False)
 
 
-def tree_of(root: Path, revision: str) -> str:
-    """Return the tree of a revision, see `code_of`."""
-    return code_of(root, revision).tree
-
-
 def file_in(folder: Path, tree: str, path: Path) -> str:
     """Return the text of a file as a tree of git has it; ``""`` if it has no such file.
 
