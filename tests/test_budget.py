@@ -25,7 +25,7 @@ BUDGET = {
     "profiles": 502,
     "race": 2173,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1769,  # with many files of asv (one line, from worker), and commands from a folder below (one line, from fleet)
-    "session": 2208,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "session": 2206,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1117,  # with sparse and partial clones
     "stats": 763,  # with rare slow calls
     "storage": 367,

@@ -2,6 +2,7 @@
 
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,8 @@ from tfbench.errors import UsageError
 from tfbench.gpus.monitor import GpuSession
 from tfbench.model import Case, Outcome
 from tfbench.race.timer import Phase
+from tfbench.session.request import CaseResult
+from tfbench.session.resume import Journal
 from tfbench.session.session import Session
 
 GROUP = "t.py::test_a"
@@ -87,6 +90,19 @@ def test_an_interrupted_run_races_no_case_again_and_can_be_resumed(tmp_path, mon
         assert session.judge_suite() is None
         assert session.report().interrupted
     assert (len(judged), kept) == (1, [True])
+
+
+def test_shared_set_ups_of_variants_that_race_again_after_an_interruption_are_built_before(tmp_path, monkeypatch):
+    cases = [replace(case, shared=True) for case in CASES]
+
+    class Resumed(Journal):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self.earlier = {case.name: CaseResult(case, skip="no") for case in cases[1:]}  # one variant is not finished
+
+    monkeypatch.setattr("tfbench.session.session.Journal", Resumed)
+    with closing(Session(request_of(tmp_path, cases), cases)) as session:
+        assert session.starter.unbuilt == cases[:2]
 
 
 def test_a_run_that_cannot_be_put_together_releases_its_gpus(finished, monkeypatch):

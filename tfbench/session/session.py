@@ -328,15 +328,11 @@ class Session:
             skips = {case.name: reason for case in cases if (reason := self.gpus.skip_reason(case))}
             self._live = [contender, *([baseline] if baseline else [])]
             self.journal = Journal(request, cases, self._live, saved.saved if saved else "")
-            known = {*skips, *self.journal.earlier}
-            unbuilt = [case for case in cases if case.shared and case.name not in known]
 
             # Strategy and races, which confirm a change themselves.
             prober = Prober(launcher, policy, files=request.changed_only)
             self._checker = checker = case_results.MetricChecker(prober, policy, cases, request.sharing)
-            self.starter = starter = strategies.SideStarter(
-                request, launcher, checker, self.gpus.machine, report, unbuilt
-            )
+            self.starter = starter = strategies.SideStarter(request, launcher, checker, self.gpus.machine, report)
             self._races = races = Races(request, launcher, contender, request.sharing, report)
             if saved is not None:
                 how = request, contender, starter, races, baseline
@@ -360,6 +356,8 @@ class Session:
                 "gate": self.strategy.gated,
             }
             self.runs = CaseRuns(cases, skips, self.strategy, steps, report, self.journal, launcher)
+            waiting = self.runs.groups
+            starter.unbuilt = [case for case in cases if case.shared and case.name in waiting]
             self._lanes: Lanes[Group] | None = None
             self.suite_gate = SuiteGate(request.gate_suite, policy, races, self.strategy)
             self._held = held.pop_all()

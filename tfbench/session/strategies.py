@@ -219,7 +219,7 @@ class SideStarter:
     checker: MetricChecker
     machine: Mapping[str, str]
     report: RunProgress
-    unbuilt: Sequence[Case]
+    unbuilt: Sequence[Case] = field(default=(), init=False)
     """Cases of the run whose shared set-ups have not been built yet."""
     failure: SideError | None = field(default=None, init=False)
     """Why no case can be measured, whatever its side."""
