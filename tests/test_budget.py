@@ -20,8 +20,8 @@ BUDGET = {
     "fleet": 389,
     "gpus": 525,
     "metrics": 749,  # with the rows of the life of a process
-    "model": 1039,  # with the calls that a time covers, rare slow calls, turns of several blocks, and names of facts (4 lines, from worker)
-    "plugin": 1242,
+    "model": 1035,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "plugin": 1241,
     "profiles": 502,
     "race": 2173,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1769,  # with many files of asv (one line, from worker), and commands from a folder below (one line, from fleet)

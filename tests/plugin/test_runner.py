@@ -24,3 +24,14 @@ def test_sigterm_can_end_the_races_for_the_mean_of_all_cases_and_not_the_report(
     finally:
         signal.signal(signal.SIGTERM, before)
     assert seen == [before, signal.SIG_IGN]
+
+
+@pytest.mark.parametrize(
+    ("error", "interrupted"),
+    [(KeyboardInterrupt(), True), (pytest.exit.Exception("enough"), True), (pytest.Session.Interrupted("-x"), False)],
+)
+def test_an_interruption_is_noted_wherever_pytest_is(error, interrupted):
+    runner = Runner.__new__(Runner)
+    runner._session = SimpleNamespace(interrupted=False)
+    runner.pytest_keyboard_interrupt(SimpleNamespace(value=error))
+    assert runner._session.interrupted is interrupted

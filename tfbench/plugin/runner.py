@@ -17,7 +17,7 @@ import pytest
 from rich.live import Live
 from rich.text import Text
 
-from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
+from tfbench.errors import DeclarationError, SideError, TfbenchError, UsageError
 from tfbench.facts import foreign_distribution, hear_of_children
 from tfbench.fs import check_outputs, write_whole
 from tfbench.gpus.selection import parse_device
@@ -552,6 +552,11 @@ class Runner:
 
     # Ending
 
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note that the run was interrupted, wherever pytest was, and by `pytest.exit` as well."""
+        if self._session is not None and not isinstance(excinfo.value, pytest.Session.Interrupted):  # as by --stepwise
+            self._session.interrupted = True
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int | pytest.ExitCode
@@ -591,9 +596,7 @@ class Runner:
             else:
                 try:
                     self._notes.append(f"baseline saved: {self._session.recorder.save(self._session.measurements())}")
-                except BaselineError as error:
-                    self._errors.append(str(error))
-                except SideError as error:  # git cannot keep the source tree
+                except TfbenchError as error:  # such as one of git, which cannot keep the source tree
                     self._errors.append(f"the baseline {name!r} was not saved: {error}")
         try:
             self._notes += remember(self._session)
@@ -606,9 +609,7 @@ class Runner:
             self._errors.append(str(error))
         if status == pytest.ExitCode.NO_TESTS_COLLECTED and self._options.shard is not None and self._suite:
             status = OK  # the cases are all in other shards
-        if self._errors and status == OK:
-            return pytest.ExitCode.TESTS_FAILED
-        return status
+        return pytest.ExitCode.TESTS_FAILED if self._errors and status == OK else status
 
     def _write_report(self) -> list[str]:
         """Write the report files that the user asked for, as far as the run has come, and return a note on each.

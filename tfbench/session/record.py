@@ -118,7 +118,7 @@ class RunRecorder:
         name = self._request.save_baseline
         failed = next((result.case.name for result in measurements.results if result.failures), "")
         if why := f"{failed} did not pass" if failed else self._unfit(measurements):
-            raise BaselineError(f"the baseline {name!r} was not saved: {why}")
+            raise BaselineError(why)
         measured = self._measured(measurements, KEPT + name)
         if not measured.context.tree:
             self.notes.append(

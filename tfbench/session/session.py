@@ -296,7 +296,7 @@ class Session:
         stopwatch = Stopwatch()
         self.recorder = RunRecorder(request)
         self.interrupted = False
-        """Whether the user pressed Ctrl-C."""
+        """Whether the user pressed Ctrl-C, or pytest was ended in another way."""
         self.edited: list[str] = []
         """Files of code that were edited during the run, once it has come to its end."""
         if request.save_baseline:
@@ -466,7 +466,7 @@ class Session:
         Raises `KeyboardInterrupt` after Ctrl-C.
         """
         with self._interruptible():
-            self._finish_lanes()
+            self._finish_lanes(stop=self.interrupted)
             wanted = self.request.gate_suite and not self.interrupted
             return self.suite_gate.judge(self.runs.final) if wanted else None
 
