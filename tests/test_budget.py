@@ -20,12 +20,12 @@ BUDGET = {
     "fleet": 389,
     "gpus": 525,
     "metrics": 749,  # with the rows of the life of a process
-    "model": 1035,  # with the calls that a time covers, rare slow calls, and turns of several blocks
+    "model": 1040,  # with the calls that a time covers, rare slow calls, turns of several blocks, and names of facts (4 lines, from worker) and functions (one line, from session)
     "plugin": 1241,
     "profiles": 502,
     "race": 2173,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
     "report": 1769,  # with many files of asv (one line, from worker), and commands from a folder below (one line, from fleet)
-    "session": 2206,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
+    "session": 2207,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1117,  # with sparse and partial clones
     "stats": 763,  # with rare slow calls
     "storage": 367,
