@@ -232,7 +232,7 @@ def test_a_side_that_has_nothing_to_redirect_does_so_all_the_same(tmp_path, monk
     monkeypatch.setattr(zygote.imports, "redirect_imports", lambda *trees: seen.append(trees) or [])
     monkeypatch.setattr(zygote.pytest, "main", lambda *arguments, **options: 0)
     monkeypatch.setattr(zygote.isolation, "adopt_orphans", lambda: None)
-    monkeypatch.setattr(zygote, "Channel", lambda opened: opened.close())
+    monkeypatch.setattr(zygote, "_own_channel", os.close)
     monkeypatch.setattr(zygote, "Zygote", lambda *arguments: SimpleNamespace(served=True))
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("PYTHONPATH", "")
