@@ -129,7 +129,7 @@ def _alone(note: Note, why: str, **facts: Any) -> ContractResult:
 def parity(limit: float, difference: Difference | str) -> ContractResult:
     """Check the difference from the reference variant; a text is for `_alone`."""
     if isinstance(difference, str):
-        return _alone(Note.NO_RESULT, difference)
+        return _alone(Note.NO_RESULT, why=difference)
     note = difference.note(whose="the reference variant", allowed=limit)
     return _judged(difference.error <= limit, Note.RESULT, **note.facts)
 
@@ -163,7 +163,7 @@ def of_times(claim: Claim, result: Comparison | str, tolerance: float) -> Contra
 def of_metric_values(claim: Claim, mine: MetricValues, other: MetricValues | str) -> ContractResult:
     """Check a claim about a model: smaller than another variant, or as accurate; a text is for `_alone`."""
     if isinstance(other, str):
-        return _alone(Note.OTHER_VARIANT, other, other=claim.other)
+        return _alone(Note.OTHER_VARIANT, why=other, other=claim.other)
     theirs, ours = other.value(claim.metric), mine.value(claim.metric)
     if theirs is None or ours is None:
         return _unread(other if theirs is None else mine, claim.metric)
