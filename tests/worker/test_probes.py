@@ -120,10 +120,13 @@ def test_on_a_gpu_the_same_part_of_a_large_result_is_written_in_every_precision(
     assert loss == 1.0
 
 
-def test_on_a_cpu_a_large_result_is_written_whole(tmp_path, monkeypatch):
+def test_on_a_cpu_larger_results_are_written_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(probes, "MOST_ON_GPU", 1)
     _, (whole,) = written(tmp_path, np.ones(1000))
     assert whole.shape == (1000,)
+    monkeypatch.setattr(probes, "MOST_NUMBERS", 500)
+    _, (half,) = written(tmp_path, np.ones(1000))
+    assert half.shape == (500,)
 
 
 class Lite:

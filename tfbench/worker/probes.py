@@ -425,8 +425,8 @@ def afterwork() -> Probe:
 FILE = "outputs.npz"
 LARGEST = 1 << 28
 """Upper limit in bytes, since the controller holds the results of all variants of a workload at once."""
-MOST_ON_GPU = 1 << 24
-"""Numbers above which only a part of an array is compared on a GPU, whose large shapes would fill the disk and take seconds."""
+MOST_NUMBERS, MOST_ON_GPU = 1 << 25, 1 << 24
+"""Numbers above which only a part of an array is compared, on a CPU and on a GPU, whose large shapes would fill the disk."""
 MOST = 4096
 """Upper limit of arrays, because each of them is written and read on its own."""
 
@@ -437,7 +437,7 @@ def outputs(folder: Path) -> Probe:
     The evidence has names, types, containers and the numbers of the calls. The result of the last call is left out if both
     together are too large.
     """
-    most = MOST_ON_GPU if tf_runtime.gpus() else None
+    most = MOST_ON_GPU if tf_runtime.gpus() else MOST_NUMBERS
     first = tf_runtime.flattened((yield FIRST), most)
     call, result = yield LAST
     later = tf_runtime.flattened(result, most)

@@ -291,7 +291,7 @@ class Part(NamedTuple):
     array: np.ndarray[Any, Any]
 
 
-def flattened(result: object, most: int | None = None) -> list[Part]:
+def flattened(result: object, most: int = sys.maxsize) -> list[Part]:
     """Return every array of numbers in a nested result; of one with more numbers than ``most``, every n-th row.
 
     Rows, so that variants whose results have other shapes still differ in them, and those of another precision do not. They
@@ -306,7 +306,7 @@ def flattened(result: object, most: int | None = None) -> list[Part]:
     arrays = []
     for name, inside, part in _leaves("", "", result):
         try:
-            step = -(-math.prod(getattr(part, "shape", ())) // most) if most else 1
+            step = -(-math.prod(getattr(part, "shape", ())) // most)
             array = _numbers(part[::step] if step > 1 else part)
         except Exception:  # its value cannot be read
             continue
