@@ -30,7 +30,7 @@ BUDGET = {
     "stats": 763,  # with rare slow calls
     "storage": 367,
     "suite": 481,  # with limits in seconds
-    "versions": 1081,  # with contracts and results
+    "versions": 1080,  # with contracts and results
     "worker": 2903,  # with async steps, the rows of the life of a process, lazy results, longer slices, and ops of converted models (8 lines, from profiles)
     "the top level": 1425,  # with the fields of messages for both
 }

@@ -189,11 +189,11 @@ def traced_again(evidence: Explanation) -> list[str]:
     return []
 
 
-def ops_changed(evidence: Explanation, but: str = "") -> list[str]:
-    """Return lines on the ops that graphs gained and lost, and on the kernels that XLA made of them, but for one metric."""
+def ops_changed(evidence: Explanation) -> list[str]:
+    """Return lines on the ops that graphs gained and lost, and on the kernels that XLA made of them."""
     lines = []
     for change in evidence.metrics:
-        if change.metric in _OPS and change.metric != but and change.counts:
+        if change.metric in _OPS and change.counts:
             loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
             _, _, now, what = change.cells
             place, noun = _OPS[change.metric]

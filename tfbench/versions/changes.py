@@ -404,15 +404,14 @@ class ChangeFinder:
             for verdict in sorted(verdicts, key=lambda verdict: _RANK.get(verdict.metric, _LAST)):
                 if verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED) or verdict.reason.code == ReasonCode.OTHER:
                     change = CaseChange(sides[1].side.name, verdict)
-                    key = verdict.metric if change.kind == "graph" else change.kind  # no metric is its own cause
-                    if evidence is not None and key not in causes:
-                        causes[key] = next(iter(self._cause(sides, change, evidence)), "")
-                    changes.append(replace(change, cause=causes.get(key, "")))
+                    if evidence is not None and change.kind not in causes:
+                        causes[change.kind] = next(iter(self._cause(sides, change, evidence)), "")
+                    changes.append(replace(change, cause=causes.get(change.kind, "")))
         return changes, notes
 
     def _cause(self, sides: tuple[Entrant, Entrant], change: CaseChange, evidence: Explanation) -> Sequence[str]:
         if change.kind == "graph":
-            return [*ops_changed(evidence, change.verdict.metric), *evidence.results]
+            return [*ops_changed(evidence), *evidence.results]
         if self.explainer is None or change.kind in ("contract", "result"):
             return []
         self.explainer.tell(f"{sides[1].case.short_name}: the cause of its {change.kind} on {change.side}")
