@@ -18,8 +18,9 @@ def by_scale(small, large, huge=None):
     """Select shapes by the scale of the run. A GPU has the large ones, because the small ones would leave it idle.
 
     A medium number is the power of two next to the geometric mean. What is no number stays small. Huge shapes are large
-    ones if there are no others. They keep an H200 busy for 2 ms a step in float32, and 1 ms in other types, at its peak
-    rates, and take less than 32 GiB, so that both sides of a race fit on a GPU.
+    ones if there are no others. At the peak rates of an H200, they keep it busy for 2 ms a step in float32 and 1 ms in other
+    types, or half of that where a step only reads an array. They take an estimated 32 GiB at most, for both sides of a race
+    to fit on a GPU.
     """
     scale = os.environ.get("TFBENCH_SCALE", "small")
     if scale == "huge" and huge is not None:

@@ -24,12 +24,12 @@ BUDGET = {
     "plugin": 1241,
     "profiles": 502,
     "race": 2173,  # with the rows of the life of a process, rare slow calls, and turns of several blocks
-    "report": 1769,  # with many files of asv (one line, from worker), and commands from a folder below (one line, from fleet)
+    "report": 1766,  # with many files of asv (one line, from worker), and commands from a folder below (one line, from fleet)
     "session": 2207,  # with limits in seconds, forbidden improvements, and one verdict on the imports of each benchmark file
     "sides": 1117,  # with sparse and partial clones
     "stats": 763,  # with rare slow calls
     "storage": 367,
-    "suite": 481,  # with limits in seconds
+    "suite": 484,  # with limits in seconds, and the scale in a name (3 lines, from report)
     "versions": 1080,  # with contracts and results
     "worker": 2903,  # with async steps, the rows of the life of a process, lazy results, longer slices, and ops of converted models (8 lines, from profiles)
     "the top level": 1425,  # with the fields of messages for both

@@ -2,8 +2,9 @@
 
 ``python -m tests.benchmarks.gpu_shapes [--first] [PART OF A NAME ...]`` prints a JSON object per case, or only for the
 first case of each workload with ``--first``. ``TFBENCH_SCALE=huge`` traces the huge shapes. TensorFlow is given a
-fictitious GPU, and soft placement uses the CPU instead. Tracing a step builds its graph with all shapes, so shapes that do not fit are an error. Steps that are no
-functions of tensors (Keras' own loops) run instead. Files with the same shapes on every device are left out.
+fictitious GPU, and soft placement uses the CPU instead. Tracing a step builds its graph with all shapes, so shapes that do
+not fit are an error. Steps that are no functions of tensors (Keras' own loops) run instead. Files with the same shapes on
+every device are left out.
 """
 
 from __future__ import annotations

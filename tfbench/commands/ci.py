@@ -25,9 +25,10 @@ from tfbench.race.workers import run_terminable
 from tfbench.report import artifact, json_format, markdown
 from tfbench.report.merge import merge
 from tfbench.report.screen import COLOURS, Screen, say
-from tfbench.report.summary import case_words, code_of_side
+from tfbench.report.summary import code_of_side
 from tfbench.ruling import Entry, GateDecision, Result, decided
 from tfbench.sides import source_tree
+from tfbench.suite.axes import case_words
 from tfbench.suite.functions import line_of
 from tfbench.untrusted import brief, command, described
 

@@ -131,8 +131,7 @@ def run_bisect(arguments: argparse.Namespace) -> int:
     metric, policy = arguments.metric, preset(arguments.policy)
     policy = bisect.policy_of(policy, metric, arguments.min_slowdown)
     given = {"--metric": metric, "--min-slowdown": arguments.min_slowdown, "--policy": arguments.policy}
-    unusual = {option: str(value) for option, value in given.items() if value not in (TIME, None, "standard")}
-    options = [word for option in unusual.items() for word in option]
+    options = [word for name, one in given.items() if one not in (TIME, None, "standard") for word in (name, str(one))]
     console, began = Screen(), time.monotonic()
     with (
         CommandSetup(arguments, arguments.paths, policy) as setup,

@@ -17,7 +17,7 @@ from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.sides.spec import WORKING_TREE
 from tfbench.stats.verdict import mean_ratio
-from tfbench.suite.axes import SCALES
+from tfbench.suite.axes import case_words
 from tfbench.untrusted import command, is_case, is_shared_spec, plural, some
 
 # Words about a verdict, and drawings of its interval
@@ -169,12 +169,6 @@ def command_words(report: Report, verdict: Verdict, root: str | None = None) -> 
     if spec and isinstance(slowdown, (int, float)) and slowdown > 0:
         words += ["--inject-slowdown", f"{slowdown:g}"]
     return "pytest", "--benchmark", *words, *case
-
-
-def case_words(name: str) -> tuple[str, ...]:
-    """Return the words of a command that select a case: the scale that its name contains, and the name."""
-    ends = {f"{mark}scale={scale}]": scale for scale in SCALES for mark in "[-"}
-    return *(word for end, scale in ends.items() if name.endswith(end) for word in ("--scale", scale)), name
 
 
 # Sort the verdicts of a report into what a reader must know, in the order in which terminal, HTML and Markdown show it

@@ -346,9 +346,10 @@ class Profiles:
     def _on_device(
         self, entrants: Mapping[str, Entrant], pairs: Sequence[int], seconds: float
     ) -> tuple[JSON, list[Verdict]]:
-        """Profile a launch of each side in turns from each of these pairs of zygotes; return the facts of the contender's first one, and the verdicts.
+        """Profile a launch of each side, in turns, from each of these pairs of zygotes; return facts and verdicts.
 
-        The facts are those of `device_facts`, and the energy. A step of the contender took ``seconds`` in the race.
+        The facts are those of `device_facts`, and the energy, of the contender's first launch. Its step took ``seconds`` in the
+        race.
         """
         self.launcher.start_pairs(entrants.values(), pairs)
         profiler = Profiler(self.launcher, self.request.policy)

@@ -55,6 +55,12 @@ def add_scale(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(_PARAMETER, [scale], ids=[f"scale={scale}"])
 
 
+def case_words(name: str) -> tuple[str, ...]:
+    """Return the words of a command that select a case: the scale that `add_scale` has put into its name, and the name."""
+    scale = next((scale for scale in SCALES if name.endswith((f"[scale={scale}]", f"-scale={scale}]"))), "")
+    return ("--scale", scale, name) if scale else (name,)
+
+
 # Declare axes and levels, and combine them into the variants of a benchmark with ``across``
 
 

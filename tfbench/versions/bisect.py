@@ -23,11 +23,11 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report.profile import changes_of
 from tfbench.report.screen import COLOURS, add_row, folded, right, table
-from tfbench.report.summary import case_words
 from tfbench.session.profiling import Explainer, explained
 from tfbench.sides.environments import between, last_patches
 from tfbench.sides.source_tree import commits
 from tfbench.sides.spec import TENSORFLOWS, Side, is_package, of_version, parts_of
+from tfbench.suite.axes import case_words
 from tfbench.untrusted import command, plural, render_json
 from tfbench.versions.changes import COUNTED, RACED, Defaults, Difference, difference
 
